@@ -28,6 +28,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.bars import CommandMenu, Composer, QueueBar, UsageBar, WhoBar
 from rxworker.ui.terminal.commands import Commands, FindModel, parse_command
 from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen, KeysScreen
+from rxworker.ui.terminal.diff import edit_of
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import Session, SessionStatus
 from rxworker.ui.terminal.transcript import Transcript
@@ -403,7 +404,8 @@ class ConversationScreen(RunScreen):
             return
         others = len(paused.pending) - 1 - paused.approved_count
         reason = f"{paused.hook}: {paused.reason}".strip(": ")
-        self.home.push_screen(ApprovalScreen(call, reason, max(0, others)), self._decided)
+        edit = edit_of(call.input, self.session.worker.workspace)
+        self.home.push_screen(ApprovalScreen(call, reason, max(0, others), edit), self._decided)
 
     def _decided(self, answer: tuple[Decision, bool] | None) -> None:
         call, paused = self.session.waiting_call, self.session.paused

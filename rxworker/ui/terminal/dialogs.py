@@ -14,7 +14,7 @@ import msgspec
 from reactivex import Observable, abc
 from rich.table import Table
 from rich.text import Text
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
@@ -22,8 +22,11 @@ from textual.widgets import Button, Input, Static, TextArea
 
 from rxworker.hub import WatcherState
 from rxworker.messages import JsonObject, ToolCall
+from rxworker.tools.reports import FileEdit
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.commands import COMMANDS
+from rxworker.ui.terminal.diff import edit_lines
+from rxworker.ui.terminal.section import more_lines
 from rxworker.worker import Approve, Decision, Deny
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
@@ -88,6 +91,10 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
+MOST_LINES = 500
+"""Maximum number of lines of a diff in a dialog."""
+
+
 class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
     """Shows a call that waits for approval. The result is the decision, and whether the tool is always allowed from now on; ``None`` decides later.
 
@@ -95,6 +102,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         call: The call that waits.
         reason: Why it waits.
         others: The number of other calls that wait.
+        edit: The edit of a file that the call would make, which is shown as a diff.
     """
 
     AUTO_FOCUS = "#arguments"
@@ -106,12 +114,15 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         Binding("escape,ctrl+c", "later", "Later", priority=True),
     ]
 
-    def __init__(self, call: ToolCall, reason: str = "", others: int = 0) -> None:
+    def __init__(
+        self, call: ToolCall, reason: str = "", others: int = 0, edit: FileEdit | None = None
+    ) -> None:
         super().__init__()
         self._asked = call
         self._shown = arguments_text(call.input)
         self._reason = reason
         self._others = others
+        self._edit = edit
 
     def compose(self) -> ComposeResult:
         """Return the call, its arguments and the buttons."""
@@ -120,6 +131,9 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         with Vertical(id="approval"):
             yield Static(waits + more, id="question", markup=False)
             yield Static(clean(self._reason), id="reason", markup=False)
+            if self._edit is not None:
+                with VerticalScroll(id="edit"):
+                    yield Static(self._diff(self._edit))
             yield TextArea(self._shown, read_only=True, id="arguments", tab_behavior="focus")
             yield Static("", id="wrong", markup=False)
             yield Input(placeholder="Reason for the model (optional)", id="why", compact=True)
@@ -129,6 +143,18 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
                 yield Button("Edit ^e", id="edit", compact=True)
                 yield Button("Deny ^d", id="deny", variant="error", compact=True)
                 yield Button("Later esc", id="later", compact=True)
+
+    def _diff(self, edit: FileEdit) -> Text:
+        colours = cast("App[object]", self.app).theme_variables  # pyright: ignore[reportUnknownMemberType]
+        styles = {"added": colours["text-success"], "removed": colours["text-error"]}
+        lines = edit_lines(edit)
+        shown = lines[:MOST_LINES]
+        if len(lines) > len(shown):
+            shown.append(("dim", f"… {more_lines(len(lines) - len(shown))}"))
+        bold = {"title": "bold", "dim": "dim", "more": "dim"}
+        return Text("\n").join(
+            Text(line, styles.get(style) or bold.get(style, "")) for style, line in shown
+        )
 
     def on_mount(self) -> None:
         """Hide the parts that are empty."""

@@ -31,6 +31,7 @@ from rxworker.events import (
     WatcherDetach,
 )
 from rxworker.messages import JsonObject, Message, ToolResult
+from rxworker.tools.reports import FileEdit, Plan, PlanStep, read_report
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_arguments, describe_json, describe_parts, describe_sources
 from rxworker.views import BlockView, CallView, ItemStage, NoteView, RunView, StepClose, ViewItem
@@ -107,6 +108,8 @@ class CallLane(Lane):
         reports: The number of progress reports.
         result: The result that the model receives; ``None`` before that.
         took: The duration of the call in seconds.
+        edits: The edits of files that the tool reported.
+        plan: The plan that the tool reported last.
     """
 
     call_id: str = ""
@@ -115,6 +118,8 @@ class CallLane(Lane):
     reports: int = 0
     result: str | None = None
     took: float = 0.0
+    edits: list[FileEdit] = field(default_factory=list[FileEdit])
+    plan: tuple[PlanStep, ...] = ()
 
 
 PEOPLE = ("send", "resume")
@@ -330,7 +335,14 @@ class _Shown:
         elif item.written is not None and not lane.arguments:
             lane.arguments = describe_arguments(_read(item.text), ARGUMENTS)
         if item.reports != lane.reports:
-            lane.progress, lane.reports = describe_json(item.progress, ARGUMENTS), item.reports
+            lane.reports = item.reports
+            match read_report(item.progress):
+                case FileEdit() as edit:
+                    lane.edits.append(edit)
+                case Plan(steps=steps):
+                    lane.plan = steps
+                case None:
+                    lane.progress = describe_json(item.progress, ARGUMENTS)
         if item.result is not None:
             lane.result = _text_of(item.result)
         lane.took = item.seconds

@@ -1,4 +1,4 @@
-"""Sections of a lane's widget: growing text, and Markdown that is rendered once. Long sections are folded.
+"""Sections of a lane's widget: growing text, growing Markdown, and lines with styles. Long sections are folded.
 
 Theory of operation. Lines are filled greedily, so a line that was wrapped does not change when text is appended: only the
 last line is open. Appending therefore costs the new text and one line, however long the text is. When the width changes, all
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import ClassVar, Protocol, TypeAlias
 
 from markdown_it import MarkdownIt
-from rich.cells import cell_len, chop_cells
+from markdown_it.token import Token
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.segment import Segment
@@ -114,7 +116,7 @@ def _cells(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-MOST = 40_000
+MOST = 100_000
 """Maximum number of characters of a text that is rendered as Markdown."""
 
 _MARKS = re.compile(r"[*_`#|>\[~]|^\s*(?:[-+]|\d+[.)])\s", re.MULTILINE)
@@ -174,7 +176,26 @@ def is_document(text: str) -> bool:
     return len(text) <= MOST and _MARKS.search(text) is not None
 
 
-def draw_document(text: str, console: Console, width: int, *, is_dark: bool) -> list[list[Segment]]:
+def parse(text: str, names: dict[str, object] | None = None) -> list[Token]:
+    """Parse Markdown.
+
+    Args:
+        text: The text.
+        names: The link definitions that were found so far; new ones are added.
+    """
+    # The renderer drops HTML; show it as text.
+    parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
+    return parser.parse(text, {} if names is None else names)
+
+
+def draw_document(
+    text: str,
+    console: Console,
+    width: int,
+    *,
+    is_dark: bool,
+    names: dict[str, object] | None = None,
+) -> list[list[Segment]]:
     """Render Markdown text into lines of segments.
 
     Args:
@@ -182,11 +203,10 @@ def draw_document(text: str, console: Console, width: int, *, is_dark: bool) -> 
         console: Renders the text.
         width: Columns.
         is_dark: Whether the background is dark.
+        names: The link definitions that were found so far; new ones are added.
     """
     document = _Document("", code_theme="ansi_dark" if is_dark else "ansi_light", hyperlinks=False)
-    # The renderer drops HTML; show it as text.
-    parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
-    document.parsed = parser.parse(text)
+    document.parsed = parse(text, names)
     options = console.options.update(width=max(8, width), height=None)
     with console.use_theme(_STYLES):
         rows = console.render_lines(document, options, pad=False)
@@ -274,8 +294,64 @@ class TextSection:
         return Segment(" " * self._indent, paint(self._style))
 
 
+class StyledSection:
+    """Lines, each with a style of its own, such as a diff.
+
+    Args:
+        limit: The number of lines that are shown while it is folded.
+
+    >>> section = StyledSection(limit=1)
+    >>> section.replace([("added", "+x"), ("removed", "-y")])
+    >>> section.resize(10)
+    >>> section.height(unfolded=False), section.hidden
+    (2, 1)
+    """
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit, self._width = limit, 0
+        self._lines: list[tuple[str, str]] = []
+        self._rows: list[tuple[str, str]] = []
+
+    @property
+    def hidden(self) -> int:
+        """The number of lines that are hidden while it is folded."""
+        return max(0, len(self._rows) - self._limit)
+
+    def replace(self, lines: list[tuple[str, str]]) -> None:
+        """Show these styles and lines, which must be clean."""
+        self._lines, width, self._width = lines, self._width, 0
+        self.resize(width)
+
+    def resize(self, width: int) -> None:
+        """Lay out for this width."""
+        if width == self._width:
+            return
+        self._width = width
+        self._rows = []
+        for style, line in self._lines:
+            wrapped = WrappedText(width)
+            wrapped.append(line)
+            self._rows += [(style, set_cell_size(row, width)) for row in wrapped.lines or [""]]
+
+    def height(self, *, unfolded: bool) -> int:
+        """Return the number of lines."""
+        hidden = 0 if unfolded else self.hidden
+        return len(self._rows) - hidden + (hidden > 0)
+
+    def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:
+        """Render one line."""
+        if not unfolded and self.hidden and place == self._limit:
+            return [Segment(f"… {more_lines(self.hidden)}", paint("more"))]
+        style, line = self._rows[place]
+        return [Segment(line, paint(style))]
+
+
+EAGER = 2000
+"""Characters of an open block up to which it is rendered with each addition; a longer one when it has grown by a sixteenth."""
+
+
 class DocumentSection:
-    """Markdown, rendered when it is complete.
+    """Markdown that may grow. A block of it is rendered once when the next block begins; only the last one is rendered again when it grows.
 
     Args:
         text: The Markdown.
@@ -284,24 +360,82 @@ class DocumentSection:
     """
 
     def __init__(self, text: str, console: Console, *, is_dark: bool) -> None:
-        self._text, self._console, self._is_dark = text, console, is_dark
+        self._console, self._is_dark = console, is_dark
         self._width = 0
+        self._closed: list[str] = []
+        self._tail = text
+        self._more: list[str] = []
+        self._size = self._drawn = 0
+        self._names: dict[str, object] = {}  # link definitions, also for later blocks
         self._rows: list[list[Segment]] = []
+        self._open: list[list[Segment]] = []
+
+    def append(self, piece: str, *, is_last: bool = False) -> None:
+        """Append text.
+
+        Args:
+            piece: Clean text.
+            is_last: Whether the text is complete.
+        """
+        self._more.append(piece)
+        self._size += len(piece)
+        if is_last or self._size * 16 >= self._drawn or self._drawn < EAGER:
+            self._draw()
 
     def resize(self, width: int) -> None:
         """Lay out for this width."""
         if width != self._width:
             self._width = width
-            self._rows = draw_document(self._text, self._console, width, is_dark=self._is_dark)
+            self._tail = "".join([*self._closed, self._tail])
+            self._closed, self._rows = [], []
+            self._draw()
+
+    def _draw(self) -> None:
+        if not self._width:
+            return
+        self._tail += "".join(self._more)
+        self._more, self._size, self._drawn = [], 0, 0
+        blocks = [
+            token.map[0]
+            for token in parse(self._tail, deepcopy(self._names))
+            if token.map and not token.level
+        ]
+        if len(blocks) > 1:
+            lines = self._tail.splitlines(keepends=True)
+            closed = "".join(lines[: blocks[-1]])
+            self._closed.append(closed)
+            self._tail = "".join(lines[blocks[-1] :])
+            self._rows = self._joined(self._rendered(closed, self._names))
+        self._drawn = len(self._tail)
+        # A definition at the end may still grow, and the first one of a name counts.
+        self._open = self._rendered(self._tail, deepcopy(self._names))
+
+    def _rendered(self, text: str, names: dict[str, object]) -> list[list[Segment]]:
+        return draw_document(text, self._console, self._width, is_dark=self._is_dark, names=names)
+
+    def _joined(self, rows: list[list[Segment]]) -> list[list[Segment]]:
+        """The closed rows with these below them, after an empty line."""
+        if self._rows and rows:
+            self._rows.append([])
+        self._rows += rows
+        return self._rows
 
     def height(self, *, unfolded: bool) -> int:  # noqa: ARG002 - an answer is shown whole
         """Return the number of lines."""
-        return len(self._rows)
+        return len(self._rows) + len(self._open) + self._gap
+
+    @property
+    def _gap(self) -> int:
+        return int(bool(self._rows and self._open))
 
     def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:  # noqa: ARG002
         """Render one line."""
-        body = paint("body")
-        return [Segment(text, body + (style or Style())) for text, style, _ in self._rows[place]]
+        body, closed = paint("body"), len(self._rows)
+        if place < closed:
+            row = self._rows[place]
+        else:
+            row = [] if place - closed < self._gap else self._open[place - closed - self._gap]
+        return [Segment(text, body + (style or Style())) for text, style, _ in row]
 
 
 def more_lines(number: int) -> str:

@@ -14,8 +14,16 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from rxworker.ui.describe import plural
+from rxworker.ui.terminal.diff import diff_lines, edit_lines, is_diff, plan_lines
 from rxworker.ui.terminal.lanes import CallLane, Lane
-from rxworker.ui.terminal.section import DocumentSection, Section, TextSection, is_document
+from rxworker.ui.terminal.section import (
+    MOST,
+    DocumentSection,
+    Section,
+    StyledSection,
+    TextSection,
+    is_document,
+)
 from rxworker.ui.terminal.view import LaneView
 from rxworker.views import ItemStage
 
@@ -37,12 +45,14 @@ def marks(lane: Lane) -> list[Part]:
 
 
 class TextView(LaneView):
-    """Text of the model: plain while it streams, Markdown when it is complete."""
+    """Text of the model: Markdown as it streams, plain if it has no marks of Markdown."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)
         self._text = TextSection("body")
         self._document: DocumentSection | None = None
+        self._is_whole = False
+        self._length = 0
         self._sources = TextSection("dim", limit=SOURCE_LINES, indent=2)
         self._cited = 0
 
@@ -58,18 +68,26 @@ class TextView(LaneView):
         return (self._document or self._text, self._sources)
 
     def take(self, pieces: list[str]) -> None:
-        """Append text."""
-        self._text.text.append("".join(pieces))
+        """Append text. It becomes a document with the first mark of Markdown."""
+        piece = "".join(pieces)
+        line = self._text.text.lines[-1] if self._text.text.lines else ""
+        self._text.text.append(piece)
+        self._length += len(piece)
+        if self._length > MOST:
+            self._document = None  # to lay it out anew for another width would take too long
+        elif self._document is not None:
+            self._document.append(piece)
+        elif is_document(line + piece):
+            self.draw_document(self._text.text.text)
 
     def change(self) -> None:
-        """Add sources; render the document when the text is complete."""
+        """Add sources, and render the end of the document when the text is complete."""
         for number, source in enumerate(self.lane.sources[self._cited :], self._cited + 1):
             self._sources.text.append(f"{'' if number == 1 else chr(10)}[{number}] {source}")
         self._cited = len(self.lane.sources)
-        if self.lane.is_over and self._document is None:
-            text = self._text.text.text
-            if is_document(text):
-                self.draw_document(text)
+        if self.lane.is_over and self._document is not None and not self._is_whole:
+            self._is_whole = True
+            self._document.append("", is_last=True)
 
     def draw_document(self, text: str) -> None:
         """Render the text as Markdown."""
@@ -118,6 +136,8 @@ class ThinkingView(LaneView):
 
 ARGUMENT_LINES = 4
 RESULT_LINES = 8
+DIFF_LINES = 24
+PLAN_LINES = 20
 
 
 class CallView(LaneView):
@@ -133,7 +153,11 @@ class CallView(LaneView):
         self._arguments = TextSection("dim", limit=ARGUMENT_LINES, from_end=True)
         self._progress = TextSection("dim", limit=2)
         self._result = TextSection("body", limit=RESULT_LINES)
-        self._reports = 0
+        self._diff = StyledSection(limit=DIFF_LINES)  # a result that is a diff
+        self._edits = StyledSection(limit=DIFF_LINES)
+        self._plan = StyledSection(limit=PLAN_LINES)
+        self._reports = self._edited = 0
+        self._has_result = False
 
     def heading(self) -> tuple[list[Part], list[Part]]:
         """The tool, its arguments and its state."""
@@ -150,9 +174,7 @@ class CallView(LaneView):
             shown.append(self._arguments)
         if call.result is None:
             shown.append(self._progress)
-        else:
-            shown.append(self._result)
-        return shown
+        return [*shown, self._plan, self._edits, self._result, self._diff]
 
     def take(self, pieces: list[str]) -> None:
         """Append to the arguments."""
@@ -164,8 +186,16 @@ class CallView(LaneView):
         if call.reports != self._reports:
             self._reports = call.reports
             self._progress.text.replace(f"{call.progress}")
-        if call.result is not None and self._result.text.is_empty:
-            self._result.text.append(call.result)
+            self._plan.replace(plan_lines(call.plan))
+            if len(call.edits) != self._edited:
+                self._edited = len(call.edits)
+                self._edits.replace([line for edit in call.edits for line in edit_lines(edit)])
+        if call.result is not None and not self._has_result:
+            self._has_result = True
+            if is_diff(call.result):
+                self._diff.replace(diff_lines(call.result))
+            else:
+                self._result.text.append(call.result)
 
     def can_fold(self) -> bool:
         """Whether there are arguments to show, or more of the result."""

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from rxworker.ui.terminal.lanes import Lane
-from rxworker.ui.terminal.section import Paint, Section, TextSection, total_height
+from rxworker.ui.terminal.section import Paint, Section, StyledSection, TextSection, total_height
 from rxworker.views import ItemStage
 
 STAGES: tuple[ItemStage, ...] = (
@@ -35,7 +35,8 @@ class LaneView(Widget):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"lane--{name}" for name in ("title", "body", "dim", "more", "good", "bad", "busy")
+        f"lane--{name}"
+        for name in ("title", "body", "dim", "more", "good", "bad", "busy", "added", "removed")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,space", "fold", "Fold", tooltip="Show all of it, or less"),
@@ -70,7 +71,7 @@ class LaneView(Widget):
 
     def can_fold(self) -> bool:
         """Whether it can be folded or unfolded."""
-        return any(isinstance(s, TextSection) and s.hidden for s in self.sections())
+        return any(isinstance(s, TextSection | StyledSection) and s.hidden for s in self.sections())
 
     # Common to all kinds.
 

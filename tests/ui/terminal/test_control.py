@@ -15,6 +15,7 @@ from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
 from rxworker.messages import ToolMeta
 from rxworker.testing import Call, Reply, ScriptedModel, call, say, stall
 from rxworker.tools import ToolContext
+from rxworker.tools.reports import FileEdit, Plan, PlanStep
 from rxworker.ui.terminal.dialogs import ApprovalScreen
 
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
@@ -380,3 +381,25 @@ async def test_free_text_arguments_can_be_changed(open_app: Open) -> None:
         await person.press("ctrl+s")
         await person.sees("Done.")
         assert ran == ["rm -r b"]
+
+
+async def test_an_edit_of_a_file_is_shown_as_a_diff_before_and_after_it_is_made(
+    open_app: Open,
+) -> None:
+    @tool(requires_approval=True)
+    async def edit(path: str, old_string: str, new_string: str, context: ToolContext) -> str:
+        """Edit a file."""
+        context.progress(FileEdit(path, "one\ntwo\nmore\n", "one\n2\n"))
+        context.progress(Plan((PlanStep("Edit it", "completed"), PlanStep("Look at it"))))
+        return "--- a\n+++ b\n@@ -1 +1 @@\n-old line\n+new line"
+
+    asked = call("edit", path="a.py", old_string="x = 1", new_string="x = 2")
+    worker = Worker(ScriptedModel([asked, "Done."]), tools=[edit])
+    async with open_app(worker, size=(90, 40)) as person:
+        await person.ask("Change it.")
+        await person.sees("edit waits for approval")
+        assert all(text in person.screen for text in ("a.py +1 -1", "-x = 1", "+x = 2"))
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+        for text in ("a.py +2 -1", "-2", "+two", "+more", "✓ Edit it", "○ Look at it", "+new line"):
+            assert text in person.screen

@@ -7,7 +7,9 @@ import io
 import sys
 
 import pytest
+from markdown_it.token import Token
 from rich.console import Console
+from rich.style import Style
 
 from rxworker import Worker
 from rxworker.errors import (
@@ -19,9 +21,9 @@ from rxworker.errors import (
 )
 from rxworker.messages import JsonObject
 from rxworker.testing import ScriptedModel
-from rxworker.ui.terminal import run_app, run_app_async
+from rxworker.ui.terminal import run_app, run_app_async, section
 from rxworker.ui.terminal.dialogs import arguments_text, read_arguments
-from rxworker.ui.terminal.section import MOST, draw_document, is_document
+from rxworker.ui.terminal.section import MOST, DocumentSection, draw_document, is_document, parse
 from rxworker.ui.terminal.session import advise
 
 
@@ -144,3 +146,51 @@ async def test_where_a_loop_runs_it_says_what_to_await() -> None:
     with pytest.raises(ConfigurationError, match="terminal"):
         await run_app_async(worker)
     assert asyncio.get_running_loop().is_running()
+
+
+MARKDOWN = (
+    "# Trip\n\nIt **is** so.\n\n- one\n- two\n\n  more\n\n```python\nx = 1\n\ny = 2\n```\n"
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n> quote\n\n1. first\n2. second\n\nEnd\n---\n\n[a]: http://a.org\n\nSee [a].\n"
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 400])
+def test_markdown_that_grows_ends_as_it_is_drawn_at_once(size: int) -> None:
+    console = Console(width=40, file=io.StringIO())
+    grown = DocumentSection("", console, is_dark=True)
+    grown.resize(40)
+    for at in range(0, len(MARKDOWN), size):
+        grown.append(MARKDOWN[at : at + size])
+    whole = DocumentSection(MARKDOWN, console, is_dark=True)
+    whole.resize(40)
+
+    def rows(section: DocumentSection) -> list[str]:
+        count = section.height(unfolded=False)
+        shown = [section.row(n, lambda _: Style(), unfolded=False) for n in range(count)]
+        return ["".join(segment.text for segment in row).rstrip() for row in shown]
+
+    assert rows(grown) == rows(whole)
+    assert "See a (http://a.org)." in rows(grown)
+
+
+def test_the_cost_of_growing_markdown_is_that_of_its_last_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed = 0
+
+    def counted(text: str, names: dict[str, object] | None = None) -> list[Token]:
+        nonlocal parsed
+        parsed += len(text)
+        return parse(text, names)
+
+    monkeypatch.setattr(section, "parse", counted)
+    grown = DocumentSection("", Console(width=60, file=io.StringIO()), is_dark=True)
+    grown.resize(60)
+    for n in range(400):
+        grown.append(f"- item {n}\n" if n % 20 else f"\nParagraph {n} **x**\n\n")
+    assert parsed < 400_000  # from its start each time: 800,000 and more
+    parsed = 0
+    grown.append("\n```\n")
+    for _ in range(2000):
+        grown.append("a line of code\n")
+    assert parsed < 40 * 30_000  # an open block of 30,000 characters
