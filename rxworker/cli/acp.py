@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rxworker.cli.process import MISUSED, CommandError, run_until_stopped, write_error
-from rxworker.cli.resolve import import_maker, worker_maker
+from rxworker.cli.resolve import WorkerOptions, import_maker
 from rxworker.log import open_log
 from rxworker.ui.acp import serve_acp
 from rxworker.worker import Worker
 
 
 def acp(
-    maker: str | None = None,
-    provider: str | None = None,
-    model: str | None = None,
+    maker: str | None,
+    options: WorkerOptions,
     *,
-    base_url: str | None = None,
-    api_key_env: str | None = None,
-    system: str | None = None,
-    max_tokens: int | None = None,
-    tools: Sequence[str] = (),
     demo: bool = False,
     log: str | None = None,
 ) -> int:
@@ -30,13 +24,7 @@ def acp(
 
     Args:
         maker: The function that makes a worker, as ``module:function``.
-        provider: The name of the provider.
-        model: The model's name.
-        base_url: The address of the service.
-        api_key_env: The environment variable that holds the key.
-        system: The system prompt.
-        max_tokens: The most tokens of an answer.
-        tools: The tools that the model may call, as ``module:function``.
+        options: The options that describe a worker.
         demo: Whether a scripted model answers instead of a provider.
         log: The address of the log in which runs are stored.
 
@@ -56,18 +44,10 @@ def acp(
         make = demo_worker
     elif maker is not None:
         make = import_maker(maker)
-    elif provider is None or model is None:
-        raise CommandError("acp needs MODULE:FUNCTION, --provider and --model, or --demo", MISUSED)
+    elif made := options.maker():
+        make = made
     else:
-        make = worker_maker(
-            provider,
-            model,
-            base_url=base_url,
-            api_key_env=api_key_env,
-            system=system,
-            max_tokens=max_tokens,
-            tools=tools,
-        )
+        raise CommandError("acp needs MODULE:FUNCTION, --provider and --model, or --demo", MISUSED)
 
     if os.isatty(0):
         write_error("An editor starts this, and sends it messages of the Agent Client Protocol.")

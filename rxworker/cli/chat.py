@@ -28,7 +28,7 @@ from rxworker.cli.process import (
     explain,
     write_error,
 )
-from rxworker.cli.resolve import model_finder, worker_maker
+from rxworker.cli.resolve import WorkerOptions
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.ready import terminal_hooks
 from rxworker.log import open_log
@@ -40,14 +40,8 @@ from rxworker.worker import Worker
 
 
 def chat(
-    provider: str,
-    model: str,
+    options: WorkerOptions,
     *,
-    base_url: str | None = None,
-    api_key_env: str | None = None,
-    system: str | None = None,
-    max_tokens: int | None = None,
-    tools: Sequence[str] = (),
     plain: bool = False,
     hooks: bool = True,
     also: Sequence[str] = (),
@@ -56,13 +50,7 @@ def chat(
     """Read messages and print answers until the input ends.
 
     Args:
-        provider: The name of the provider.
-        model: The model's name.
-        base_url: The address of the service.
-        api_key_env: The environment variable that holds the key.
-        system: The system prompt.
-        max_tokens: The most tokens of an answer.
-        tools: The tools that the model may call, as ``module:function``.
+        options: The options that describe a worker.
         plain: Whether to print line by line instead of in full screen.
         hooks: Whether the ready hooks are used, see `terminal_hooks`.
         also: Other models, each as ``provider/name``, which ``/model`` offers in full screen.
@@ -75,20 +63,14 @@ def chat(
     Raises:
         CommandError: An option is wrong.
     """
-    worker = worker_maker(
-        provider,
-        model,
-        base_url=base_url,
-        api_key_env=api_key_env,
-        system=system,
-        max_tokens=max_tokens,
-        tools=tools,
-        hooks=terminal_hooks if hooks else tuple,
-    )()
+    make = options.maker(terminal_hooks if hooks else tuple)
+    if make is None:
+        raise CommandError("chat needs --provider and --model", MISUSED)
+    worker = make()
     is_person = is_terminal(sys.stdin) and is_terminal(sys.stdout)
     if is_person and not plain:
         if has_textual():
-            find_model = model_finder(provider, base_url=base_url, api_key_env=api_key_env)
+            find_model = options.model_finder()
             models = [_find(find_model, each) for each in also]
             return _fill_screen(worker, log, models, find_model)
         write_error("To fill the screen: pip install 'rxworker[tui]'. Line by line: --plain.")

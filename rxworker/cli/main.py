@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from importlib import metadata
 from math import inf
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rxworker.cli import restore
 from rxworker.cli.process import (
@@ -28,6 +28,9 @@ from rxworker.cli.process import (
 )
 from rxworker.cli.providers import provider_names
 from rxworker.errors import RxWorkerError
+
+if TYPE_CHECKING:
+    from rxworker.cli.resolve import WorkerOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,13 +92,7 @@ def _run(argv: Sequence[str] | None) -> int:
             from rxworker.cli.chat import chat
 
             return chat(
-                args.provider,
-                args.model,
-                base_url=args.base_url,
-                api_key_env=args.api_key_env,
-                system=args.system,
-                max_tokens=args.max_tokens,
-                tools=args.tool,
+                _worker_options(args),
                 plain=args.plain,
                 hooks=not args.no_hooks,
                 also=args.also,
@@ -106,16 +103,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
             set_up_logging(args.log_level, args.log_format)
             return serve(
-                args.provider,
-                args.model,
+                _worker_options(args),
                 host=args.host,
                 port=args.port,
                 token_env=args.token_env,
-                base_url=args.base_url,
-                api_key_env=args.api_key_env,
-                system=args.system,
-                max_tokens=args.max_tokens,
-                tools=args.tool,
                 allowed_hosts=args.allow_host,
                 demo=args.demo,
                 log=args.log,
@@ -129,17 +120,11 @@ def _run(argv: Sequence[str] | None) -> int:
             set_up_logging(args.log_level, args.log_format)
             return mcp(
                 args.maker,
-                args.provider,
-                args.model,
+                _worker_options(args),
                 name=args.name,
                 description=args.description,
                 http=args.http,
                 token_env=args.token_env,
-                base_url=args.base_url,
-                api_key_env=args.api_key_env,
-                system=args.system,
-                max_tokens=args.max_tokens,
-                tools=args.tool,
                 allowed_hosts=args.allow_host,
                 demo=args.demo,
                 log=args.log,
@@ -150,13 +135,7 @@ def _run(argv: Sequence[str] | None) -> int:
             set_up_logging(args.log_level, args.log_format)
             return acp(
                 args.maker,
-                args.provider,
-                args.model,
-                base_url=args.base_url,
-                api_key_env=args.api_key_env,
-                system=args.system,
-                max_tokens=args.max_tokens,
-                tools=args.tool,
+                _worker_options(args),
                 demo=args.demo,
                 log=args.log,
             )
@@ -460,6 +439,21 @@ def _add_worker(parser: Parser, *, required: bool) -> None:
         action="append",
         default=[],
         help="a function that the model may call; may be given several times",
+    )
+
+
+def _worker_options(args: argparse.Namespace) -> WorkerOptions:
+    """The values of the options of `_add_worker`."""
+    from rxworker.cli.resolve import WorkerOptions
+
+    return WorkerOptions(
+        args.provider,
+        args.model,
+        args.base_url,
+        args.api_key_env,
+        args.system,
+        args.max_tokens,
+        args.tool,
     )
 
 

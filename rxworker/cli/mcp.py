@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 from rxworker.cli.process import MISUSED, CommandError, explain, run_until_stopped, write_line
-from rxworker.cli.resolve import import_maker, import_object, read_variable, worker_maker
+from rxworker.cli.resolve import WorkerOptions, import_maker, import_object, read_variable
 from rxworker.errors import ConfigurationError
 from rxworker.log import open_log
 from rxworker.ui.clean import one_line
@@ -24,18 +24,12 @@ Workers = dict[str, McpWorker | Callable[[], Worker]]
 
 def mcp(
     makers: Sequence[str],
-    provider: str | None = None,
-    model: str | None = None,
+    options: WorkerOptions,
     *,
     name: str = NAME,
     description: str = "",
     http: tuple[str | None, int] | None = None,
     token_env: str | None = None,
-    base_url: str | None = None,
-    api_key_env: str | None = None,
-    system: str | None = None,
-    max_tokens: int | None = None,
-    tools: Sequence[str] = (),
     allowed_hosts: Sequence[str] = (),
     demo: bool = False,
     log: str | None = None,
@@ -44,17 +38,11 @@ def mcp(
 
     Args:
         makers: Functions that make workers, or values of `McpWorker`, as ``module:function`` or ``name=module:function``.
-        provider: The name of the provider, for a worker that the options describe.
-        model: The model's name.
+        options: The options that describe one more worker.
         name: The name of that worker's tool.
         description: Its description.
         http: The host, ``None`` for this machine alone, and the port; by default it uses standard input and output.
         token_env: The environment variable that holds the token.
-        base_url: The address of the service.
-        api_key_env: The environment variable that holds the key.
-        system: The system prompt.
-        max_tokens: The most tokens of an answer.
-        tools: The tools that the model may call, as ``module:function``.
         allowed_hosts: Further host names that requests may use.
         demo: Whether a scripted model is served, too.
         log: The address of the log in which runs are stored.
@@ -74,16 +62,7 @@ def mcp(
     workers: Workers = {}
     for given in makers:
         _add(workers, *_import_worker(given))
-    if provider is not None and model is not None:
-        make = worker_maker(
-            provider,
-            model,
-            base_url=base_url,
-            api_key_env=api_key_env,
-            system=system,
-            max_tokens=max_tokens,
-            tools=tools,
-        )
+    if make := options.maker():
         _add(workers, name, McpWorker(make, description))
     if demo:
         from rxworker.cli.demo_script import (

@@ -7,9 +7,11 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from rxworker.cli.process import MISUSED, CommandError, explain
 from rxworker.cli.providers import find_provider
@@ -23,20 +25,10 @@ from rxworker.ui.clean import one_line
 from rxworker.worker import Worker
 
 
-def worker_maker(
-    provider: str,
-    model: str,
-    *,
-    base_url: str | None = None,
-    api_key_env: str | None = None,
-    system: str | None = None,
-    max_tokens: int | None = None,
-    tools: Iterable[str] = (),
-    hooks: Callable[[], Iterable[HookLike]] = tuple,
-) -> Callable[[], Worker]:
-    """The function that makes workers of these options.
+class WorkerOptions(Struct, frozen=True):
+    """The options of a command that describe a worker.
 
-    Args:
+    Attributes:
         provider: The name of the provider.
         model: The model's name.
         base_url: The address of the service.
@@ -44,50 +36,62 @@ def worker_maker(
         system: The system prompt.
         max_tokens: The most tokens of an answer.
         tools: The tools that the model may call, as ``module:function``.
-        hooks: Returns the hooks of a worker.
-
-    Raises:
-        CommandError: An option is wrong.
     """
-    toolbox = import_tools(tools)
-    key = read_variable("--api-key-env", api_key_env)
-    try:
-        asked = find_provider(provider)(model, base_url=base_url, api_key=key)
-    except ConfigurationError as error:
-        raise CommandError(explain(error), MISUSED) from error
-    options = Options(max_tokens=max_tokens)
 
-    def make() -> Worker:
-        return Worker(asked, tools=toolbox, system=system, options=options, hooks=hooks())
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    system: str | None = None
+    max_tokens: int | None = None
+    tools: Sequence[str] = ()
 
-    return make
+    def maker(self, hooks: Callable[[], Iterable[HookLike]] = tuple) -> Callable[[], Worker] | None:
+        """The function that makes such workers; ``None`` without a provider or a model.
 
+        Args:
+            hooks: Returns the hooks of a worker.
 
-def model_finder(
-    provider: str, *, base_url: str | None = None, api_key_env: str | None = None
-) -> Callable[[str, str], Model]:
-    """The function that finds other models by the names of their providers.
-
-    Args:
-        provider: The provider that the address and the key belong to; another one is reached at its own address, with the key of its own variable.
-        base_url: The address of the service.
-        api_key_env: The environment variable that holds the key.
-
-    Raises:
-        CommandError: The variable is not set.
-    """
-    key = read_variable("--api-key-env", api_key_env)
-
-    def find(name: str, model: str) -> Model:
+        Raises:
+            CommandError: An option is wrong.
+        """
+        if self.provider is None or self.model is None:
+            return None
+        toolbox = import_tools(self.tools)
+        key = read_variable("--api-key-env", self.api_key_env)
         try:
-            kind = find_provider(name)
-            if kind is find_provider(provider):
-                return Client(kind(model, base_url=base_url, api_key=key))
-            return Client(kind(model))
-        except CommandError as error:
-            raise ConfigurationError(str(error)) from error
+            provider = find_provider(self.provider)(self.model, base_url=self.base_url, api_key=key)
+        except ConfigurationError as error:
+            raise CommandError(explain(error), MISUSED) from error
+        options = Options(max_tokens=self.max_tokens)
 
-    return find
+        def make() -> Worker:
+            return Worker(
+                provider, tools=toolbox, system=self.system, options=options, hooks=hooks()
+            )
+
+        return make
+
+    def model_finder(self) -> Callable[[str, str], Model]:
+        """The function that finds other models by the names of their providers.
+
+        The address and the key belong to the provider of these options; another one is reached at its own address, with the key of its own variable.
+
+        Raises:
+            CommandError: The variable is not set.
+        """
+        key = read_variable("--api-key-env", self.api_key_env)
+
+        def find(name: str, model: str) -> Model:
+            try:
+                kind = find_provider(name)
+                if self.provider is not None and kind is find_provider(self.provider):
+                    return Client(kind(model, base_url=self.base_url, api_key=key))
+                return Client(kind(model))
+            except CommandError as error:
+                raise ConfigurationError(str(error)) from error
+
+        return find
 
 
 def read_variable(option: str, name: str | None) -> str | None:

@@ -26,7 +26,7 @@ from rxworker.cli.demo_script import (
     make_tools,
 )
 from rxworker.cli.process import MISUSED, CommandError, explain, run_until_stopped, write_line
-from rxworker.cli.resolve import read_variable, worker_maker
+from rxworker.cli.resolve import WorkerOptions, read_variable
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
@@ -38,17 +38,11 @@ from rxworker.worker.context import TurnScope
 
 
 def serve(
-    provider: str | None = None,
-    model: str | None = None,
+    options: WorkerOptions,
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
     token_env: str | None = None,
-    base_url: str | None = None,
-    api_key_env: str | None = None,
-    system: str | None = None,
-    max_tokens: int | None = None,
-    tools: Sequence[str] = (),
     allowed_hosts: Sequence[str] = (),
     demo: bool = False,
     log: str | None = None,
@@ -58,16 +52,10 @@ def serve(
     """Serve until Ctrl-C.
 
     Args:
-        provider: The name of the provider.
-        model: The model's name.
+        options: The options that describe a worker.
         host: The address to listen on.
         port: The port; 0 for any free one.
         token_env: The environment variable that holds the token.
-        base_url: The address of the service.
-        api_key_env: The environment variable that holds the key.
-        system: The system prompt.
-        max_tokens: The most tokens of an answer.
-        tools: The tools that the model may call, as ``module:function``.
         allowed_hosts: Further host names that requests may use.
         demo: Whether a scripted model answers instead of a provider.
         log: The address of the log in which runs are stored.
@@ -96,18 +84,10 @@ def serve(
         workers: Workers = {kind: partial(QueuedWorker, kind) for kind in queue}
     elif demo:
         workers = {WORKER: demo_worker}
-    elif provider is None or model is None:
-        raise CommandError("serve needs --provider and --model, --queue, or --demo", MISUSED)
+    elif make := options.maker():
+        workers = make
     else:
-        workers = worker_maker(
-            provider,
-            model,
-            base_url=base_url,
-            api_key_env=api_key_env,
-            system=system,
-            max_tokens=max_tokens,
-            tools=tools,
-        )
+        raise CommandError("serve needs --provider and --model, --queue, or --demo", MISUSED)
     try:
         settings = Settings(
             token=token, allowed_hosts=tuple(allowed_hosts), close_delay=close_delay
