@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Literal, TypeAlias
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 import rxworker
 from rxworker.hub import Watch
-from rxworker.messages import Document, Image, JsonObject, Message, Text
+from rxworker.messages import Document, Image, JsonObject, Message, Prices, Text
 from rxworker.protocols import (
     SSE_HEADERS,
     AllowedTool,
@@ -132,7 +132,7 @@ CANCEL_SECONDS = 5.0
 
 
 class Info(Struct, frozen=True):
-    """The server and its workers; whether its runs are stored, so that they can be forked, and whether it shows the runs of all processes."""
+    """The server and its workers; whether its runs are stored, so that they can be forked, and whether it shows the runs of all processes; the prices of tokens by model."""
 
     instance: str
     version: str
@@ -140,6 +140,7 @@ class Info(Struct, frozen=True):
     workers: tuple[WorkerInfo, ...]
     can_fork: bool = False
     has_fleet: bool = False
+    prices: Mapping[str, Prices] = {}
 
 
 class RunsAnswer(Struct, frozen=True):

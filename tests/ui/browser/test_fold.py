@@ -15,10 +15,20 @@ from msgspec.structs import replace
 
 import rxworker.ui.web
 from rxworker import Worker, after_tool_call, tool
-from rxworker.events import BlockStart, BlockType, Record, TextDelta
+from rxworker.events import BlockStart, BlockStop, BlockType, Record, TextDelta
 from rxworker.hooks import Abort, ToolResultContext
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
-from rxworker.messages import Message, Prices, Text, ToolCall, ToolResult, Usage
+from rxworker.messages import (
+    Image,
+    Message,
+    Prices,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from rxworker.messages.estimate import estimate
 from rxworker.protocols import encode_record
 from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
@@ -445,3 +455,37 @@ def test_a_single_delta_after_a_pause_is_not_spread_over_the_pause() -> None:
     after = Record(2, "r", 1, 1, 112.0, TextDelta(0, "x" * 400))
     _, values = page_tells([[opened, after]], course=True)["rate"]
     assert [value for value in values if value > 0] == [200.0]
+
+
+async def test_the_page_estimates_tokens_as_the_library_does() -> None:
+    assert NODE is not None
+    messages = [
+        Message.user("Hello, world"),
+        Message.user("池塘 🐸 é"),
+        Message("user", (Text("a"), Image(data="aGVsbG8=", media_type="image/png"))),
+        Message("assistant", (Thinking("Hm."), ToolCall("1", "look", {"path": "a.txt", "n": 3}))),
+        Message("user", (ToolResult("1", "look", "It is empty."),)),
+        Message("user", (ToolResult("1", "look", (Text("It is"), Text("not."))),)),
+    ]
+    script = (
+        f"import {{ estimate }} from 'file://{STATIC / 'model' / 'estimate.js'}';"
+        f"console.log(JSON.stringify({msgspec.json.encode(messages).decode()}.map(estimate)))"
+    )
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [NODE, "--input-type=module", "-e", script],
+        capture_output=True,
+        check=True,
+    )
+    assert msgspec.json.decode(done.stdout) == [estimate(message) for message in messages]
+
+
+async def test_tokens_that_no_provider_has_reported_are_estimated_and_then_replaced() -> None:
+    run = Worker(ScriptedModel([say("An old silent pond. " * 20)])).run("A haiku!")
+    records = await watched(run)
+    open_at = next(n for n, one in enumerate(records) if isinstance(one.event, BlockStop))
+    half, whole = page_folds(records[:open_at], records)
+    assert half["totals"]["isEstimate"]
+    assert half["totals"]["usage"]["output_tokens"] == 100
+    assert half["totals"]["usage"]["input_tokens"] == estimate(Message.user("A haiku!"))
+    assert whole["totals"] == {"usage": whole["usage"], "isEstimate": False}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker.log import Replica, SQLiteLog
+from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, say
-from rxworker.ui.web import WebServer
+from rxworker.ui.web import Settings, WebServer
 from rxworker.worker import Worker
 
 if TYPE_CHECKING:
@@ -109,3 +110,25 @@ async def test_five_thousand_runs_are_filtered_within_a_frame(
             }"""
         )
         assert max(slowest) < 50, slowest
+
+
+async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_run_or_all(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say("An old silent pond. A frog.")])
+    settings = Settings(title="Desk", prices={"gated-1": Prices(input=100.0, output=1000.0)})
+    async with desk.serve(model, settings=settings):
+        page = await desk.open()
+        await desk.ask(page, "A haiku!")
+        model.let(1)
+        figures = page.locator("#figures > div")
+        await expect(figures.nth(0)).to_contain_text("≈")
+        await expect(figures.nth(1)).to_contain_text("≈")
+        model.let_all()
+        await desk.status(page, "finished")
+        await expect(figures.nth(0)).to_have_text("Tokens15")
+        await expect(page.locator("#models tbody tr")).to_have_text("gated-11150.006 USD")
+        await expect(figures.nth(1)).to_have_text("Cost0.006 USD")
+        await desk.press(page, "All runs")
+        await expect(figures.nth(0)).to_have_text("Runs1")
+        await expect(page.locator("#models")).to_be_hidden()

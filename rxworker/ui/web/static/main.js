@@ -11,6 +11,7 @@ import { ConversationView } from "./views/conversation.js";
 import { byId, setText, show } from "./views/dom.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
+import { NumbersView } from "./views/numbers.js";
 import { NotesView, WatchersView } from "./views/panels.js";
 import { Renderer } from "./render.js";
 import { RunsView, WelcomeView } from "./views/runs.js";
@@ -34,7 +35,7 @@ const travel = new Travel(store, selection);
 const views = {
   conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item })),
   lanes: new LanesView((run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
-  charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView({ search: api.runs, now: () => store.now() }), welcome: new WelcomeView(),
+  charts: new ChartsView(), numbers: new NumbersView(() => toolsOfAll()), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView({ search: api.runs, now: () => store.now() }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
@@ -48,13 +49,23 @@ Object.assign(page, {
   restarted: loadInfo, probe: () => actions.probe(),
 });
 
+let hasFleet = false;
+
+// The 95th percentile of the tools of all runs of the log, in the last week.
+async function toolsOfAll() {
+  return hasFleet ? (await api.fleet("limit=1")).periods.at(-1).tool_p95 : null;
+}
+
 async function loadInfo() {
   try {
     const [info, clock] = await api.info();
     store.set(clock);
-    const prices = new Map(info.workers.map((worker) => [worker.name, worker.prices ?? null]));
+    const prices = new Map(info.workers.map((worker) => [worker.name, worker.prices ?? null])), models = new Map(info.workers.map((worker) => [worker.name, worker.model]));
     setText(byId("title"), info.title || "rxworker");
     renderer.prices = (worker) => prices.get(worker) ?? null;
+    renderer.models = (worker) => models.get(worker) ?? "";
+    renderer.table = info.prices ?? {};
+    hasFleet = info.has_fleet === true;
     views.time.allow(info.can_fork === true);
     show(byId("fleet-link"), info.has_fleet === true);
     views.composer.setWorkers(info.workers);

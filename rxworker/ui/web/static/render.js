@@ -2,7 +2,7 @@
 
 import { byId, setData, setText, show } from "./views/dom.js";
 import { readable, statusWord } from "./model/format.js";
-import { costOf, usageOf } from "./model/run_state.js";
+import { costIn, modelsOf, totalsOf } from "./model/numbers.js";
 import { announce, clearPending, skipTo } from "./views/shell.js";
 import { fill, words } from "./model/language.js";
 
@@ -18,6 +18,8 @@ export class Renderer {
     this.travel = travel;
     this.views = views;
     this.prices = () => null; // prices of a worker's model
+    this.models = () => ""; // the name of a worker's model
+    this.table = {}; // prices by the name of a model
     this.arrive = () => {}; // called after each frame
     this.isDue = false;
     this.isListed = false;
@@ -111,10 +113,11 @@ export class Renderer {
 
   frame(now) {
     const { selection, travel, views } = this, { id, summary, status } = selection, { timeline, run } = travel.scene;
-    const { prices, cost } = this.costs(summary, run);
+    const { prices, cost, currency, isEstimate, priceOf } = this.costs(summary, run);
     const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
-    views.charts.draw(now, cost, prices);
+    views.charts.draw(now, cost, prices, isEstimate);
+    if (!isBlank) views.numbers.draw({ timeline, summary, list: this.store.list, runs: this.store.runs, priceOf, currency, cost, isEstimate, now });
     views.watchers.draw(status === "gone" ? null : summary, status);
     views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, cost, now, prices?.currency);
     views.time.draw(isBlank, status);
@@ -128,11 +131,13 @@ export class Renderer {
     this.announceStatus(status, selection.run);
   }
 
-  // The prices of a run's model and what the run has cost, as far as they are known.
+  // The prices of a run's model and what the run has cost, by the models of its attempts, as far as they are known.
   costs(summary, run) {
-    const prices = summary && this.prices(summary.worker);
-    const cost = run === null ? null : prices ? costOf(prices, usageOf(run)) : this.travel.past ? null : summary?.cost ?? null;
-    return { prices, cost, currency: prices?.currency };
+    const prices = summary && this.prices(summary.worker), model = summary && this.models(summary.worker), { timeline } = this.travel.scene;
+    const priceOf = (name) => this.table[name] ?? (name === "" || name === model ? prices : null), currency = prices?.currency;
+    const isEstimate = run !== null && totalsOf(run).isEstimate;
+    const cost = run === null ? null : prices ? costIn(modelsOf(timeline, priceOf), currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
+    return { prices, cost, currency, isEstimate, priceOf };
   }
 
   // Show the messages that wait to be read, or return them to the message box if the run has ended.

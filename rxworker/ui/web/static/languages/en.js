@@ -109,6 +109,12 @@ export const words = {
     error: "Error", limit: "Limit reached", detached: "Watcher detached", sharedState: "Shared state", removed: "removed", notShown: "Not shown here", records: "records {first} to {last}",
     retracted: "Retracted", again: ", again in {seconds} s", cancelled: "Cancelled", stopped: "Stopped by a limit", ended: "Ended early", paused: "Paused", by: "by {hook}",
   },
+  numbers: {
+    of: "Numbers of", run: "Run", conversation: "Conversation", all: "All runs", about: "≈ {text}", tokens: "Tokens", cost: "Cost", runs: "Runs", time: "Time", soFar: "so far",
+    wait: "First token", upTo: "p95 {time}", speed: "Speed", perSecond: "{n} tokens/s", toolsHalf: "Tools, p50", toolsMost: "Tools, p95", calls: "Tool calls", week: "in the last 7 days",
+    median: "Duration, p50", longest: "Duration, p95", failed: { one: "{n} failed", other: "{n} failed" }, partly: "of {shown} of {n} runs",
+    model: "Model", requests: "Requests", before: "earlier runs",
+  },
   charts: {
     title: "Usage", tokens: "Tokens", cost: "Cost", costIn: "Cost in {currency}", speed: "Speed", read: "{n} read", written: "{n} written", cached: "{n} cached", thinking: "{n} thinking",
     none: "no numbers yet", unknown: "unknown", rate: "at most about {n} tokens a second",
@@ -127,5 +133,5 @@ export const words = {
     none: "No runs yet.", noMatch: "No run matches.", noProcess: "No process holds a run.", newest: "The newest {n} are shown. Search for others.",
     moreGroups: { one: "and {n} more group", other: "and {n} more groups" }, moreProcesses: { one: "and {n} more process", other: "and {n} more processes" },
   },
-  units: { second: "{n} s", minutes: "{n} min {s} s", hours: "{n} h {m} min", now: "just now", minutesAgo: "{n} min ago", hoursAgo: "{n} h ago" },
+  units: { milliseconds: "{n} ms", second: "{n} s", minutes: "{n} min {s} s", hours: "{n} h {m} min", now: "just now", minutesAgo: "{n} min ago", hoursAgo: "{n} h ago" },
 };

@@ -7,6 +7,7 @@
 
 import { addMessage, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
 import { addUsage, lastCall, makeMessage, makeNote, makeSpan, newResponse, newScope, newUsage, put, scopeAt, Series, usageOf } from "./run_state.js";
+import { bytesOf, MESSAGE_TOKENS, tokensIn } from "./estimate.js";
 import { fill, words } from "./language.js";
 
 export function note(run, scope, record, tone, title, text, fields) {
@@ -89,9 +90,19 @@ function finish(run, span, time, phase = "stopped") {
   run.changed.add(span);
 }
 
+// What an attempt took whose provider has not reported it remains an estimate.
+function guess(run, request) {
+  if (request === null || request.isSettled) return;
+  request.isSettled = true;
+  if (request.usage !== null || request.bytes === 0) return;
+  run.guessed.input_tokens += request.input;
+  run.guessed.output_tokens += tokensIn(request.bytes);
+}
+
 // The response is over: open blocks are closed, and its tokens are added to the total.
 export function settle(run, scope, time) {
   closeOpen(run, scope, time);
+  guess(run, scope.request);
   finish(run, scope.request, time);
   scope.spent = addUsage(scope.spent, scope.response.usage);
   scope.response = newResponse();
@@ -114,7 +125,7 @@ function retract(run, scope, time, reason = "") {
 
 function attemptStart(run, scope, event, record) {
   settle(run, scope, record.time);
-  scope.request = begin(run, scope, "attempt", record.time, { number: record.attempt, model: event.model ?? "", turn: record.turn });
+  scope.request = begin(run, scope, "attempt", record.time, { number: record.attempt, model: event.model ?? "", turn: record.turn, input: scope.context });
   if (scope.depth > 0) return;
   run.attempts += 1;
   run.provider = event.provider || run.provider;
@@ -144,6 +155,7 @@ function status(run, scope, event, record) {
   response.status = event.status;
   finish(run, scope.request, record.time, event.status === "Completed" ? "stopped" : "aborted");
   if (event.status !== "Completed") return;
+  if (scope.request) scope.context += MESSAGE_TOKENS + tokensIn(scope.request.bytes);
   if (scope.depth === 0) run.stopReason = event.stop_reason ?? null;
 }
 
@@ -161,6 +173,7 @@ export const ATTEMPT_STEPS = { attempt_start: attemptStart, attempt_retract: att
 const ENDS = { cancel: ["warn", words.notes.cancelled], limit: ["bad", words.notes.stopped] };
 
 function talk(run, scope, conversation) {
+  scope.context = tokensIn(bytesOf(conversation.system ?? ""));
   if (conversation.system && scope.depth === 0) put(run, scope, makeMessage(scope, "system", conversation.system, { source: "start" }));
   for (const message of conversation.messages ?? []) addMessage(run, scope, message, "start");
 }
@@ -253,7 +266,7 @@ export function newRun(id) {
   return {
     id, seq: 0, status: "new", turns: 0, attempts: 0, toolCalls: 0, innerToolCalls: 0, missing: 0,
     reason: "", cause: "", pause: null, provider: "", model: "", stopReason: null, started: null, last: null,
-    root: newScope([], null), scopes: new Map(), lanes: [], notes: [], turnTimes: [], series: new Series(), changed: new Set(),
+    root: newScope([], null), scopes: new Map(), lanes: [], notes: [], turnTimes: [], guessed: { input_tokens: 0, output_tokens: 0 }, series: new Series(), changed: new Set(),
   };
 }
 

@@ -1,5 +1,6 @@
 // Folds blocks, tool calls and messages into a run. Pure.
 
+import { bytesOf, MESSAGE_TOKENS, partTokens, resultTokens } from "./estimate.js";
 import { addText, callFor, registerCall, makeBlock, makeCall, makeMessage, put, resultText, textOf } from "./run_state.js";
 
 const TYPE_OF_DELTA = {
@@ -53,6 +54,10 @@ function grow(accepts) {
     addText(block, event.text);
     if (block.kind === "result") return;
     // Only adjacent deltas are merged: the text of the record was written since the record before it.
+    if (scope.request) {
+      scope.request.bytes += bytesOf(event.text);
+      scope.request.last = record.time;
+    }
     run.series.wrote(record.time, event.text.length, record.covers > 1 ? run.last ?? record.time : record.time);
     run.changed.add(block);
   };
@@ -211,6 +216,7 @@ function toolOutput(run, scope, event) {
 }
 
 function answer(call, result) {
+  call.scope.context += resultTokens(result.content);
   call.result = resultText(result.content ?? "");
   call.parts = Array.isArray(result.content) ? result.content : null;
   call.isError = result.is_error ?? false;
@@ -220,7 +226,9 @@ function answer(call, result) {
 // One message of a conversation: texts, thinking and calls become items, results are added to their calls.
 export function addMessage(run, scope, message, source) {
   const texts = [], said = [], parts = [];
+  scope.context += MESSAGE_TOKENS;
   for (const part of message.content) {
+    if (part.type !== "tool_result") scope.context += partTokens(part);
     if (part.type === "tool_result") {
       const call = callFor(run, scope, part.tool_use_id, part.name ?? "", notDone);
       if (call.result === null) answer(call, part);

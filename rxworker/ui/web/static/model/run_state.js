@@ -40,9 +40,9 @@ export function makeNote(scope, tone, title, text, fields = {}) {
   return item("note", scope, { tone, title, text: text || "", time: null, inline: false, ...fields });
 }
 
-// A turn, or one attempt of its request. `first` is the time of the first block, `marks` are the times of notices within a turn.
+// A turn, or one attempt of its request. `bytes` is what it has written, `input` the estimate of what it reads; `first` is the time of the first block, `marks` are the times of notices within a turn.
 export function makeSpan(scope, type, from, fields) {
-  return item("span", scope, { type, from, first: null, to: null, phase: "open", number: 0, model: "", usage: null, reason: "", marks: [], ...fields });
+  return item("span", scope, { type, from, first: null, to: null, phase: "open", number: 0, model: "", usage: null, reason: "", marks: [], bytes: 0, input: 0, last: null, isSettled: false, ...fields });
 }
 
 export function addText(thing, text) {
@@ -163,6 +163,7 @@ export function newScope(path, parent) {
     attempt: [], // items of the current attempt, to be marked if it is retracted
     trouble: null, // the error or limit without a consequence so far
     response: newResponse(), spent: newUsage(), hasResponse: false,
+    context: 0, // estimated tokens of its conversation
     turn: null, request: null, // the spans of the current turn and attempt
   };
 }

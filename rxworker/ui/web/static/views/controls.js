@@ -2,7 +2,7 @@
 
 import { byId, el, setData, setText, show } from "./dom.js";
 import { money, plural, seconds, statusWord } from "../model/format.js";
-import { usageOf } from "../model/run_state.js";
+import { totalsOf } from "../model/numbers.js";
 import { fill, words } from "../model/language.js";
 
 export class ControlsView {
@@ -36,10 +36,10 @@ export class ControlsView {
 
   // Facts about the run; those that are hidden on narrow screens are marked as minor.
   facts({ timeline, run, summary }, cost, now, currency) {
-    const usage = usageOf(run), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+    const { usage, isEstimate } = totalsOf(run), about = (text) => (isEstimate ? fill(words.numbers.about, { text }) : text), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
     const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
-    facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", plural(words.run.tokens, total)]);
-    if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: money(cost, currency) })]);
+    facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", about(plural(words.run.tokens, total))]);
+    if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: about(money(cost, currency)) })]);
     return facts.filter(([, text]) => text);
   }
 

@@ -1,0 +1,100 @@
+// Tokens, cost, waits and durations of runs in numbers. Pure.
+//
+// While a response streams, and where its provider reports no usage, tokens are estimated: what is read from the messages before it, what is written
+// from its text. An attempt has the estimate of its input; its own usage replaces the estimates.
+
+import { tokensIn } from "./estimate.js";
+import { addUsage, costOf, newUsage, usageOf } from "./run_state.js";
+
+// The estimated tokens of an attempt that its provider has not reported (yet).
+export function guessOf(attempt, isOpen) {
+  const { usage } = attempt, written = tokensIn(attempt.bytes), known = usage?.output_tokens ?? null;
+  const output = known === null || isOpen ? Math.max(0, written - (known ?? 0)) : 0;
+  const input = (usage?.input_tokens ?? null) === null && written > 0 ? attempt.input : 0;
+  return { input_tokens: input, output_tokens: output };
+}
+
+const attemptsOf = (runs) => runs.flatMap((run) => run.lanes.filter((lane) => lane.kind === "span" && lane.type === "attempt"));
+
+// The tokens of a run with estimates, and whether there are any.
+export function totalsOf(run) {
+  const usage = usageOf(run), scopes = [run.root, ...run.scopes.values()];
+  let { input_tokens: input, output_tokens: output } = run.guessed;
+  for (const { request } of scopes) {
+    if (!request || request.isSettled) continue;
+    const guess = guessOf(request, request.phase === "open");
+    input += guess.input_tokens;
+    output += guess.output_tokens;
+  }
+  const isEstimate = input + output > 0;
+  if (!isEstimate) return { usage, isEstimate };
+  return { usage: { ...usage, input_tokens: (usage.input_tokens ?? 0) + input, output_tokens: (usage.output_tokens ?? 0) + output }, isEstimate };
+}
+
+// The tokens and the cost of a timeline by model. `priceOf(model)` returns the prices of a model or null; "" is the model of what was spent before.
+export function modelsOf(timeline, priceOf) {
+  if (timeline.run === null) return [];
+  const { usage: total } = totalsOf(timeline.run), rows = new Map();
+  let rest = total;
+  const add = (model, usage, requests, isGuess) => {
+    const row = rows.get(model) ?? { model, requests: 0, usage: newUsage(), isEstimate: false };
+    rows.set(model, { model, requests: row.requests + requests, usage: addUsage(row.usage, usage), isEstimate: row.isEstimate || isGuess });
+  };
+  for (const attempt of attemptsOf(timeline.runs)) {
+    const guess = guessOf(attempt, attempt.phase === "open"), usage = addUsage(attempt.usage, guess);
+    add(attempt.model, usage, 1, guess.input_tokens + guess.output_tokens > 0);
+    rest = less(rest, usage);
+  }
+  // What no attempt has reported, for example what earlier runs took whose records are not here.
+  if (Object.values(rest).some((n) => n > 0)) add("", rest, 0, false);
+  return [...rows.values()].map((row) => {
+    const prices = priceOf(row.model);
+    return { ...row, cost: prices ? costOf(prices, row.usage) : null, currency: prices?.currency ?? "" };
+  });
+}
+
+function less(a, b) {
+  return Object.fromEntries(Object.entries(a).map(([name, n]) => [name, n === null ? null : Math.max(0, n - (b[name] ?? 0))]));
+}
+
+// The cost of models in one currency; null if no price is known.
+export function costIn(models, currency) {
+  const priced = models.filter((row) => row.cost !== null && row.currency === currency);
+  return priced.length ? priced.reduce((sum, row) => sum + row.cost, 0) : null;
+}
+
+// The value below which this part of the values lies, or null.
+export function quantile(values, part) {
+  if (values.length === 0) return null;
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)];
+}
+
+const SHORTEST = 0.05; // seconds: what arrives in less has no speed
+
+// How long runs waited for first tokens, how fast tokens came, and how long tools took.
+export function timesOf(runs) {
+  const attempts = attemptsOf(runs).filter((attempt) => attempt.first !== null), tools = [];
+  for (const run of runs) for (const lane of run.lanes) if (lane.kind === "call" && lane.from !== null && lane.to !== null) tools.push(lane.seconds ?? lane.to - lane.from);
+  let tokens = 0, seconds = 0;
+  for (const attempt of attempts) {
+    const took = (attempt.to ?? attempt.last ?? attempt.first) - attempt.first;
+    if (took < SHORTEST) continue;
+    tokens += (attempt.phase === "open" ? null : attempt.usage?.output_tokens) ?? tokensIn(attempt.bytes);
+    seconds += took;
+  }
+  const waits = attempts.map((attempt) => attempt.first - attempt.from);
+  return { wait: quantile(waits, 0.5), longestWait: quantile(waits, 0.95), speed: seconds > 0 ? tokens / seconds : null, tools, isSpeedEstimate: attempts.some((attempt) => attempt.phase === "open" || attempt.usage === null) };
+}
+
+// Summaries together. A run that was resumed is counted with the run that resumed it.
+export function sumOf(summaries, now) {
+  const runs = summaries.filter((run) => !run.resumed_as), took = runs.map((run) => (run.ended ?? now) - run.started);
+  const total = (value) => runs.reduce((sum, run) => sum + (value(run) ?? 0), 0);
+  const costs = runs.map((run) => run.cost).filter((cost) => cost !== null);
+  return {
+    runs: runs.length, failed: runs.filter((run) => run.status === "aborted" && run.cause !== "cancel").length,
+    input: total((run) => run.usage.input_tokens), output: total((run) => run.usage.output_tokens), calls: total((run) => run.tool_calls),
+    cost: costs.length ? costs.reduce((sum, cost) => sum + cost, 0) : null, took: took.reduce((sum, s) => sum + s, 0), median: quantile(took, 0.5), longest: quantile(took, 0.95),
+  };
+}
