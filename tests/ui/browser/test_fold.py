@@ -464,8 +464,8 @@ async def test_the_page_estimates_tokens_as_the_library_does() -> None:
         Message.user("池塘 🐸 é"),
         Message("user", (Text("a"), Image(data="aGVsbG8=", media_type="image/png"))),
         Message("assistant", (Thinking("Hm."), ToolCall("1", "look", {"path": "a.txt", "n": 3}))),
-        Message("user", (ToolResult("1", "look", "It is empty."),)),
-        Message("user", (ToolResult("1", "look", (Text("It is"), Text("not."))),)),
+        Message("user", (ToolResult("1", "It is empty."),)),
+        Message("user", (ToolResult("1", (Text("It is"), Text("not."))),)),
     ]
     script = (
         f"import {{ estimate }} from 'file://{STATIC / 'model' / 'estimate.js'}';"

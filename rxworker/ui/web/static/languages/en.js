@@ -110,7 +110,7 @@ export const words = {
     retracted: "Retracted", again: ", again in {seconds} s", cancelled: "Cancelled", stopped: "Stopped by a limit", ended: "Ended early", paused: "Paused", by: "by {hook}",
   },
   numbers: {
-    of: "Numbers of", run: "Run", conversation: "Conversation", all: "All runs", about: "≈ {text}", tokens: "Tokens", cost: "Cost", runs: "Runs", time: "Time", soFar: "so far",
+    of: "Numbers of", run: "This run", conversation: "Its conversation", all: "All runs", about: "≈ {text}", tokens: "Tokens", cost: "Cost", runs: "Runs", time: "Time", soFar: "so far",
     wait: "First token", upTo: "p95 {time}", speed: "Speed", perSecond: "{n} tokens/s", toolsHalf: "Tools, p50", toolsMost: "Tools, p95", calls: "Tool calls", week: "in the last 7 days",
     median: "Duration, p50", longest: "Duration, p95", failed: { one: "{n} failed", other: "{n} failed" }, partly: "of {shown} of {n} runs",
     model: "Model", requests: "Requests", before: "earlier runs",
