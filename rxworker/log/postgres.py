@@ -652,7 +652,7 @@ def _parts(rows: Sequence[Row], count: int) -> list[list[Row]]:
 
 
 def _nothing(_row: object, _is_repeated: bool) -> None:
-    """The judgement of what has no result."""
+    """The judgement of a change without a result."""
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:

@@ -182,7 +182,7 @@ class ResumableDecoder(ResponseDecoder, Protocol):
     """The decoder of a response that goes on at the service without its connection."""
 
     def resume(self, sent: HttpRequest) -> HttpRequest | None:
-        """The request for what has not come, given the one that began the response; the decoder then takes its bytes.
+        """The request for the rest of a response, given the one that began the response; the decoder then takes its bytes.
 
         ``None``: the response is over, or has not begun.
         """

@@ -320,7 +320,7 @@ class Background:
         self._sent = sent
 
     def resume(self) -> Observable[bytes] | None:
-        """The bytes of what has not come; ``None`` if the response is over or has not begun."""
+        """The bytes of the rest of the response; ``None`` if the response is over or has not begun."""
         request = self._decoder.resume(self._sent)
         if request is None:
             return None

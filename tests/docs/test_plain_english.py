@@ -17,6 +17,7 @@ RETIRED = {
     r"mends?|mended|mending": "repair, correct, fix",
     r"somebody|nobody|whoever|anybody": "name who it is: the user, the caller, a watcher, no observer",
     r"(?:what|all that) (?:it|they|he) (?:has|have) come to": "result, state, value",
+    r"what (?:has|have) (?:not )?come": "the pieces so far, the rest, the state",
     r"lets? go of|letting go of": "release, dispose, close",
     r"by the way": "beside, also",
     r"(?:take|takes|taken|took|taking) back": "retract",

@@ -35,7 +35,7 @@ class Outline:
     r"""The pieces of a JSON text, each of them looked at once at most.
 
     Args:
-        pieces: What has come, and will be added to.
+        pieces: The pieces so far; more are appended.
 
     >>> pieces = ['{"a": "}']
     >>> outline = Outline(pieces)

@@ -150,7 +150,7 @@ class OpenAIResponsesDecoder:
                 continue
             texts, event = _texts_like(event, read)
             place += len(texts) - 1
-            pieces += texts[1:]  # the end of a text adds what has not come
+            pieces += texts[1:]  # the end of a text adds the part that is missing
             if len(texts) >= FEW:
                 made[-1] = Deltas(events[-1], texts)
             else:
@@ -164,7 +164,7 @@ class OpenAIResponsesDecoder:
         return () if self._over else self._fail(self._failure or CUT)
 
     def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> list[str] | None:
-        """Take an event; returns what has come of a text, if events like this one do nothing but add to it."""
+        """Take an event; returns the pieces so far of a text, if events like this one do nothing but add to it."""
         kind = event.type
         take = ITEM_HANDLERS.get(kind)
         if take is not None and self._failure is None:

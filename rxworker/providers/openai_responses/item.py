@@ -59,7 +59,7 @@ PLACE = "output_index"
 
 
 class Item:
-    """What has come of an item that is one block.
+    """The state of an item that is one block.
 
     Args:
         key: Its number within the response.
@@ -134,7 +134,7 @@ class Item:
             self.start(events)
 
     def add(self, _: Place, text: str, events: list[ResponseEvent], /) -> list[str] | None:
-        """More of the text at a place; returns what has come of it, if all that comes makes deltas that add to one text."""
+        """More of the text at a place; returns its pieces so far, if all that comes makes deltas that add to one text."""
         self._pieces.append(text)
         if self._open is None:
             return None
@@ -210,7 +210,7 @@ class Item:
 
 
 class CallItem(Item):
-    """What has come of a call of one of the client's tools; see `Item`. It has no block before its name."""
+    """The state of a call of one of the client's tools; see `Item`. It has no block before its name."""
 
     __slots__ = ()
 
@@ -283,7 +283,7 @@ DELTAS = {
 
 
 class Part:
-    """A text within an item: where it lies, what it is, the block it goes into, and what has come of it."""
+    """A text within an item: where it lies, what it is, the block it goes into, and its pieces so far."""
 
     __slots__ = ("block_type", "cited", "index", "pieces", "place")
 
@@ -296,7 +296,7 @@ class Part:
 
 
 class TextItem(Item):
-    """What has come of an item that has texts of its own; see `Item`."""
+    """The state of an item that has texts of its own; see `Item`."""
 
     __slots__ = ("_part", "_parts")
 
@@ -322,7 +322,7 @@ class TextItem(Item):
             self._start_block(THINKING, None, events)
 
     def add(self, place: Place, text: str, events: list[ResponseEvent], /) -> list[str]:
-        """More of the text at a place; returns what has come of it."""
+        """More of the text at a place; returns its pieces so far."""
         part = self._turn_to(place, events)
         part.pieces.append(text)
         events.append(DELTAS[part.block_type](part.index, text))

@@ -135,7 +135,7 @@ class Items:
     def _delta(
         self, event: WireEvent, data: bytes, events: list[ResponseEvent]
     ) -> list[str] | None:
-        """More of a text; returns what has come of it, if events of its type and index do nothing but add to it."""
+        """More of a text; returns its pieces so far, if events of its type and index do nothing but add to it."""
         if not event.delta:
             return None
         text = DELTAS[event.type]
@@ -245,7 +245,7 @@ def _place(event: WireEvent, text: Text) -> Place:
     return text.field, number or 0, text.block_type
 
 
-# What an event does to the items, each with what has come of a text that goes on; see `Items._delta`.
+# What an event does to the items, each with the pieces so far of a text that goes on; see `Items._delta`.
 HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], list[str] | None]] = {
     "response.output_item.added": Items._added,
     "response.output_item.done": Items._ended,
