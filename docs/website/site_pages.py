@@ -119,7 +119,7 @@ def examples() -> str:
 
 
 def described(path: Path) -> str:
-    """What a program says of itself."""
+    """The first sentence of a program's docstring."""
     found = re.match(r'"""(.+?)(?:"""|\n\n)', path.read_text(encoding="utf-8"), re.DOTALL)
     return f": {' '.join(found[1].split())}" if found else ""
 

@@ -125,7 +125,7 @@ class Location(AcpStruct, frozen=True):
 
 
 class CallFields(AcpStruct, frozen=True, kw_only=True):
-    """What is shown of a call. Of a call that is shown already, only what has changed."""
+    """The fields that show a call; for a call that is shown already, only those that have changed."""
 
     tool_call_id: str
     title: str | None = None

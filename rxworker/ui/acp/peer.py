@@ -44,7 +44,7 @@ class RpcError(Exception):
 
 
 class Lines(Protocol):
-    """What a peer is connected by, such as `LineStreams`."""
+    """The connection of a peer, such as `LineStreams`."""
 
     def lines(self) -> AsyncIterator[bytes | None]:
         """The lines that arrive; ``None`` stands for one that was too long."""

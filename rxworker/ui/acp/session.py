@@ -122,7 +122,7 @@ class Session:
         await self._stop(self.conversation.current)
 
     async def replay(self) -> None:
-        """Show the client what has happened so far. A prompt that the model refused is left out, as the protocol requires."""
+        """Send the client the updates of the earlier prompts. A prompt that the model refused is left out, as the protocol requires."""
         for name in list(self.conversation.runs):
             entry = await self._runs.find(name)
             await entry.open()
