@@ -50,6 +50,7 @@ async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[G
     async with desk.serve(gated(replies, free=True), [delete]):
         page = await desk.open()
         await desk.ask(page)
+        await desk.press(page, "JSON")
         field = page.locator("#approval-input")
         await expect(field).to_have_value('{\n  "path": "a.txt"\n}')
         await field.fill('{"path": ')
@@ -156,7 +157,7 @@ async def test_everything_is_done_with_the_keyboard(desk: Desk, gated: type[Gate
         await keys.type("Go")
         await keys.press("Enter")
         await expect(page.locator("#approval")).to_be_visible()
-        await tab_to(page, "#approval-input")
+        await tab_to(page, "#approval .field input")
         await tab_to(page, "#approval .primary")
         await keys.press("Enter")
         await desk.status(page, "finished")

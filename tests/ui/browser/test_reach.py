@@ -65,7 +65,9 @@ async def test_a_decision_is_in_view_on_a_phone(
             button = page.get_by_role("button", name=part, exact=True)
             await expect(button).to_be_in_viewport(ratio=1)
         await expect(page.locator("#approval h3")).to_be_in_viewport(ratio=1)
-        await expect(page.locator("#approval-input")).to_be_in_viewport(ratio=0.05)
+        await expect(page.locator("#approval .field :is(input, textarea)").first).to_be_in_viewport(
+            ratio=0.05
+        )
         await desk.press(page, "Approve")
         await desk.status(page, "finished")
 
@@ -86,6 +88,10 @@ async def test_a_decision_is_near_for_the_keyboard(desk: Desk, gated: type[Gated
         later = await desk.open(f"#{desk.runs[0].id}")
         await expect(later.locator("#approval")).to_be_focused()
         await later.close()
+        for name in ("Form", "JSON"):
+            await keys.press("Tab")
+            await expect(page.get_by_role("button", name=name)).to_be_focused()
+        await keys.press("Enter")
         await keys.press("Tab")
         await expect(page.locator("#approval-input")).to_be_focused()
         await keys.press("Tab")

@@ -43,6 +43,8 @@ async def test_what_hides_in_the_arguments_of_a_call_is_shown_and_stays_as_it_wa
     async with desk.serve(gated(replies, free=True), [delete]):
         page = await desk.open()
         await desk.ask(page)
+        await expect(page.get_by_label("path")).to_have_value(f'"{SHOWN}"')
+        await desk.press(page, "JSON")
         field = page.get_by_label("With these arguments")
         await expect(field).to_have_value(f'{{\n  "path": "{SHOWN}"\n}}')
         await expect(page.locator(".call .call-brief")).to_have_text(f"path: {SHOWN}")

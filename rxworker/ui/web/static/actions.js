@@ -77,6 +77,13 @@ export class Actions {
     return summary !== null;
   }
 
+  disallow(conversation, tool) {
+    return this.attempt(async () => {
+      const { allowed } = await api.disallow(conversation, tool);
+      for (const summary of this.page.store.summaries.values()) if (summary.conversation === conversation) summary.allowed = allowed;
+    });
+  }
+
   // A new run that begins as this one was after a record. A draft stays with its run.
   async fork(id, seq) {
     const { selection } = this.page, shown = selection.id, summary = await this.attempt(() => api.fork(id, seq));

@@ -5,7 +5,7 @@ import { Actions } from "./actions.js";
 import { ChartsView } from "./views/charts.js";
 import { addressOf, Commands } from "./commands.js";
 import { Composer, Outbox, QueueView } from "./views/composer.js";
-import { ApprovalView } from "./views/approval.js";
+import { AllowedView, ApprovalView } from "./views/approval.js";
 import { ControlsView } from "./views/controls.js";
 import { ConversationView } from "./views/conversation.js";
 import { byId, setText, show } from "./views/dom.js";
@@ -36,7 +36,7 @@ const views = {
   conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item })),
   lanes: new LanesView((run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
   charts: new ChartsView(), numbers: new NumbersView(() => toolsOfAll()), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView({ search: api.runs, now: () => store.now() }), welcome: new WelcomeView(),
-  approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),
+  approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
   inspector: new Inspector((id) => store.tape(id), () => selection.summary && renderer.prices(selection.summary.worker), (run, thing) => actions.reveal(run, thing)),
@@ -71,6 +71,7 @@ async function loadInfo() {
     views.composer.setWorkers(info.workers);
     views.welcome.setWorkers(info.workers);
     views.runs.setWorkers(info.workers);
+    views.approval.setWorkers(info.workers);
     renderer.schedule();
   } catch { /* the connection shows the error */ }
 }

@@ -121,7 +121,8 @@ export class Renderer {
     views.watchers.draw(status === "gone" ? null : summary, status);
     views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, cost, now, prices?.currency);
     views.time.draw(isBlank, status);
-    views.approval.draw(id, pause);
+    views.approval.draw(id, pause, summary?.worker);
+    views.allowed.draw(summary?.conversation ?? null, summary?.allowed ?? []);
     skipTo(pause !== null);
     views.composer.mode(pause ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
     views.welcome.draw(isBlank, status === "gone", this.store.list);

@@ -82,6 +82,14 @@ export const words = {
     reason: "Reason for the model", reasonHint: "Reason for the model (optional)", approve: "Approve", approveChanged: "Approve with changes", deny: "Deny", resume: "Resume",
     alsoWaiting: "Also waiting: {calls}", paused: "The run is paused", next: "Next: {calls}", by: "by {hook}",
     badJson: "This is no valid JSON: {problem}", notText: "this is a text: \"…\"", notObject: "arguments are an object: {…}",
+    as: "Edit as", form: "Form", json: "JSON", always: "Always allow here", alwaysHelp: "Approve, and do not ask about {name} again in this conversation",
+  },
+  allowed: { title: "Always allowed here", by: "{tool} ({hook})", remove: "Ask again before {tool}" },
+  form: {
+    required: "required", needed: "This is required.", default: "Default: {value}", none: "No value", eachLine: "one item a line",
+    notNumber: "This is no number.", notWhole: "This is no whole number.", tooLarge: "This number is too large to be exact.", atLeast: "At least {n}.", atMost: "At most {n}.", moreThan: "More than {n}.", lessThan: "Less than {n}.",
+    longer: "At least {n} characters.", shorter: "At most {n} characters.", pattern: "This does not match {n}", moreItems: "At least {n} items.", fewerItems: "At most {n} items.",
+    notAmong: "{value} is not among {options}", notObject: "Write an object: {…}", notArray: "Write an array: […]", notText: "Write a text: \"…\"",
   },
   lanes: {
     title: "Timeline", none: "Blocks and tools appear here as lanes.", cut: "earlier runs are no longer kept", last: "the last {shown} of {n}",

@@ -49,6 +49,9 @@ export function pretty(value) {
   return typeof value === "string" && !isUnseen(value) ? value : revealed(JSON.stringify(value, null, 2));
 }
 
+// A value as JSON in which nothing is invisible.
+export const inJson = (value) => revealed(JSON.stringify(value, null, 2));
+
 export const isUnseen = (text) => text !== revealed(text);
 
 // Invisible characters, and those that reorder text, are escaped as in JSON: the user must see what is approved.

@@ -173,4 +173,5 @@ export const send = (run, message) => post(of(run, "send"), { message });
 export const pause = (run) => post(of(run, "pause"), { reason: "paused from the page" });
 export const cancel = (run, when) => post(of(run, "cancel"), { when, reason: "cancelled from the page" });
 export const fork = (run, seq) => post(of(run, "fork"), { seq });
+export const disallow = (conversation, allowed) => post(`api/conversations/${encodeURIComponent(conversation)}/disallow`, allowed);
 export const resume = (run, decisions) => post(of(run, "resume"), decisions ? { decisions } : {});

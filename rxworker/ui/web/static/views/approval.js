@@ -1,14 +1,18 @@
-// The approval of a call that waits: its arguments in an editable field, and the decision.
+// The approval of a call that waits: its arguments in a form or as JSON, and the decision; and the tools that are always allowed.
 
 import { byId, el, setText, show } from "./dom.js";
+import { ArgumentsForm } from "./form.js";
 import { brief, isUnseen, pretty } from "../model/format.js";
 import { fill, words } from "../model/language.js";
+import { fieldsOf } from "../model/schema.js";
 
 // Focus moves to the approval only from the message box, which it replaces, or if nothing else has the focus. The approval as a whole
 // gets the focus, not a button, so that a key meant for the message box decides nothing.
 function isFree(focused) {
   return focused === null || focused === document.body || byId("composer").contains(focused);
 }
+
+const POLICY = "requires_approval"; // what pauses a run in place of a hook; its reason is the heading
 
 const listOf = (calls) => calls.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ");
 
@@ -18,50 +22,122 @@ function around(text, mark, node) {
   return [before, node, after];
 }
 
+// The arguments of a call, edited as JSON or, if the schema of the tool is known, in a form. Both edit one value. Free text has one field.
+class Editor {
+  constructor(input, schema, mode, changed) {
+    this.input = input;
+    this.schema = schema;
+    this.changed = changed;
+    this.isFree = typeof input === "string";
+    this.isText = this.isFree && !isUnseen(input);
+    this.original = pretty(input);
+    this.field = el("textarea", { id: "approval-input", rows: Math.min(8, this.original.split("\n").length), spellcheck: "false", "aria-describedby": "approval-error", oninput: () => this.edited() });
+    this.field.value = this.original;
+    this.error = el("p", { id: "approval-error", class: "field-error", role: "alert" });
+    this.label = el("label", { for: "approval-input", text: this.isText ? words.approval.withText : this.isFree ? words.approval.withJsonText : words.approval.withArguments });
+    this.node = el("div", { class: "approval-arguments" });
+    this.form = null;
+    const modes = this.isFree || fieldsOf(schema, input) === null ? [] : [["form", words.approval.form], ["json", words.approval.json]];
+    this.modes = new Map(modes.map(([one, text]) => [one, el("button", { type: "button", text, onclick: () => this.choose(one) })]));
+    this.switches = modes.length ? el("span", { class: "result-kinds", role: "group", "aria-label": words.approval.as }, ...this.modes.values()) : null;
+    this.show(modes.length ? mode : "json", input);
+  }
+
+  show(mode, value) {
+    this.mode = mode;
+    for (const [one, button] of this.modes) button.setAttribute("aria-pressed", String(one === mode));
+    this.form = mode === "form" ? new ArgumentsForm(fieldsOf(this.schema, value), value, this.changed) : null;
+    this.node.replaceChildren(...(this.form ? [this.form.node] : [this.label, this.field]));
+  }
+
+  // Go on with the other way of editing, unless what is written is not valid.
+  choose(mode) {
+    if (mode === this.mode) return;
+    const value = this.value();
+    if (value === undefined) return;
+    this.field.value = pretty(value);
+    this.edited();
+    this.show(mode, value);
+    this.changed();
+  }
+
+  edited() {
+    setText(this.error, "");
+    this.field.removeAttribute("aria-invalid");
+    this.changed();
+  }
+
+  get isChanged() {
+    return (this.form?.isChanged ?? false) || this.field.value !== this.original;
+  }
+
+  // The arguments, or undefined if they are not valid: the editor says why.
+  value() {
+    if (this.form) return this.form.value();
+    if (this.isText) return this.field.value;
+    try {
+      const value = JSON.parse(this.field.value);
+      if (this.isFree && typeof value === "string") return value;
+      if (this.isFree) throw new SyntaxError(words.approval.notText);
+      if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError(words.approval.notObject);
+      return value;
+    } catch (error) {
+      setText(this.error, fill(words.approval.badJson, { problem: error.message }));
+      this.field.setAttribute("aria-invalid", "true");
+      this.field.focus();
+      return undefined;
+    }
+  }
+}
+
 export class ApprovalView {
   constructor(decide) {
     this.node = byId("approval");
     this.decide = decide; // (run, decisions) => promise; reports failures itself
     this.shown = null;
+    this.editor = null;
+    this.mode = "form";
+    this.schemas = new Map();
   }
 
-  // `pause` is the pause in the run's summary, or null.
-  draw(run, pause) {
+  // The tools of the workers, whose schemas make forms.
+  setWorkers(workers) {
+    this.schemas = new Map(workers.flatMap((worker) => worker.tools.map((tool) => [`${worker.name} ${tool.name}`, tool.input_schema])));
+    if (this.editor && !this.editor.isChanged) this.shown = null;
+  }
+
+  // `pause` is the pause in the summary of the run, or null, and `worker` the name of its worker.
+  draw(run, pause, worker) {
     const key = pause ? `${run} ${pause.paused_at ?? pause.hook}` : null;
     if (key === this.shown) return;
     this.shown = key;
     const hadFocus = this.node.contains(document.activeElement);
     show(this.node, pause !== null);
-    this.node.replaceChildren(...(pause ? this.make(run, pause) : []));
+    this.node.replaceChildren(...(pause ? this.make(run, pause, worker) : []));
     if (pause === null && hadFocus) byId("conversation").focus();
     else if (pause !== null && (hadFocus || isFree(document.activeElement))) this.node.focus();
   }
 
-  make(run, pause) {
+  make(run, pause, worker) {
     const call = pause.pending.find((one) => one.id === pause.paused_at) ?? null;
     this.run = run;
+    this.editor = null;
     if (call === null) return this.plain(pause);
-    this.isFree = typeof call.input === "string";
-    this.isText = this.isFree && !isUnseen(call.input);
-    this.original = pretty(call.input);
-    this.field = el("textarea", { id: "approval-input", rows: Math.min(8, this.original.split("\n").length), spellcheck: "false", "aria-describedby": "approval-error" });
-    this.field.value = this.original;
-    this.error = el("p", { id: "approval-error", class: "field-error", role: "alert" });
+    this.editor = new Editor(call.input, this.schemas.get(`${worker} ${call.name}`), this.mode, () => this.check());
     this.reason = el("input", { id: "approval-reason", type: "text", placeholder: words.approval.reasonHint, "aria-label": words.approval.reason });
     this.yes = el("button", { class: "button primary", type: "button", text: words.approval.approve, onclick: () => this.approve(call) });
-    this.no = el("button", { class: "button", type: "button", text: words.approval.deny, onclick: () => this.deny(call) });
-    this.field.addEventListener("input", () => this.check());
+    const always = el("button", { class: "button", type: "button", text: words.approval.always, title: fill(words.approval.alwaysHelp, call), onclick: () => this.approve(call, { always: true }) });
+    const no = el("button", { class: "button", type: "button", text: words.approval.deny, onclick: () => this.deny(call) });
     const rest = pause.pending.filter((one) => one !== call);
     const body = [
-      pause.reason ? el("p", { class: "approval-why", text: pause.reason }) : null,
-      el("label", { for: "approval-input", text: this.isText ? words.approval.withText : this.isFree ? words.approval.withJsonText : words.approval.withArguments }),
-      this.field,
+      pause.reason && pause.hook !== POLICY ? el("p", { class: "approval-why", text: pause.reason }) : null,
+      this.editor.node,
       rest.length ? el("p", { class: "approval-rest", text: fill(words.approval.alsoWaiting, { calls: listOf(rest) }) }) : null,
     ];
     return [
-      el("h3", {}, ...around(words.approval.mayCall, "{name}", el("span", { class: "call-name", text: call.name }))),
-      el("div", { class: "approval-body" }, ...body), this.error,
-      el("div", { class: "approval-row" }, this.yes, this.no, this.reason),
+      el("div", { class: "approval-head" }, el("h3", {}, ...around(words.approval.mayCall, "{name}", el("span", { class: "call-name", text: call.name }))), this.editor.switches),
+      el("div", { class: "approval-body" }, ...body), this.editor.error,
+      el("div", { class: "approval-row" }, this.yes, always, no, this.reason),
     ];
   }
 
@@ -75,36 +151,16 @@ export class ApprovalView {
     ];
   }
 
-  // The arguments in the field, or undefined if they are not valid.
-  value() {
-    if (this.isText) return this.field.value;
-    try {
-      const value = JSON.parse(this.field.value);
-      if (this.isFree && typeof value === "string") return value;
-      if (this.isFree) throw new SyntaxError(words.approval.notText);
-      if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError(words.approval.notObject);
-      return value;
-    } catch (error) {
-      setText(this.error, fill(words.approval.badJson, { problem: error.message }));
-      this.field.setAttribute("aria-invalid", "true");
-      return undefined;
-    }
-  }
-
+  // The user prefers this way of editing, also for later calls.
   check() {
-    this.error.textContent = "";
-    this.field.removeAttribute("aria-invalid");
-    this.yes.textContent = this.field.value === this.original ? words.approval.approve : words.approval.approveChanged;
+    if (this.editor.switches) this.mode = this.editor.mode;
+    this.yes.textContent = this.editor.isChanged ? words.approval.approveChanged : words.approval.approve;
   }
 
-  approve(call) {
-    const isSame = this.field.value === this.original;
-    const input = isSame ? null : this.value();
-    if (input === undefined) {
-      this.field.focus();
-      return;
-    }
-    this.act({ [call.id]: isSame ? { type: "approve" } : { type: "approve", input } });
+  approve(call, more = {}) {
+    const { isChanged } = this.editor, input = isChanged ? this.editor.value() : null;
+    if (input === undefined) return;
+    this.act({ [call.id]: { type: "approve", ...(isChanged && { input }), ...more } });
   }
 
   deny(call) {
@@ -116,5 +172,27 @@ export class ApprovalView {
     for (const button of this.node.querySelectorAll("button")) button.disabled = true;
     const done = await this.decide(this.run, decisions);
     if (!done) for (const button of this.node.querySelectorAll("button")) button.disabled = false;
+  }
+}
+
+// The tools that are always allowed in the conversation, each with a button that removes it.
+export class AllowedView {
+  constructor(disallow) {
+    this.node = byId("allowed");
+    this.list = byId("allowed-list");
+    this.disallow = disallow; // (conversation, { tool, hook }) => promise; reports failures itself
+    this.shown = "";
+  }
+
+  draw(conversation, allowed) {
+    const key = JSON.stringify([conversation, allowed]);
+    if (key === this.shown) return;
+    this.shown = key;
+    const hadFocus = this.node.contains(document.activeElement);
+    show(this.node, allowed.length > 0);
+    this.list.replaceChildren(...allowed.map((one) => el("li", {},
+      el("span", { text: one.hook === POLICY ? one.tool : fill(words.allowed.by, one) }),
+      el("button", { type: "button", "aria-label": fill(words.allowed.remove, one), title: fill(words.allowed.remove, one), text: "×", onclick: () => this.disallow(conversation, one) }))));
+    if (hadFocus) (this.list.querySelector("button") ?? byId("composer-input")).focus();
   }
 }

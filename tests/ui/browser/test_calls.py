@@ -1,0 +1,210 @@
+"""Calls on the page: results as what they are, arguments in a form, and tools that are always allowed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from rxworker import tool
+from rxworker.messages import Image, Text
+from rxworker.testing import call, say
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Locator, Page
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n-old\n+new\n same\n"
+MARKUP = "<img src=x onerror=alert(1)>"
+WIDE = [{"id": n, "name": f"row {n}", "note": MARKUP if n == 7 else None} for n in range(300)]
+DEEP: dict[str, Any] = {
+    "big": 123,
+    "a": {"b": {"c": [MARKUP] * 150}},
+    "z": [],
+    "__proto__": {"x": 1},
+}
+results: dict[str, str] = {
+    "tree": json.dumps(DEEP).replace("123", "12345678901234567890"),
+    "table": json.dumps(WIDE),
+    "diff": DIFF,
+    "broken": '{"a": 1',
+    "deep": "[" * 100_000,
+    "log": "\n".join(f"line {n} of the log" for n in range(2_000)),
+}
+booked: list[dict[str, Any]] = []
+
+
+@tool
+async def read(what: str) -> str | tuple[Text | Image, ...]:
+    """Read."""
+    if what == "image":
+        return (Text("A pixel:"), Image("image/png", data=PIXEL))
+    return results[what]
+
+
+@tool(requires_approval=True)
+async def book(
+    hotel: str,
+    nights: int = 2,
+    room: Literal["single", "double"] = "double",
+    guests: list[str] = [],  # noqa: B006 - never changed
+    quiet: bool = False,
+    extras: dict[str, int] | None = None,
+) -> str:
+    """Book a room.
+
+    Args:
+        hotel: Where.
+        nights: How many nights.
+        room: Which.
+        guests: Who.
+        quiet: Whether it must be quiet.
+        extras: Other wishes.
+    """
+    booked.append(
+        {
+            "hotel": hotel,
+            "nights": nights,
+            "room": room,
+            "guests": guests,
+            "quiet": quiet,
+            "extras": extras,
+        }
+    )
+    return "booked"
+
+
+@pytest.fixture(autouse=True)
+def nothing_booked() -> None:
+    booked.clear()
+
+
+async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedModel]) -> None:
+    names = [*results, "image"]
+    asked = call("read", what=names[0])
+    for name in names[1:]:
+        asked += call("read", what=name)
+    async with desk.serve(gated([asked, say("Read.")], free=True), [read]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.evaluate(
+            "document.querySelectorAll('.call > details').forEach((one) => (one.open = true))"
+        )
+        shown = dict(zip(names, await page.locator(".call").all(), strict=True))
+        await expect(shown["broken"].locator(".result > pre")).to_have_text('{"a": 1')
+        await expect(shown["deep"].locator(".result > pre")).to_be_visible()
+        await expect(shown["diff"].locator(".hl-insert").last).to_have_text("+new")
+        await expect(shown["image"].locator("img.thumbnail")).to_be_visible()
+        await expect(page.locator("img[src=x]")).to_have_count(0)
+
+        tree = shown["tree"].locator("[role=tree]")
+        await expect(tree.locator(".json-number").first).to_have_text("12345678901234567890")
+        await expect(tree.locator(".json-key", has_text="__proto__")).to_be_visible()
+        await tree.locator("[role=treeitem]").first.focus()
+        for key in (
+            "ArrowDown",
+            "ArrowDown",
+            "ArrowRight",
+            "ArrowRight",
+            "ArrowRight",
+            "ArrowRight",
+        ):
+            await page.keyboard.press(key)
+        await expect(tree.locator(":focus .json-string").first).to_have_text(json.dumps(MARKUP))
+        await page.keyboard.press("ArrowLeft")
+        await expect(tree.locator(":focus")).to_have_attribute("aria-expanded", "false")
+
+        table = shown["table"]
+        await expect(table.locator("tbody tr")).to_have_count(200)
+        await table.locator(".result-more", has_text="Show 100 more").click()
+        await expect(table.locator("tbody tr")).to_have_count(300)
+        await table.locator(".result-find").fill("ROW 29")
+        await expect(table.locator("tbody tr")).to_have_count(11)
+        await expect(table.locator(".result-count")).to_have_text("1 of 11")
+        await table.get_by_role("button", name="Text", exact=True).click()
+        await expect(table.locator(".result > pre")).to_have_text(results["table"])
+
+        log = shown["log"]
+        await expect(log.locator(".result")).to_have_class("result folded")
+        await log.locator(".result-find").fill("line 19")
+        await expect(log.locator(".result-count")).to_have_text("1 of 111")
+        await log.locator(".result-find").press("Shift+Enter")
+        await expect(log.locator(".result-count")).to_have_text("111 of 111")
+        await expect(log.locator(".result")).to_have_class("result")
+        await log.locator(".result-find").press("Escape")
+        await expect(log.locator(".result-find")).to_have_value("")
+
+
+async def test_a_form_changes_only_what_is_touched_and_says_what_is_wrong(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [call("book", hotel="Avenida", guests=["Ada"]), say("Booked.")]
+    async with desk.serve(gated(replies, free=True), [book]):
+        page = await desk.open()
+        await desk.ask(page)
+        await page.get_by_label("nights").fill("two")
+        await page.get_by_label("extras").fill("[1]")
+        await desk.press(page, "Approve with changes")
+        await expect(page.get_by_label("nights")).to_be_focused()
+        await expect(problem(page, "nights")).to_have_text("This is no number.")
+        await expect(problem(page, "extras")).to_contain_text("object")
+        await page.get_by_label("hotel").fill("")
+        await page.get_by_label("nights").fill("1.5")
+        await expect(problem(page, "nights")).to_have_text("This is no whole number.")
+        await page.get_by_label("nights").fill("4")
+        await page.get_by_label("extras").fill("")
+        await page.get_by_label("hotel").fill("Palace")
+        await page.get_by_label("guests").fill("Ada\nGrace\n")
+        await page.get_by_label("room").select_option("single")
+        await page.get_by_label("quiet").check()
+        await desk.press(page, "JSON")
+        value = {
+            "hotel": "Palace",
+            "guests": ["Ada", "Grace"],
+            "nights": 4,
+            "room": "single",
+            "quiet": True,
+        }
+        assert json.loads(await page.locator("#approval-input").input_value()) == value
+        await page.locator("#approval-input").fill(json.dumps({**value, "nights": 5}))
+        await desk.press(page, "Form")
+        await expect(page.get_by_label("nights")).to_have_value("5")
+        await desk.press(page, "Approve with changes")
+        await desk.status(page, "finished")
+        assert booked == [{**value, "nights": 5, "extras": None}]
+
+
+def problem(page: Page, name: str) -> Locator:
+    """The message of the field of that name."""
+    return page.locator(".field", has=page.get_by_label(name)).locator(".field-error")
+
+
+async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    asked = [call("book", hotel=name) for name in "abcd"]
+    replies = [asked[0], asked[1], say("Both."), asked[2], say("More.")]
+    async with desk.serve(gated(replies, free=True), [book]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.press(page, "Always allow here")
+        await desk.status(page, "finished")
+        assert [each["hotel"] for each in booked] == ["a", "b"]
+        await expect(page.locator("#allowed li span")).to_have_text(["book"])
+        other = await desk.open(f"#{desk.runs[1].id}")
+        await expect(other.locator("#allowed li")).to_have_count(1)
+        await desk.press(page, "Ask again before book")
+        for one in (page, other):
+            await expect(one.locator("#allowed")).to_be_hidden()
+        await desk.ask(page, "And c")
+        await desk.status(page, "paused")
+        assert [each["hotel"] for each in booked] == ["a", "b"]
