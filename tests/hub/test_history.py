@@ -192,7 +192,7 @@ def test_a_burst_packs_the_tail_as_single_records_do() -> None:
     [entry] = history.entries(0)
     before = deltas_of(entry)
     history.append(Record(TAIL + 2, "r", 1, 1, 0.0, Ping()))
-    assert next(history.entries(0)) is entry
+    assert next(iter(history.entries(0))) is entry
     assert before is not None
     assert list(history.records(0))[:-1] == list(expand(entry))
 
