@@ -229,6 +229,10 @@ class Commands:
         _write_new(path, data)
         self._screen.inform(f"Written to {path}.")
 
+    async def trace(self, _argument: str) -> None:
+        """Show the trace of the last run."""
+        self._screen.action_trace()
+
     async def quit(self, _argument: str) -> None:
         """Leave."""
         self._screen.leave()
@@ -401,6 +405,7 @@ COMMANDS = {
             "allow", "always allow a tool here, or end that", Commands.allow,
             "TOOL", Commands.tool_choices,
         ),
+        SlashCommand("trace", "turns, requests and calls of the last run in time", Commands.trace),
         SlashCommand("theme", "other colours", Commands.theme, "NAME", Commands.theme_choices),
         SlashCommand("copy", "copy the last answer, or all", Commands.copy, "[all]"),
         SlashCommand(

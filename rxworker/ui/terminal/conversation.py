@@ -31,6 +31,7 @@ from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen, KeysScre
 from rxworker.ui.terminal.diff import edit_of
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import Session, SessionStatus
+from rxworker.ui.terminal.trace import TraceScreen
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision, Worker
 
@@ -222,6 +223,7 @@ class ConversationScreen(RunScreen):
         Binding("ctrl+p", "pause", "Pause", priority=True, tooltip="Pause at a safe moment"),
         Binding("ctrl+o", "fold", "Unfold", priority=True, tooltip="Show all of the last part"),
         Binding("ctrl+g", "details", "Info", priority=True, tooltip="Watchers, tools and hooks"),
+        Binding("ctrl+y", "trace", "Trace", priority=True, tooltip="Turns and calls in time"),
         Binding("alt+o", "fold_all", "Unfold all", show=False, priority=True),
         Binding("pageup", "scroll(-1)", "Up", show=False, priority=True),
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),
@@ -431,6 +433,10 @@ class ConversationScreen(RunScreen):
         """Scroll the conversation by pages."""
         transcript = self.query_one(Transcript)
         (transcript.scroll_page_up if pages < 0 else transcript.scroll_page_down)(animate=False)
+
+    def action_trace(self) -> None:
+        """Show the turns, requests and calls of the last run on a time axis."""
+        self.home.push_screen(TraceScreen(self.session.last_run, time.time))
 
     def action_details(self) -> None:
         """Show watchers, tools and hooks."""

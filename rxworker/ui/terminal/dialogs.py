@@ -27,6 +27,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.ui.terminal.diff import edit_lines
 from rxworker.ui.terminal.section import more_lines
+from rxworker.ui.terminal.themes import plain_colours
 from rxworker.worker import Approve, Decision, Deny
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
@@ -145,8 +146,12 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
                 yield Button("Later esc", id="later", compact=True)
 
     def _diff(self, edit: FileEdit) -> Text:
-        colours = cast("App[object]", self.app).theme_variables  # pyright: ignore[reportUnknownMemberType]
-        styles = {"added": colours["text-success"], "removed": colours["text-error"]}
+        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+        colours = plain_colours(app.theme_variables)
+        styles = {
+            "added": colours.get("text-success", "green"),
+            "removed": colours.get("text-error", "red"),
+        }
         lines = edit_lines(edit)
         shown = lines[:MOST_LINES]
         if len(lines) > len(shown):
@@ -299,6 +304,7 @@ KEYS = (
     ("PgUp, PgDn", "scroll the conversation"),
     ("Tab, Enter", "go to a folded part, and unfold it"),
     ("Ctrl-G", "watchers of the run; tools and hooks"),
+    ("Ctrl-Y", "trace: turns, requests and calls of the last run in time"),
     ("Ctrl-T", "light or dark"),
     ("Ctrl-\\", "the palette of Textual"),
     ("Tab, Up, Down", "choose a command, after /"),

@@ -216,6 +216,8 @@ TITLES = {
 }
 """The titles of blocks that a terminal cannot show."""
 MOST_SOURCES = 50
+KEPT = 200
+"""Maximum number of items that are kept for the trace."""
 ARGUMENTS = 400
 """Maximum number of characters of a call's arguments and of its progress."""
 
@@ -231,9 +233,14 @@ class Lanes:
     """
 
     def __init__(self) -> None:
-        self._view = RunView(keep=0)
+        self._view = RunView(keep=KEPT)
         self._shown: dict[ViewItem, _Shown] = {}
         self._panels: list[Lane] = []
+
+    @property
+    def view(self) -> RunView:
+        """The last run, with its last items."""
+        return self._view
 
     def feed(self, records: Iterable[Record]) -> list[Lane]:
         """Take records; return the lanes that are new or changed, new ones in order."""
@@ -269,14 +276,14 @@ class Lanes:
         if self._view.began is None:
             return [*lanes, *user_lanes(record)]
         if isinstance(record.event, RunResume):
-            self._view = RunView(keep=0, resumes=self._view)
+            self._view = RunView(keep=KEPT, resumes=self._view)
             return lanes
         for item in self._shown:
             if not item.is_over:
                 item.end(record.time, "refused")
                 lanes += self._show(item)
         self._shown = {}
-        self._view = RunView(keep=0)
+        self._view = RunView(keep=KEPT)
         return [*lanes, *user_lanes(record)]
 
     def _show(self, item: ViewItem) -> list[Lane]:

@@ -31,6 +31,7 @@ from rxworker.messages import Message, ToolCall, Usage
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.ui.terminal.sessions import CONVERSATION, StoredSession, new_session_id
+from rxworker.views import RunView
 from rxworker.worker import Decision, Paused, Run, Worker
 from rxworker.worker.stored import read_run
 
@@ -211,6 +212,11 @@ class Session:
         """Where the runs are stored."""
         assert self.worker.log is not None
         return self.worker.log
+
+    @property
+    def last_run(self) -> RunView:
+        """What is shown of the last run."""
+        return self._lanes.view
 
     @property
     def status(self) -> SessionStatus:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from textual.theme import Theme
 
 DARK, LIGHT, CONTRAST = "rxworker-dark", "rxworker-light", "rxworker-contrast"
@@ -56,3 +58,16 @@ THEMES = (
         },
     ),
 )
+
+
+def plain_colours(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a theme that are colours by themselves, which Rich can draw.
+
+    >>> plain_colours({"primary": "#5CB8FF", "text-muted": "auto 60%"})
+    {'primary': '#5CB8FF'}
+    """
+    return {
+        name: value[:7]  # without the alpha
+        for name, value in variables.items()
+        if value.startswith("#") and len(value) in (7, 9)
+    }

@@ -9,10 +9,27 @@ from typing import Any, TypeAlias
 
 from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Event,
+    Record,
+    RunStart,
+    ToolStart,
+    ToolStop,
+    ToolUseMetadata,
+    TurnStart,
+)
 from rxworker.log import SQLiteLog
+from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.testing import ReplayServer, ScriptedModel, call
 from rxworker.ui.terminal.bars import CommandMenu
 from rxworker.ui.terminal.sessions import list_sessions
+from rxworker.ui.terminal.trace import Bar, trace_rows
+from rxworker.views import RunView
 
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
 
@@ -188,3 +205,42 @@ def test_chat_stores_its_runs_and_resumes_them(chat: Callable[..., Any], tmp_pat
         opened.type("\x15\x04")
         assert opened.end() == 0
         assert opened.is_restored
+
+
+def test_the_trace_has_the_wait_of_each_attempt_and_the_time_of_each_call() -> None:
+    view, asked = RunView(), ToolCall("c1", "look", {})
+    use, named = BlockType.TOOL_USE, ToolUseMetadata("c1", "look")
+    events: list[tuple[float, int, int, Event]] = [
+        (0.0, 0, 0, RunStart(Conversation((Message.user("Hi"),)))),
+        (0.0, 1, 0, TurnStart()),
+        (0.0, 1, 1, AttemptStart("scripted", "m")),
+        (2.0, 1, 1, BlockStart(0, BlockType.TEXT)),
+        (2.5, 1, 1, AttemptRetract("it broke")),
+        (3.0, 1, 2, AttemptStart("scripted", "m")),
+        (4.0, 1, 2, BlockStart(0, use, named)),
+        (5.0, 1, 2, BlockStop(0, use, metadata=named)),
+        (6.0, 1, 2, ToolStart(asked)),
+        (9.0, 1, 2, ToolStop(ToolResult("c1", "a view", name="look"), 3.0)),
+    ]
+    for seq, (at, turn, attempt, event) in enumerate(events, 1):
+        view.step(Record(seq, "r", turn, attempt, at, event))
+    rows = trace_rows(view, 10.0)
+    assert [(row.depth, row.name, row.note) for row in rows] == [
+        (0, "turn 1", "10.0 s"),
+        (1, "response", "retracted"),
+        (2, "text", "retracted"),
+        (1, "attempt 2", "first after 1.0 s"),
+        (2, "⚙ look", "3.0 s"),
+    ]
+    assert rows[3].bars[0] == Bar("wait", 3.0, 4.0)
+    assert rows[4].bars == (Bar("write", 4.0, 5.0), Bar("run", 6.0, 9.0))
+
+
+async def test_the_trace_of_the_last_run_is_shown(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
+        await person.ask("Hi")
+        await person.say("/trace")
+        await person.sees("turn 1")
+        assert "first after" in person.screen
+        await person.press("escape")
+        assert person.app.screen is person.app.conversation

@@ -1,0 +1,230 @@
+"""The trace of the last run: a bar for each turn, each request with its wait for the first block, each block and each call, on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, Literal, TypeAlias, cast
+
+from msgspec import Struct
+from rich.cells import set_cell_size
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from rxworker.ui.clean import one_line
+from rxworker.ui.terminal.themes import plain_colours
+from rxworker.views import AttemptView, BlockView, CallView, RunView
+
+BarKind: TypeAlias = Literal["turn", "wait", "text", "write", "run", "bad"]
+MOST_ROWS = 200
+NAME_WIDTH = 22
+NOTE_WIDTH = 22
+
+
+class Bar(Struct, frozen=True):
+    """A part of a row.
+
+    Attributes:
+        kind: What it stands for.
+        begin: When it begins, in seconds after the first record.
+        end: When it ends.
+    """
+
+    kind: BarKind
+    begin: float
+    end: float
+
+
+class TraceRow(Struct, frozen=True):
+    """A row of the trace.
+
+    Attributes:
+        depth: 0 for a turn, 1 for a request, 2 for what it made, more within a call.
+        name: What it is.
+        bars: Its bars.
+        note: The duration, or what went wrong.
+    """
+
+    depth: int
+    name: str
+    bars: tuple[Bar, ...]
+    note: str = ""
+
+
+def trace_rows(view: RunView, now: float) -> list[TraceRow]:
+    """Return the rows of a run in order of time; what is open lasts until now.
+
+    Args:
+        view: The run.
+        now: In seconds since the epoch.
+    """
+    items = [item for item in view.items if isinstance(item, BlockView)]
+    attempts = [each for each in view.attempts if not each.scope.path]
+    rows: list[TraceRow] = []
+    began, turn = view.began or 0.0, None
+    ends = [*(each.began for each in attempts[1:]), now if view.end is None else view.now]
+    if attempts:
+        rows += [_row(item, began, now) for item in items if item.began < attempts[0].began]
+    for attempt, end in zip(attempts, ends, strict=True):
+        if attempt.turn != turn:
+            turn = attempt.turn
+            last = max(e for a, e in zip(attempts, ends, strict=True) if a.turn == turn)
+            bar = Bar("turn", attempt.began - began, last - began)
+            rows.append(TraceRow(0, f"turn {turn}", (bar,), _seconds(last - attempt.began)))
+        own = [item for item in items if attempt.began <= item.began and item.began < end]
+        if end == ends[-1]:
+            own = [item for item in items if attempt.began <= item.began]
+        rows.append(_attempt_row(attempt, own, began, end))
+        rows += [_row(item, began, now) for item in own]
+    return rows[-MOST_ROWS:]
+
+
+def _attempt_row(
+    attempt: AttemptView, own: Sequence[BlockView], began: float, end: float
+) -> TraceRow:
+    main = [item for item in own if not item.scope.path]
+    first = main[0].began if main else end
+    last = max((_written(item, end) for item in main), default=end)
+    is_retracted = any(item.stage == "retracted" for item in main)
+    kind: BarKind = "bad" if is_retracted else "text"
+    bars = [Bar("wait", attempt.began - began, first - began)]
+    if main:
+        bars.append(Bar(kind, first - began, last - began))
+    name = "response" if attempt.number <= 1 else f"attempt {attempt.number}"
+    wait = f"first after {_seconds(first - attempt.began)}" if main else "waits"
+    return TraceRow(1, name, tuple(bars), "retracted" if is_retracted else wait)
+
+
+def _written(item: BlockView, end: float) -> float:
+    if isinstance(item, CallView):
+        return item.began if item.written is None else item.written
+    return end if item.ended is None else item.ended
+
+
+def _row(item: BlockView, began: float, now: float) -> TraceRow:
+    end = now if item.ended is None else item.ended
+    is_bad = item.stage in ("failed", "stopped", "retracted", "refused")
+    kind: BarKind = "bad" if is_bad else "text"
+    bars, name = [Bar(kind, item.began - began, end - began)], item.block.block_type.value
+    seconds = end - item.began
+    if isinstance(item, CallView):
+        name = f"⚙ {one_line(item.block.tool)}"
+        written = item.began if item.written is None else item.written
+        bars = [Bar("write", item.began - began, written - began)]
+        if item.started is not None:
+            seconds = end - item.started
+            bars.append(Bar("bad" if is_bad else "run", item.started - began, end - began))
+    note = item.stage if is_bad or item.stage == "waiting" else _seconds(seconds)
+    return TraceRow(2 + len(item.scope.path), name, tuple(bars), note)
+
+
+def _seconds(seconds: float) -> str:
+    return (
+        f"{max(0.0, seconds):.1f} s" if seconds >= 0.095 else f"{max(0.0, seconds) * 1000:.0f} ms"
+    )
+
+
+SIGNS: dict[BarKind, tuple[str, str]] = {
+    "turn": ("━", "foreground"),
+    "wait": ("░", "warning"),
+    "text": ("█", "primary"),
+    "write": ("▒", "accent"),
+    "run": ("█", "success"),
+    "bad": ("█", "error"),
+}
+"""The character of a kind of bar, and the colour of the theme."""
+LEGEND = (
+    ("wait", "waits for the first block"), ("text", "model"), ("write", "writes a call"),
+    ("run", "tool"), ("bad", "failed or retracted"),
+)  # fmt: skip
+
+
+def draw_trace(rows: Sequence[TraceRow], span: float, width: int, colours: dict[str, str]) -> Text:
+    """Draw rows as lines of text.
+
+    Args:
+        rows: The rows.
+        span: The seconds of the whole axis.
+        width: Columns.
+        colours: The colours of the theme.
+    """
+    room = max(10, width - NAME_WIDTH - NOTE_WIDTH - 2)
+    text = Text(no_wrap=True)
+    for row in rows:
+        name = set_cell_size(" " * min(row.depth, 6) + row.name, NAME_WIDTH)
+        text.append(f"{name} ", "bold" if row.depth == 0 else "")
+        for sign, colour in _cells(row.bars, span, room):
+            text.append(sign, colours.get(colour, ""))
+        text.append(f" {row.note[:NOTE_WIDTH]}\n", "dim")
+    text.append("\n")
+    for kind, about in LEGEND:
+        sign, colour = SIGNS[kind]
+        text.append(sign, colours.get(colour, ""))
+        text.append(f" {about}  ", "dim")
+    return text
+
+
+def _cells(bars: Sequence[Bar], span: float, room: int) -> Iterator[tuple[str, str]]:
+    cells = [(" ", "")] * room
+    for bar in bars:
+        start = min(room - 1, int(room * bar.begin / span)) if span > 0 else 0
+        stop = min(room, round(room * bar.end / span)) if span > 0 else room
+        if bar.kind in ("wait", "write") and stop <= start:
+            continue
+        for at in range(max(0, start), max(start + 1, stop)):
+            cells[at] = SIGNS[bar.kind]
+    yield from cells
+
+
+class TraceScreen(ModalScreen[None]):
+    """Shows the trace of the last run, and follows it while it is running.
+
+    Args:
+        view: The run.
+        now: Returns the time, in the unit of records.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,ctrl+c,ctrl+y,q", "close", "Close", priority=True)
+    ]
+
+    def __init__(self, view: RunView, now: Callable[[], float]) -> None:
+        super().__init__()
+        self._view, self._now = view, now
+
+    def compose(self) -> ComposeResult:
+        """Return the list."""
+        with VerticalScroll(id="trace"):
+            yield Static("Trace of the last run", classes="head")
+            yield Static(id="rows")
+
+    def on_mount(self) -> None:
+        """Draw it, and again while the run is running."""
+        self.set_interval(0.5, self._tick)
+        self.call_after_refresh(self._draw)
+
+    def on_resize(self) -> None:
+        """Draw it for the new width."""
+        self.call_after_refresh(self._draw)
+
+    def action_close(self) -> None:
+        """Close the screen."""
+        self.dismiss(None)
+
+    def _tick(self) -> None:
+        if self._view.end is None and self._view.began is not None:
+            self._draw()
+
+    def _draw(self) -> None:
+        view, shown = self._view, self.query_one("#rows", Static)
+        now = self._now() if view.end is None else view.now
+        rows = trace_rows(view, now)
+        if not rows:
+            shown.update("No run has begun.")
+            return
+        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+        colours = plain_colours(app.theme_variables)
+        shown.update(draw_trace(rows, now - (view.began or now), shown.size.width, colours))
