@@ -223,7 +223,7 @@ class ConversationScreen(RunScreen):
         Binding("ctrl+p", "pause", "Pause", priority=True, tooltip="Pause at a safe moment"),
         Binding("ctrl+o", "fold", "Unfold", priority=True, tooltip="Show all of the last part"),
         Binding("ctrl+g", "details", "Info", priority=True, tooltip="Watchers, tools and hooks"),
-        Binding("ctrl+y", "trace", "Trace", priority=True, tooltip="Turns and calls in time"),
+        Binding("ctrl+y", "trace", "Trace", show=False, priority=True),
         Binding("alt+o", "fold_all", "Unfold all", show=False, priority=True),
         Binding("pageup", "scroll(-1)", "Up", show=False, priority=True),
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),

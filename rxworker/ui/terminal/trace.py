@@ -136,7 +136,7 @@ SIGNS: dict[BarKind, tuple[str, str]] = {
     "bad": ("█", "error"),
 }
 """The character of a kind of bar, and the colour of the theme."""
-LEGEND = (
+LEGEND: tuple[tuple[BarKind, str], ...] = (
     ("wait", "waits for the first block"), ("text", "model"), ("write", "writes a call"),
     ("run", "tool"), ("bad", "failed or retracted"),
 )  # fmt: skip
