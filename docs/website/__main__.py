@@ -39,6 +39,7 @@ def stage() -> None:
     (STAGE / "names.json").write_text(json.dumps(list(api_pages.anchors().values())), "utf-8")
     shutil.copy(HERE / "style.css", docs)
     shutil.copy(site_pages.DOCS / "page.png", docs)
+    shutil.copytree(site_pages.DOCS / "pictures", docs / "pictures")
     static = site_pages.ROOT / "rxworker" / "ui" / "web" / "static"
     (docs / "theme.css").write_text(theme(static / "styles" / "theme.css"), encoding="utf-8")
     shutil.copy(static / "icon.svg", docs)

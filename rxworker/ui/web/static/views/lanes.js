@@ -133,8 +133,9 @@ export class LanesView {
     const { timeline } = this;
     if (timeline.run) this.grow(timeline.runs.length - 1, now);
     for (const thing of changed) this.refresh(this.views.get(thing) ?? this.spans.get(thing), now);
-    show(byId("no-lanes"), this.count === 0);
-    show(this.axis, this.count > 0);
+    const isEmpty = this.list.childElementCount === 0;
+    show(byId("no-lanes"), isEmpty);
+    show(this.axis, !isEmpty);
     if (!timeline.run) setText(this.note, "");
     else this.scale(timeline.elapsed(now));
     this.end.follow();
