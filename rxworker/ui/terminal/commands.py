@@ -122,7 +122,10 @@ class Commands:
         if command is None or command.choices is None:
             return []
         sought = argument.lower()
-        found = await command.choices(self)
+        try:
+            found = await command.choices(self)
+        except RxWorkerError:  # the command itself shows why the log cannot be read
+            return []
         return [each for each in found if sought in f"{each.label} {each.text}".lower()]
 
     # The commands.
