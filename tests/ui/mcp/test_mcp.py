@@ -368,6 +368,7 @@ async def test_a_request_without_the_token_or_from_another_page_is_refused(desk:
             async with http.post(url, json=data or body, headers=headers) as response:
                 text = await response.text()
                 assert TOKEN not in text
+                assert "the page" not in text
                 if response.status in (401, 403):
                     assert (await response.json())["error"]["code"] == mcp.types.INVALID_REQUEST
                 return response.status
