@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -70,6 +71,9 @@ def run_example(name: str, base_url: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+SLOW = re.compile(r"Executing <.+> took [\d.]+ seconds")
+
+
 def test_every_example_is_run() -> None:
     """Those that are drawn by somebody else's kit have tests of their own."""
     drawn = {path.stem for path in EXAMPLES.iterdir() if (TESTS / f"test_{path.stem}.py").exists()}
@@ -89,4 +93,6 @@ def test_an_example_for_a_kit_is_short() -> None:
 def test_an_example_prints_what_it_should_and_complains_of_nothing(name: str) -> None:
     with ReplayServer(list(ANSWERS[name])) as server:
         process = run_example(name, server.base_url)
-    assert (process.stdout, process.stderr, process.returncode) == (OUTPUT[name], "", 0)
+    # How long a step of the event loop takes depends on the machine.
+    warned = [line for line in process.stderr.splitlines() if not SLOW.fullmatch(line)]
+    assert (process.stdout, warned, process.returncode) == (OUTPUT[name], [], 0)
