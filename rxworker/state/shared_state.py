@@ -17,6 +17,9 @@ from rxworker.messages import Json
 MAX_SHARED_STATE = 262_144
 """The maximum number of bytes of a value that is shared, as JSON: each run begins with the whole state in its records."""
 
+MAX_DEPTH = 100
+"""The maximum number of arrays and objects within one another in a value that is shared: clients read it with a recursive decoder."""
+
 Operation: TypeAlias = Literal["add", "replace", "remove"]
 
 
@@ -24,7 +27,7 @@ def checked_json(value: object) -> Json:
     """A copy of a value that is to be shared, as JSON.
 
     Raises:
-        LocalProtocolError: It has no JSON form, or is longer than `MAX_SHARED_STATE`.
+        LocalProtocolError: It has no JSON form, is longer than `MAX_SHARED_STATE`, or nested more deeply than `MAX_DEPTH`.
 
     >>> checked_json({"steps": ("plan", "write")})
     {'steps': ['plan', 'write']}
@@ -35,11 +38,28 @@ def checked_json(value: object) -> Json:
             raise LocalProtocolError(
                 f"the shared state has {len(data)} bytes as JSON: at most {MAX_SHARED_STATE} are shared"
             )
-        return msgspec.json.decode(data)
+        copy: Json = msgspec.json.decode(data)
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalProtocolError(
             f"a value of type {type(value).__qualname__} cannot be shared: {error}"
         ) from error
+    if _depth(copy) > MAX_DEPTH:
+        raise LocalProtocolError(
+            f"the shared state has more than {MAX_DEPTH} arrays and objects within one another"
+        )
+    return copy
+
+
+def _depth(value: Json) -> int:
+    """How many arrays and objects are within one another."""
+    deepest, found = 0, [(value, 1)]
+    while found:
+        one, depth = found.pop()
+        if isinstance(one, dict | list):
+            deepest = max(deepest, depth)
+            inner = one.values() if isinstance(one, dict) else one
+            found += [(each, depth + 1) for each in inner]
+    return deepest
 
 
 def apply_change(state: Json, change: SharedStateChange) -> Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,12 +67,12 @@ async def test_the_index_is_made_by_the_first_search_and_holds_no_deleted_text(
     path = tmp_path / "runs.db"
     async with SQLiteLog(path) as log:
         run = await fill(log)
-        with sqlite3.connect(path) as db:
+        with closing(sqlite3.connect(path)) as db, db:
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
             assert "search" not in tables
         assert await found(log, "rain") == ["The weather"]
         await log.delete(run)
-        with sqlite3.connect(path) as db:
+        with closing(sqlite3.connect(path)) as db, db:
             assert db.execute("SELECT count(*) FROM search WHERE text LIKE '%rain%'").fetchone() == (0,)  # fmt: skip
 
 
@@ -100,5 +101,5 @@ async def test_a_log_that_may_or_can_have_no_index_searches_titles(
         assert await found(log, "weather") == ["The weather"]
         assert await found(log, "pond") == []
         assert await found(log, tool="look") == ["A haiku!"]
-    with sqlite3.connect(tmp_path / "runs.db") as db:
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as db, db:
         assert not db.execute("SELECT 1 FROM sqlite_master WHERE name='searched'").fetchone()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record, SharedStateChange
+from rxworker.messages import Json
 from rxworker.state import MAX_SHARED_STATE, RunState, apply_change, fold_run
 from rxworker.state.shared_state import change_to, checked_json
 
@@ -81,3 +82,12 @@ def test_the_records_fold_to_the_state_that_was_set(steps: list[tuple[str, Any, 
             continue
         records.append(Record(len(records) + 1, "r", 1, 1, 0.0, change))
     assert fold_run(records, RunState()).shared_state == state
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
+    value: Json = 1
+    for _ in range(100):
+        value = [value]
+    assert checked_json(value) == value
+    with pytest.raises(LocalProtocolError, match="within one another"):
+        checked_json({"a": value})
