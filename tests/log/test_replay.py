@@ -167,12 +167,14 @@ async def test_records_go_from_history_to_live_and_complete_with_the_run(
         await until(lambda: early)
         for record in records[2:5]:
             await add(log, claim, record, "running")
-        following.subscribe(late.append)
+        late_done = asyncio.Event()
+        following.subscribe(late.append, on_completed=late_done.set)
         await until(lambda: len(early) == len(late) == 4)
         assert not done.is_set()
         await add(log, claim, records[5], "paused")
         async with asyncio.timeout(10):
             await done.wait()
+            await late_done.wait()
         assert early == late == records[1:]
         assert await all_of(log.records(RUN)) == records
         await until(lambda: not other.followers.runs)
