@@ -1,4 +1,4 @@
-"""A process that begins its share of runs and recovers those of others: LOG EFFECTS FIRST LAST LEASE AT_ONCE. The test kills it and starts it again."""
+"""A process that begins its share of runs and recovers those of others: LOG EFFECTS FIRST LAST LEASE AT_ONCE PAYMENT. The test kills it and starts it again."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext
 
-CALL = 0.05
-"""Seconds of a payment."""
-
 
 def answer(request: Request) -> Reply:
     """Two calls, then the end."""
@@ -26,8 +23,8 @@ def answer(request: Request) -> Reply:
     return call("pay", n=turn) if turn < 2 else say(f"{messages[0].text} has ended.")
 
 
-def make_worker(log: EventLog, effects: Path) -> Worker:
-    """The worker of each run."""
+def make_worker(log: EventLog, effects: Path, payment: float) -> Worker:
+    """The worker of each run. A payment takes `payment` seconds."""
 
     def note(what: str, key: str) -> None:
         with effects.open("ab", buffering=0) as file:
@@ -41,7 +38,7 @@ def make_worker(log: EventLog, effects: Path) -> Worker:
     async def pay(n: int, context: ToolContext) -> str:
         """Pay."""
         note("start", context.idempotency_key)
-        await asyncio.sleep(CALL)
+        await asyncio.sleep(payment)
         note("end", context.idempotency_key)
         return f"paid {n}"
 
@@ -49,7 +46,7 @@ def make_worker(log: EventLog, effects: Path) -> Worker:
 
 
 async def main(
-    address: str, effects: Path, first: int, last: int, lease: float, at_once: int
+    address: str, effects: Path, first: int, last: int, lease: float, at_once: int, payment: float
 ) -> None:
     """Begin what does not exist yet, and recover until killed."""
     places = asyncio.Semaphore(at_once)
@@ -64,10 +61,10 @@ async def main(
 
         async def begin(title: str) -> None:
             async with places:
-                await make_worker(log, effects).run(title)
+                await make_worker(log, effects, payment).run(title)
 
         def recovers(_: RunInfo) -> Worker:
-            return make_worker(log, effects)
+            return make_worker(log, effects, payment)
 
         for number in range(first, last):
             if f"Run {number}" not in known:
@@ -86,5 +83,15 @@ async def end_of(run: Any) -> None:
 
 
 if __name__ == "__main__":
-    _, address, effects, first, last, lease, at_once = sys.argv
-    asyncio.run(main(address, Path(effects), int(first), int(last), float(lease), int(at_once)))
+    _, address, effects, first, last, lease, at_once, payment = sys.argv
+    asyncio.run(
+        main(
+            address,
+            Path(effects),
+            int(first),
+            int(last),
+            float(lease),
+            int(at_once),
+            float(payment),
+        )
+    )

@@ -20,6 +20,8 @@ from tests.log.conftest import NewAddress
 PROGRAM = Path(__file__).with_name("many_runs.py")
 IS_WHOLE = os.environ.get("RXWORKER_EVERY_CUT") == "1"
 PROCESSES, PAUSE, AT_ONCE, KILLS = (4, 1.0, 1, 10) if IS_WHOLE else (3, 0.6, 4, 2)
+PAYMENT = 0.15 if IS_WHOLE else 0.05
+"""Seconds. In the long test 200 runs of two payments in four processes last 15 seconds at least, which leaves time for ten kills on any machine."""
 RUNS: dict[str, int] = {
     "sqlite": 200 if IS_WHOLE else 40,
     "postgres": 200 if IS_WHOLE else 40,
@@ -47,7 +49,7 @@ async def test_all_runs_finish_whatever_is_killed(
     async def start(number: int) -> Process:
         first = number * share
         return await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), address, str(effects), str(first), str(min(first + share, runs)), str(LEASE), str(AT_ONCE)
+            sys.executable, str(PROGRAM), address, str(effects), str(first), str(min(first + share, runs)), str(LEASE), str(AT_ONCE), str(PAYMENT)
         )  # fmt: skip
 
     async def watch(log: EventLog) -> None:
