@@ -27,7 +27,8 @@ RUNS: dict[str, int] = {
     "postgres": 200 if IS_WHOLE else 40,
     "nats": 200 if IS_WHOLE else 18,
 }
-LEASE = 1.0
+LEASE = 3.0 if IS_WHOLE else 2.0
+"""Seconds. A process that the machine holds up for longer loses a run that it still executes, and its payment may be made twice."""
 SECONDS = 180 if IS_WHOLE else 45
 
 
