@@ -33,13 +33,13 @@ const connection = new Connection(handlers, { name: OWN });
 const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const views = {
-  conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item })),
-  lanes: new LanesView((run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
+  conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item })),
+  lanes: new LanesView(document.querySelector(".panel.timeline"), (run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
   charts: new ChartsView(), numbers: new NumbersView(() => toolsOfAll()), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView({ search: api.runs, now: () => store.now() }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
-  inspector: new Inspector((id) => store.tape(id), () => selection.summary && renderer.prices(selection.summary.worker), (run, thing) => actions.reveal(run, thing)),
+  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), () => selection.summary && renderer.prices(selection.summary.worker), (run, thing) => actions.reveal(run, thing)),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
 };
 const renderer = new Renderer(page, selection, travel, views);

@@ -1,12 +1,11 @@
 // The renderer: folds records once per frame, and draws only what they changed.
 
-import { byId, setData, setText, show } from "./views/dom.js";
+import { byId, onceAFrame, setData, setText, show } from "./views/dom.js";
 import { readable, statusWord } from "./model/format.js";
 import { costIn, modelsOf, totalsOf } from "./model/numbers.js";
 import { announce, clearPending, skipTo } from "./views/shell.js";
 import { fill, words } from "./model/language.js";
 
-const HIDDEN = 500; // milliseconds between two updates of a hidden page, which has no frames
 const JUST = 5; // seconds in which a run has just begun
 const OVER = ["finished", "aborted"];
 
@@ -21,18 +20,10 @@ export class Renderer {
     this.models = () => ""; // the name of a worker's model
     this.table = {}; // prices by the name of a model
     this.arrive = () => {}; // called after each frame
-    this.isDue = false;
+    this.schedule = onceAFrame(() => this.draw());
     this.isListed = false;
     this.announced = "";
     this.isLive = false; // whether new text is live and is announced to screen readers
-  }
-
-  schedule() {
-    if (this.isDue) return;
-    this.isDue = true;
-    const draw = () => this.draw();
-    if (document.hidden) setTimeout(draw, HIDDEN);
-    else requestAnimationFrame(draw);
   }
 
   // The list of runs has changed.
@@ -67,7 +58,6 @@ export class Renderer {
   }
 
   draw() {
-    this.isDue = false;
     const holed = this.store.apply();
     if (holed !== null) this.again(holed);
     const isSettled = this.selection.settle(), isOther = this.travel.update(performance.now());

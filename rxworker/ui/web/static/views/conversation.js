@@ -1,6 +1,6 @@
 // The conversation: views of messages, blocks, calls and notes. Only the last part of a long one is shown; earlier parts on request.
 
-import { byId, el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
+import { el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
 import { plural, seconds } from "../model/format.js";
 import { textOf, tookOf } from "../model/run_state.js";
 import { fill, words } from "../model/language.js";
@@ -14,13 +14,13 @@ const AGAIN = 50; // entries of the past: they are drawn again with each move of
 const MARKED = 1_600; // milliseconds
 
 export class ConversationView {
-  // `onText(block, added)` receives text of an answer; `edit(run, number, text, original)` sends a message of the user again; `address(run, n)` is that of
-  // an entry.
-  constructor(onText, edit, address) {
+  // `root` contains the pane and the button that scrolls to its end. `onText(block, added)` receives text of an answer; `edit(run, number, text, original)`
+  // sends a message of the user again, or is null; `address(run, n)` is that of an entry.
+  constructor(root, onText, edit, address) {
     this.edit = edit;
     this.address = address;
-    this.pane = byId("conversation");
-    this.latest = byId("latest");
+    this.pane = root.querySelector(".conversation");
+    this.latest = root.querySelector(".latest");
     this.onText = onText;
     this.end = new StickToEnd(this.pane, () => this.offer());
     this.earlier = el("button", { class: "earlier", type: "button", hidden: true, onclick: () => this.showEarlier() });
@@ -59,7 +59,7 @@ export class ConversationView {
 
   // The view of an item; items of a nested run are placed within its call.
   place(item, container, before = null) {
-    const view = item.kind === "message" ? new MessageView(item, (text) => this.send(item, text)) : viewOf(item, this.onText);
+    const view = item.kind === "message" ? new MessageView(item, this.edit && ((text) => this.send(item, text))) : viewOf(item, this.onText);
     this.views.set(item, view);
     if (before) before.before(view.node);
     else container.append(view.node);
@@ -181,8 +181,8 @@ const SPEAKER = { user: talk.you, system: talk.instructions, assistant: talk.mod
 const LABELS = { thinking: talk.thinking, refusal: talk.refusal, tool_result: talk.result, image: talk.image, opaque: talk.other };
 
 class MessageView {
-  // `send(text)` sends the message again, with this text.
-  constructor(message, send) {
+  // `send(text)` sends the message again, with this text; null if it cannot be sent.
+  constructor(message, send = null) {
     this.message = message;
     this.send = send;
     const source = message.source && message.source !== "start" ? message.source : "", { role, scope } = message;
@@ -203,7 +203,7 @@ class MessageView {
   actions() {
     const { message } = this, button = (text, act) => el("button", { type: "button", text, onclick: act });
     this.bar = el("div", { class: "item-actions", role: "group", "aria-label": words.message.actions }, copyButton(() => message.said));
-    if (message.parts.length === 0) this.bar.append(button(words.message.edit, () => this.edit()), button(words.message.again, () => this.send(message.said)));
+    if (this.send && message.parts.length === 0) this.bar.append(button(words.message.edit, () => this.edit()), button(words.message.again, () => this.send(message.said)));
     return this.bar;
   }
 

@@ -35,6 +35,23 @@ export function show(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
 
+const HIDDEN = 500; // milliseconds between two updates of a hidden page, which has no frames
+
+// A function that calls `draw` once in the next frame, however often it is called before.
+export function onceAFrame(draw) {
+  let isDue = false;
+  const now = () => {
+    isDue = false;
+    draw();
+  };
+  return () => {
+    if (isDue) return;
+    isDue = true;
+    if (document.hidden) setTimeout(now, HIDDEN);
+    else requestAnimationFrame(now);
+  };
+}
+
 const CHUNK = 2_000; // after this length, the next line end starts a new chunk
 const HARD = 16_000; // a line longer than this is cut
 

@@ -1,7 +1,7 @@
 // Everything about one row of the trace: times, state, tokens, arguments, result, notices, and the records as they were received.
 
 import { codeBlock } from "./code.js";
-import { byId, el, show } from "./dom.js";
+import { el, show } from "./dom.js";
 import { count, money, plural, pretty, seconds, statusWord } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { costOf, textOf } from "../model/run_state.js";
@@ -9,9 +9,9 @@ import { costOf, textOf } from "../model/run_state.js";
 const MOST = 200; // records that are listed
 
 export class Inspector {
-  // `tape(id)` returns the records of a run, `prices()` the prices of its model or null, `reveal(run, thing)` shows a row in the conversation.
-  constructor(tape, prices, reveal) {
-    this.node = byId("inspector");
+  // `tape(id)` returns the records of a run, `prices()` the prices of its model or null, `reveal(run, thing)` shows a row in the conversation, if there is one.
+  constructor(node, tape, prices, reveal) {
+    this.node = node;
     this.tape = tape;
     this.prices = prices;
     this.reveal = reveal;
@@ -20,7 +20,7 @@ export class Inspector {
 
   open(timeline, run, thing) {
     this.shown = { timeline, run, thing };
-    this.from = document.activeElement;
+    this.from = this.node.getRootNode().activeElement;
     this.fill();
     show(this.node, true);
     this.node.scrollIntoView({ block: "nearest" });
@@ -42,7 +42,7 @@ export class Inspector {
     const { run, thing } = this.shown, { trace } = words;
     const isOpen = this.node.querySelector("details")?.open ?? false;
     const head = el("div", { class: "inspector-head" }, el("h3", { id: "inspector-title", text: titleOf(thing) }),
-      thing.kind === "span" ? null : el("button", { type: "button", text: trace.show, onclick: () => this.reveal(run, thing) }),
+      thing.kind === "span" || !this.reveal ? null : el("button", { type: "button", text: trace.show, onclick: () => this.reveal(run, thing) }),
       el("button", { type: "button", text: trace.close, onclick: () => this.close(true) }));
     const facts = el("dl", {}, ...this.facts().filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", { text: name }), el("dd", { text }))));
     this.node.replaceChildren(head, facts, ...this.parts(), this.events(isOpen));

@@ -3,7 +3,7 @@
 // The bars of a row hold seconds, and the list holds the beginning and the width of what is shown: the browser moves the bars when the axis grows, and
 // when the user zooms or pans.
 
-import { byId, el, StickToEnd, setData, setText, show } from "./dom.js";
+import { el, StickToEnd, setData, setText, show } from "./dom.js";
 import { brief, clip, plural, seconds } from "../model/format.js";
 import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
 import { fill, words } from "../model/language.js";
@@ -12,14 +12,17 @@ const MOST = 150; // lanes, and as many rows of turns and attempts
 const NEAREST = 0.02; // seconds: the narrowest window
 
 export class LanesView {
-  // `reveal(run, thing)` shows a block or call elsewhere; `inspect(run, thing)` shows everything about a row.
-  constructor(reveal, inspect) {
+  // `root` is the panel. `reveal(run, thing)` shows a block or call elsewhere; `inspect(run, thing)` shows everything about a row.
+  constructor(root, reveal, inspect) {
     this.inspect = inspect;
     this.window = null; // [from, to] if the user has zoomed
-    this.list = byId("lanes");
+    this.list = root.querySelector(".lanes");
     this.end = new StickToEnd(this.list);
-    this.axis = byId("axis");
-    this.note = byId("timeline-note");
+    this.axis = root.querySelector(".axis");
+    this.note = root.querySelector(".panel-head p");
+    this.line = root.querySelector(".trace-line");
+    this.none = root.querySelector(".empty");
+    this.buttons = root.querySelectorAll(".zoom button"); // out, fit, in
     this.reveal = reveal;
     this.zooming();
     this.open(new Timeline(), 0);
@@ -55,9 +58,7 @@ export class LanesView {
     });
     list.addEventListener("pointerup", () => (from = null));
     list.addEventListener("pointerleave", () => this.point(null));
-    byId("zoom-in").addEventListener("click", () => this.zoom(0.5));
-    byId("zoom-out").addEventListener("click", () => this.zoom(2));
-    byId("zoom-fit").addEventListener("click", () => this.fit());
+    [() => this.zoom(2), () => this.fit(), () => this.zoom(0.5)].forEach((act, n) => this.buttons[n].addEventListener("click", act));
   }
 
   track() {
@@ -101,7 +102,7 @@ export class LanesView {
 
   // The line at the pointer, and its time.
   point(x) {
-    const line = byId("trace-line"), { left, right } = this.track(), isShown = x !== null && x >= left && x <= right && this.count > 0;
+    const { line } = this, { left, right } = this.track(), isShown = x !== null && x >= left && x <= right && this.count > 0;
     show(line, isShown);
     if (!isShown) return;
     line.style.setProperty("left", `${x - this.list.parentElement.getBoundingClientRect().left}px`);
@@ -134,7 +135,7 @@ export class LanesView {
     if (timeline.run) this.grow(timeline.runs.length - 1, now);
     for (const thing of changed) this.refresh(this.views.get(thing) ?? this.spans.get(thing), now);
     const isEmpty = this.list.childElementCount === 0;
-    show(byId("no-lanes"), isEmpty);
+    show(this.none, isEmpty);
     show(this.axis, !isEmpty);
     if (!timeline.run) setText(this.note, "");
     else this.scale(timeline.elapsed(now));
@@ -241,7 +242,7 @@ export class LanesView {
     style.setProperty("--steps", steps);
     const isIn = ({ at }) => at >= from && at <= to;
     style.setProperty("--breaks", this.breaks.filter(isIn).map(({ at }) => `linear-gradient(var(--warn) 0 0) ${((100 * (at - from)) / span).toFixed(2)}% 0 / 2px 100% no-repeat`).join(", ") || "none");
-    for (const name of ["zoom-out", "zoom-fit"]) byId(name).disabled = this.window === null;
+    for (const button of [...this.buttons].slice(0, 2)) button.disabled = this.window === null;
     const marks = marksOf([span, steps]).map((at) => el("span", { text: this.window ? precise(from + at) : markText(at) }));
     this.axis.replaceChildren(el("span", { class: "axis-marks" }, ...marks));
   }

@@ -53,7 +53,7 @@ export class ResultView {
     this.body.classList.toggle("folded", isFolded);
     show(this.unfold, isFolded);
     setText(this.unfold, words.result.showAll);
-    if (!isFolded && document.activeElement === this.unfold) this.body.querySelector("[tabindex]")?.focus();
+    if (!isFolded && this.unfold.getRootNode().activeElement === this.unfold) this.body.querySelector("[tabindex]")?.focus();
   }
 
   choose(kind) {
