@@ -359,7 +359,7 @@ async def main(arguments: argparse.Namespace) -> None:
             return Worker(model, tools=tools, name="operations", log=log)
 
         settings = Settings(title="Operations", prices=prices)
-        async with WebServer(make, port=0, log=log, settings=settings) as server:
+        async with WebServer({"operations": make}, port=0, log=log, settings=settings) as server:
             browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             stage = Stage(server.url, make, model)
             await stage.prepare()

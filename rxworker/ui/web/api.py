@@ -75,6 +75,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/runs", bound(get_runs)),
         post("/api/runs", bound(post_run)),
         get("/api/runs/{id}", bound(get_run)),
+        get("/api/runs/{id}/worker", bound(get_worker)),
         post("/api/runs/{id}/send", bound(post_send)),
         post("/api/runs/{id}/pause", bound(post_pause)),
         post("/api/runs/{id}/cancel", bound(post_cancel)),
@@ -251,6 +252,7 @@ async def get_info(state: ServerState, request: WebRequest) -> web.Response:
         state.workers.infos(request),
         can_fork=state.store.log is not None,
         has_fleet=state.has_fleet,
+        prices=state.settings.prices,
     )
     return bytes_response(json_redactor()(encode_json(info)))
 
@@ -302,6 +304,18 @@ async def get_run(state: ServerState, request: WebRequest) -> web.Response:
     """Return one run."""
     entry = await state.runs_of(request).find(request.params["id"])
     return bytes_response(entry.encoded())
+
+
+class WorkerAnswer(Struct, frozen=True):
+    """The worker of a run; ``None`` if this process has no such worker."""
+
+    worker: WorkerInfo | None
+
+
+async def get_worker(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the worker of a run, which the program may have added: then the list of workers does not contain it."""
+    worker = await state.runs_of(request).worker_of(request.params["id"])
+    return bytes_response(json_redactor()(encode_json(WorkerAnswer(worker))))
 
 
 async def post_run(state: ServerState, request: WebRequest) -> web.Response:

@@ -143,6 +143,14 @@ class WorkerSource:
             self._infos = infos
         return infos
 
+    def describe(self, name: str, worker: Worker) -> WorkerInfo:
+        """Return the description of a worker that has this name in the list of runs."""
+        tools = tuple(
+            ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas
+        )
+        model = worker.model
+        return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model))
+
     def _made(self, name: str, request: WebRequest | None) -> Worker:
         make = self._makers[name]
         try:
@@ -163,11 +171,7 @@ class WorkerSource:
             worker = self._made(name, request)
         if name not in self._of_request:
             self._spare[name] = worker
-        tools = tuple(
-            ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas
-        )
-        model = worker.model
-        return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model))
+        return self.describe(name, worker)
 
 
 def _checked(name: str, made: object) -> Worker:
@@ -246,6 +250,18 @@ class Runs:
             message = "there is no such run: it was dropped, or the server was restarted"
             raise ApiError(404, "no_run", message)
         return entry
+
+    async def worker_of(self, run: str) -> WorkerInfo | None:
+        """Return the description of a run's worker; ``None`` if this process has no such worker.
+
+        Raises:
+            ApiError: There is no such run.
+        """
+        conversation = (await self.find(run)).conversation
+        if conversation.has_worker:
+            return self._workers.describe(conversation.name, conversation.worker)
+        infos = self._workers.infos(self._request)
+        return next((info for info in infos if info.name == conversation.name), None)
 
     async def latest(self, run: str) -> RunEntry:
         """Return the run with this id; if it paused and was resumed, here or in another process, the last run that continues it.

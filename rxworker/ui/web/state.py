@@ -151,7 +151,12 @@ class ServerState:
             )
         if owner is not None and not self._has_users:
             raise ConfigurationError("owner= needs a server with users: give it user=...")
-        if self.store.get(run.id, owner) is not None:
+        known = self.store.get(run.id, owner)
+        if known is not None:
+            if known.here is None and not known.conversation.has_worker:  # from the log
+                known.here, known.is_added = run, True
+                known.conversation.use(run.worker)
+                self.store.changed(known)
             return
         entry = self._conversation_of(run, conversation, worker, owner)
         first = first_event(run)

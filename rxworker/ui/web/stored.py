@@ -228,7 +228,7 @@ class StoredEntry(RunEntry):
     def limit_idle(self) -> None:
         """Cancel a run that no client watches for the grace period of the settings."""
         grace = self.settings.grace
-        if grace is None or not self.is_running_here or self._grace is not None:
+        if grace is None or self.is_added or not self.is_running_here or self._grace is not None:
             return
 
         def leave() -> None:

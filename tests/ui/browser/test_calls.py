@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from rxworker import tool
-from rxworker.messages import Image, Text
+from rxworker.messages import Image, Prices, Text
 from rxworker.testing import call, say
+from rxworker.ui.web import Settings
+from rxworker.worker import Worker
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -208,3 +211,24 @@ async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(
         await desk.ask(page, "And c")
         await desk.status(page, "paused")
         assert [each["hotel"] for each in booked] == ["a", "b"]
+
+
+async def test_a_run_of_the_program_has_a_form_and_a_cost(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    settings = Settings(prices={"gated-1": Prices(input=1e6, output=1e6)})
+    async with desk.serve(gated([]), settings=settings) as server:
+        model = gated([call("book", hotel="Avenida"), say("Booked, as you wish.")])
+        run = Worker(model, tools=[book]).run("Go")
+        server.add(run)
+        page = await desk.open(f"#{run.id}")
+        await page.get_by_label("hotel").fill("Palace")
+        await desk.press(page, "Approve with changes")
+        await desk.status(page, "running")
+        model.let(1)
+        await expect(page.locator("#figures dt", has_text="Cost").locator("+ dd")).to_have_text(
+            re.compile("≈.*[1-9]")
+        )
+        model.let_all()
+        await desk.status(page, "finished")
+        assert [each["hotel"] for each in booked] == ["Palace"]

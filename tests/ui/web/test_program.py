@@ -16,6 +16,7 @@ from reactivex import operators as ops
 from rxworker import Paused, Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Record, RunStop
+from rxworker.messages import Prices
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app
@@ -46,6 +47,33 @@ async def test_a_run_of_the_program_is_shown_steered_and_approved(open_desk: Ope
     assert (await desk.ended(resumed["id"]))["status"] == "finished"
     assert desk.deleted == ["a"]
     assert [m.text for m in worker.conversation.messages][-1] == "Done."
+
+
+async def test_the_worker_of_a_run_of_the_program_is_described(open_desk: OpenDesk) -> None:
+    prices = {"scripted-1": Prices(input=2.0, output=4.0), "other-1": Prices(input=1.0, output=1.0)}
+    desk = await open_desk("Hello!", settings=Settings(prices=prices))
+    info = (await desk.get("api/info"))[1]
+    assert {name: each["output"] for name, each in info["prices"].items()} == {
+        "scripted-1": 4.0,
+        "other-1": 1.0,
+    }
+    model = ScriptedModel(["Good night."], model="other-1")
+    run = Worker(model, tools=[book]).run("go")
+    desk.server.add(run)
+    served = await desk.begin("a")
+    for id_, name in [(run.id, "program"), (served["id"], "worker")]:
+        status, answer = await desk.get(f"api/runs/{id_}/worker")
+        assert (status, answer["worker"]["name"]) == (200, name)
+    described = (await desk.get(f"api/runs/{run.id}/worker"))[1]["worker"]
+    assert (described["model"], described["prices"]["input"]) == ("other-1", 1.0)
+    assert described["tools"][0]["input_schema"]["required"] == ["hotel"]
+    assert (await desk.get("api/runs/x/worker"))[0] == 404
+
+
+@tool
+async def book(hotel: str) -> str:
+    """Book a room."""
+    return hotel
 
 
 async def test_a_client_sends_into_and_cancels_a_run_of_the_program(open_desk: OpenDesk) -> None:

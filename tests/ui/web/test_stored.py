@@ -366,3 +366,27 @@ async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_pr
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
             await there.http.close()
+
+
+async def test_a_stored_run_that_the_program_adds_is_resumed_by_its_worker(
+    sites: Sites,
+) -> None:
+    site, _ = await sites.open()
+    worker = site.worker()
+    worker.log, worker.name = site.log, "night"
+    run = worker.run("delete")
+    await run
+    path = f"api/runs/{(await site.listed(run.id))['id']}"
+    assert (await site.get(f"{path}/worker"))["worker"] is None
+    assert (await site.post(f"{path}/resume", {}))[0] == 404
+    site.server.add(run)
+    assert [each["name"] for each in (await site.get(f"{path}/worker"))["worker"]["tools"]] == [
+        "wait",
+        "delete",
+    ]
+    at = (await site.get(path))["pause"]["paused_at"]
+    decisions = {"decisions": {at: {"type": "approve"}}}
+    status, resumed = await site.post(f"{path}/resume", decisions)
+    assert (status, resumed["worker"]) == (201, "night")
+    await site.frames(resumed["id"])
+    assert site.deleted == ["a"]

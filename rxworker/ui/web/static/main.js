@@ -23,6 +23,7 @@ import { TimeBar } from "./views/time_bar.js";
 import { Selection } from "./model/timeline.js";
 import { Travel } from "./model/travel.js";
 import { translate } from "./model/language.js";
+import { Workers } from "./model/workers.js";
 
 const OWN = `page-${Math.random().toString(36).slice(2, 5)}`;
 const TICK = 200, AGES = 30_000;
@@ -39,10 +40,11 @@ const views = {
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
-  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), () => selection.summary && renderer.prices(selection.summary.worker), (run, thing) => actions.reveal(run, thing)),
+  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), (run, thing) => actions.reveal(run, thing)),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
 };
-const renderer = new Renderer(page, selection, travel, views);
+const workers = new Workers(api.workerOf, () => renderer.schedule());
+const renderer = new Renderer(page, selection, travel, views, workers);
 Object.assign(page, {
   selection, renderer, views, actions,
   follow: (id) => actions.follow(id), showError: (text) => views.composer.showNote(text, "bad"), again: (id) => connection.again(id),
@@ -60,18 +62,15 @@ async function loadInfo() {
   try {
     const [info, clock] = await api.info();
     store.set(clock);
-    const prices = new Map(info.workers.map((worker) => [worker.name, worker.prices ?? null])), models = new Map(info.workers.map((worker) => [worker.name, worker.model]));
     setText(byId("title"), info.title || "rxworker");
-    renderer.prices = (worker) => prices.get(worker) ?? null;
-    renderer.models = (worker) => models.get(worker) ?? "";
-    renderer.table = info.prices ?? {};
+    workers.set(info.workers);
+    renderer.table = new Map(Object.entries(info.prices ?? {}));
     hasFleet = info.has_fleet === true;
     views.time.allow(info.can_fork === true);
     show(byId("fleet-link"), info.has_fleet === true);
     views.composer.setWorkers(info.workers);
     views.welcome.setWorkers(info.workers);
     views.runs.setWorkers(info.workers);
-    views.approval.setWorkers(info.workers);
     renderer.schedule();
   } catch { /* the connection shows the error */ }
 }

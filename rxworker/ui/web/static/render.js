@@ -10,15 +10,14 @@ const JUST = 5; // seconds in which a run has just begun
 const OVER = ["finished", "aborted"];
 
 export class Renderer {
-  constructor({ store, outbox }, selection, travel, views) {
+  constructor({ store, outbox }, selection, travel, views, workers) {
     this.store = store;
     this.outbox = outbox;
     this.selection = selection;
     this.travel = travel;
     this.views = views;
-    this.prices = () => null; // prices of a worker's model
-    this.models = () => ""; // the name of a worker's model
-    this.table = {}; // prices by the name of a model
+    this.workers = workers;
+    this.table = new Map(); // prices by the name of a model
     this.arrive = () => {}; // called after each frame
     this.schedule = onceAFrame(() => this.draw());
     this.isListed = false;
@@ -103,15 +102,15 @@ export class Renderer {
 
   frame(now) {
     const { selection, travel, views } = this, { id, summary, status } = selection, { timeline, run } = travel.scene;
-    const { prices, cost, currency, isEstimate, priceOf } = this.costs(summary, run);
+    const { prices, cost, currency, isEstimate } = this.costs(summary, run), worker = this.workers.of(summary);
     const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
     views.charts.draw(now, cost, prices, isEstimate);
-    if (!isBlank) views.numbers.draw({ timeline, summary, list: this.store.list, runs: this.store.runs, priceOf, currency, cost, isEstimate, now });
+    if (!isBlank) views.numbers.draw({ timeline, summary, list: this.store.list, runs: this.store.runs, priceOf: (model) => this.priceOf(model), currency, cost, isEstimate, now });
     views.watchers.draw(status === "gone" ? null : summary, status);
-    views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, cost, now, prices?.currency);
+    views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, cost, now, currency);
     views.time.draw(isBlank, status);
-    views.approval.draw(id, pause, summary?.worker);
+    views.approval.draw(id, pause, worker);
     views.allowed.draw(summary?.conversation ?? null, summary?.allowed ?? []);
     skipTo(pause !== null);
     views.composer.mode(pause ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
@@ -122,13 +121,19 @@ export class Renderer {
     this.announceStatus(status, selection.run);
   }
 
+  // The prices of a model, or null; "" is the model of the selected run's worker.
+  priceOf(model) {
+    const worker = this.workers.of(this.selection.summary);
+    return this.table.get(model || worker?.model) ?? null;
+  }
+
   // The prices of a run's model and what the run has cost, by the models of its attempts, as far as they are known.
   costs(summary, run) {
-    const prices = summary && this.prices(summary.worker), model = summary && this.models(summary.worker), { timeline } = this.travel.scene;
-    const priceOf = (name) => this.table[name] ?? (name === "" || name === model ? prices : null), currency = prices?.currency;
-    const isEstimate = run !== null && totalsOf(run).isEstimate;
-    const cost = run === null ? null : prices ? costIn(modelsOf(timeline, priceOf), currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
-    return { prices, cost, currency, isEstimate, priceOf };
+    if (run === null) return { prices: null, cost: null, currency: undefined, isEstimate: false };
+    const models = this.table.size ? modelsOf(this.travel.scene.timeline, (model) => this.priceOf(model)) : [];
+    const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency;
+    const cost = prices ? costIn(models, currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
+    return { prices, cost, currency, isEstimate: totalsOf(run).isEstimate };
   }
 
   // Show the messages that wait to be read, or return them to the message box if the run has ended.

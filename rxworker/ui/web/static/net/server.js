@@ -165,6 +165,7 @@ export async function info() {
   return [found, clock / 1000];
 }
 
+export const workerOf = async (run) => (await ask(of(run, "worker"))).worker;
 export const runs = (query) => ask(`api/runs?${query}`);
 export const fleet = (query) => ask(`api/fleet?${query}`);
 // `where` is the conversation to continue, or the message that the input replaces: { conversation } or { edits: { run, message, text } }.

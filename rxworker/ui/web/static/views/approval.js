@@ -97,20 +97,14 @@ export class ApprovalView {
     this.shown = null;
     this.editor = null;
     this.mode = "form";
-    this.schemas = new Map();
+    this.worker = null;
   }
 
-  // The tools of the workers, whose schemas make forms.
-  setWorkers(workers) {
-    this.schemas = new Map(workers.flatMap((worker) => worker.tools.map((tool) => [`${worker.name} ${tool.name}`, tool.input_schema])));
-    if (this.editor && !this.editor.isChanged) this.shown = null;
-  }
-
-  // `pause` is the pause in the summary of the run, or null, and `worker` the name of its worker.
+  // `pause` is the pause in the summary of the run, or null, and `worker` its worker, whose schemas make forms, or null.
   draw(run, pause, worker) {
     const key = pause ? `${run} ${pause.paused_at ?? pause.hook}` : null;
-    if (key === this.shown) return;
-    this.shown = key;
+    if (key === this.shown && (worker === this.worker || this.editor === null || this.editor.isChanged)) return;
+    Object.assign(this, { shown: key, worker });
     const hadFocus = this.node.contains(document.activeElement);
     show(this.node, pause !== null);
     this.node.replaceChildren(...(pause ? this.make(run, pause, worker) : []));
@@ -123,7 +117,7 @@ export class ApprovalView {
     this.run = run;
     this.editor = null;
     if (call === null) return this.plain(pause);
-    this.editor = new Editor(call.input, this.schemas.get(`${worker} ${call.name}`), this.mode, () => this.check());
+    this.editor = new Editor(call.input, worker?.tools.find((tool) => tool.name === call.name)?.input_schema, this.mode, () => this.check());
     this.reason = el("input", { id: "approval-reason", type: "text", placeholder: words.approval.reasonHint, "aria-label": words.approval.reason });
     this.yes = el("button", { class: "button primary", type: "button", text: words.approval.approve, onclick: () => this.approve(call) });
     const always = el("button", { class: "button", type: "button", text: words.approval.always, title: fill(words.approval.alwaysHelp, call), onclick: () => this.approve(call, { always: true }) });

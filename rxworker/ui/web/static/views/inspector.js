@@ -9,11 +9,11 @@ import { costOf, textOf } from "../model/run_state.js";
 const MOST = 200; // records that are listed
 
 export class Inspector {
-  // `tape(id)` returns the records of a run, `prices()` the prices of its model or null, `reveal(run, thing)` shows a row in the conversation, if there is one.
-  constructor(node, tape, prices, reveal) {
+  // `tape(id)` returns the records of a run, `priceOf(model)` the prices of a model or null, `reveal(run, thing)` shows a row in the conversation, if there is one.
+  constructor(node, tape, priceOf, reveal) {
     this.node = node;
     this.tape = tape;
-    this.prices = prices;
+    this.priceOf = priceOf;
     this.reveal = reveal;
     this.shown = null;
   }
@@ -49,7 +49,7 @@ export class Inspector {
   }
 
   facts() {
-    const { timeline, run, thing } = this.shown, { trace } = words, usage = thing.usage, prices = this.prices();
+    const { timeline, run, thing } = this.shown, { trace } = words, usage = thing.usage, prices = this.priceOf(thing.model ?? "");
     const from = thing.writtenFrom ?? thing.from, took = thing.seconds ?? (thing.to !== null && thing.from !== null ? thing.to - thing.from : null);
     const read = usage?.input_tokens, written = usage?.output_tokens;
     return [

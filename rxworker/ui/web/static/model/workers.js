@@ -1,0 +1,33 @@
+// The workers: their models, the prices of these, and the schemas of their tools.
+//
+// A run of the program may have a worker that the server does not list. Its description is requested once for each conversation.
+
+export class Workers {
+  // `find(run)` returns a promise of the description of a run's worker or of null; `found()` is called when one has arrived.
+  constructor(find, found) {
+    this.find = find;
+    this.found = found;
+    this.listed = null;
+    this.others = new Map(); // by conversation; null while unknown
+  }
+
+  set(list) {
+    this.listed = new Map(list.map((worker) => [worker.name, worker]));
+    this.others.clear();
+  }
+
+  // The worker of the run with this summary, or null as long as it is unknown.
+  of(summary) {
+    if (summary === null || this.listed === null) return null;
+    const { id, conversation, worker } = summary, { others } = this;
+    if (this.listed.has(worker)) return this.listed.get(worker);
+    if (!others.has(conversation)) {
+      others.set(conversation, null);
+      this.find(id).then((found) => {
+        others.set(conversation, found);
+        this.found();
+      }, () => {});
+    }
+    return others.get(conversation);
+  }
+}
