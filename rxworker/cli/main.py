@@ -115,7 +115,7 @@ def _run(argv: Sequence[str] | None) -> int:
             )
         case "mcp":
             need_mcp()
-            from rxworker.cli.mcp import mcp
+            from rxworker.cli.protocols import mcp
 
             set_up_logging(args.log_level, args.log_format)
             return mcp(
@@ -130,7 +130,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 log=args.log,
             )
         case "acp":
-            from rxworker.cli.acp import acp
+            from rxworker.cli.protocols import acp
 
             set_up_logging(args.log_level, args.log_format)
             return acp(

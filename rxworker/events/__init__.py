@@ -31,16 +31,12 @@ from rxworker.events.meta import (
     Status,
     Usage,
 )
-from rxworker.events.record import (
-    Event,
-    Record,
-    ResponseEvent,
-)
 from rxworker.events.turn import (
     AttemptRetract,
     AttemptStart,
     CommandTaken,
     ConversationReplace,
+    Event,
     Fork,
     Gap,
     HandOver,
@@ -48,6 +44,8 @@ from rxworker.events.turn import (
     HookVerdict,
     LimitReached,
     MessageAdd,
+    Record,
+    ResponseEvent,
     RunAbort,
     RunPause,
     RunRecover,

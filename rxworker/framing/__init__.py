@@ -1,7 +1,6 @@
 """Bytes to frames: machines with ``feed`` and ``finish``, without any input or output of their own."""
 
-from rxworker.framing.decoder import MAX_FRAME, Chain, Decoder, Limited
-from rxworker.framing.ndjson import NdjsonDecoder
+from rxworker.framing.decoder import MAX_FRAME, Chain, Decoder, Limited, NdjsonDecoder
 from rxworker.framing.sse import STRAY, SseDecoder
 from rxworker.framing.sse_frame import SseFrame
 

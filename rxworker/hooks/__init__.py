@@ -64,13 +64,13 @@ if TYPE_CHECKING:
         harmless_environment,
         run_command,
     )
-    from rxworker.hooks.stateful_operator import StatefulOperator, from_stateful_operator
+    from rxworker.hooks.operator import StatefulOperator, from_stateful_operator
 
 _LATER = {
     "CommandError": "command",
     "CommandResult": "command",
-    "StatefulOperator": "stateful_operator",
-    "from_stateful_operator": "stateful_operator",
+    "StatefulOperator": "operator",
+    "from_stateful_operator": "operator",
     "harmless_environment": "command",
     "run_command": "command",
 }

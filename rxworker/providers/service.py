@@ -1,10 +1,15 @@
-"""What the providers have in common: a model of a service, its address, its key, and the errors of its responses."""
+"""What the providers have in common: a model of a service, its address, its key, and its HTTP responses that are no stream: the error that they describe, and what their headers demand for a retry."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from rxworker.errors import ProviderError
+from rxworker.messages.lenient_json import read_mended
 from rxworker.providers.base import Options, hidden_url, is_secret
 from rxworker.providers.endpoint import (
     base_address,
@@ -12,10 +17,11 @@ from rxworker.providers.endpoint import (
     current_secrets,
     endpoint,
     host_of,
+    masked,
     read_key,
     read_model,
 )
-from rxworker.providers.http_error import explain
+from rxworker.providers.failure import RETRYABLE_KINDS, Failure, classify, read_failure
 
 
 class Service:
@@ -126,3 +132,153 @@ class OpenAIService(Service):
     def _secrets(self) -> tuple[str | None, ...]:
         secret = [value for name, value in self._headers.items() if is_secret(name)]
         return (*super()._secrets(), *(value.removeprefix("Bearer ") for value in secret))
+
+
+RETRYABLE = frozenset({408, 409, 429})
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds to wait before the next try, if the response contains it.
+
+    A value of zero has no meaning: one server was seen to send ``retry-after-ms: 0`` beside ``retry-after: 1``.
+
+    Args:
+        headers: Of the answer, names in lower case.
+        now: The time that a date is compared with.
+
+    >>> retry_after({"retry-after-ms": "0", "retry-after": "1"})
+    1.0
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds:
+        return seconds
+    if value is None or seconds == 0:
+        return None
+    try:
+        date = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    wait = (date - (now or datetime.now(UTC))).total_seconds()
+    return wait if wait > 0 else None
+
+
+def may_retry(status: int, headers: Mapping[str, str]) -> bool:
+    """Whether the same request may succeed: by the response, else by its status.
+
+    >>> may_retry(529, {}), may_retry(500, {"x-should-retry": "false"})
+    (True, False)
+    """
+    said = headers.get("x-should-retry", "").strip().lower()
+    if said in ("true", "false"):
+        return said == "true"
+    return status in RETRYABLE or status >= 500
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+REQUEST_IDS = ("request-id", "x-request-id", "apim-request-id", "cf-ray")
+LONGEST = 300
+
+_TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_SPACE = re.compile(r"\s+")
+
+
+def explain(
+    name: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    model: str,
+    variable: str,
+    secrets: tuple[str | None, ...] = (),
+) -> ProviderError:
+    """The error that an answer stands for.
+
+    Args:
+        name: The provider's name.
+        status: The HTTP status; 200 where the body was no stream.
+        headers: Of the answer.
+        body: Of the answer: JSON, HTML, text or nothing.
+        model: The model that was asked.
+        variable: The environment variable of the key.
+        secrets: What must not be repeated.
+    """
+    headers = {key.lower(): value for key, value in headers.items()}
+    failure = _read(status, body)
+    request_id = failure.request_id or _request_id(headers)
+    wait = retry_after(headers) or failure.retry_after
+    retryable = _retryable(status, headers, failure)
+    sentence = f"{name} answered with HTTP {status}"
+    if status < 400:
+        sentence += " and no stream"
+    if failure.code:
+        sentence += f" ({failure.code})"
+    sentence += f": {failure.message}"
+    if 300 <= status < 400:
+        target = headers.get("location", "another address").partition("?")[0]
+        sentence += f" - it points to {target}; a key is not sent there: if that is right, make it the base_url"
+    if request_id:
+        sentence += f" [request {request_id}]"
+    sentence += _advice(failure.kind, model, variable, wait)
+    return ProviderError(
+        masked(sentence, secrets),
+        kind=failure.kind,
+        status=status,
+        code=failure.code,
+        retryable=retryable,
+        retry_after=wait,
+        request_id=request_id,
+    )
+
+
+def _read(status: int, body: bytes) -> Failure:
+    failure = read_failure(read_mended(body), status)
+    if failure:
+        return failure
+    text = _SPACE.sub(" ", _TAG.sub(" ", body[:20_000].decode("utf-8", "replace"))).strip()
+    if len(text) > LONGEST:
+        text = text[:LONGEST] + "..."
+    return Failure(text or "the answer was empty", None, classify([], status, text))
+
+
+def _retryable(status: int, headers: Mapping[str, str], failure: Failure) -> bool:
+    if "x-should-retry" in headers:
+        return may_retry(status, headers)
+    if failure.kind in ("quota", "context_length", "authentication", "permission"):
+        return False
+    # An answer with status 200 that is no stream is judged by its content.
+    return may_retry(status, headers) if status >= 400 else failure.kind in RETRYABLE_KINDS
+
+
+def _request_id(headers: Mapping[str, str]) -> str | None:
+    return next((headers[name] for name in REQUEST_IDS if headers.get(name)), None)
+
+
+def _advice(kind: str, model: str, variable: str, wait: float | None) -> str:
+    pause = f"wait {wait:g} s" if wait else "wait a little"
+    advice = {
+        "authentication": f"check the key: {variable} or api_key=...",
+        "permission": f"the key may not use {model!r}; check its rights",
+        "not_found": f"check the model's name {model!r} and the base_url",
+        "context_length": "the conversation is too long for the model; shorten it",
+        "rate_limit": f"{pause} and try again, or ask less often",
+        "quota": "check the account's plan and billing",
+        "overloaded": f"{pause} and try again",
+        "server": f"{pause} and try again",
+        "timeout": f"{pause} and try again",
+        "invalid_request": "check the request's options",
+    }.get(kind)
+    return f" - {advice}" if advice else ""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rxworker.providers.http_error import may_retry, retry_after
+from rxworker.providers.service import may_retry, retry_after
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 

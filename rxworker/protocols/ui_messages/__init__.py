@@ -6,8 +6,12 @@ from rxworker.protocols.ui_messages.encode import (
     UiMessageEncoder,
     ui_message_stream,
 )
-from rxworker.protocols.ui_messages.history import UiMessage, ui_messages_of
-from rxworker.protocols.ui_messages.read import ChatRequest, read_chat_request
+from rxworker.protocols.ui_messages.messages import (
+    ChatRequest,
+    UiMessage,
+    read_chat_request,
+    ui_messages_of,
+)
 from rxworker.protocols.ui_messages.wire import UiMessagePart
 
 __all__ = [

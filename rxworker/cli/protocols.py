@@ -1,15 +1,24 @@
-"""``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP."""
+"""``rxworker acp``: a worker in an editor, over the Agent Client Protocol. ``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-from rxworker.cli.process import MISUSED, CommandError, explain, run_until_stopped, write_line
+from rxworker.cli.process import (
+    MISUSED,
+    CommandError,
+    explain,
+    run_until_stopped,
+    write_error,
+    write_line,
+)
 from rxworker.cli.resolve import WorkerOptions, import_maker, import_object, read_variable
 from rxworker.errors import ConfigurationError
 from rxworker.log import open_log
+from rxworker.ui.acp import serve_acp
 from rxworker.ui.clean import one_line
 from rxworker.ui.mcp import McpServer, McpWorker
 from rxworker.ui.web import Settings
@@ -109,3 +118,51 @@ def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
     made = found if isinstance(found, McpWorker) else import_maker(path)
     attribute = path.rpartition(":")[2].rpartition(".")[2]
     return name or attribute.removeprefix("make_"), made
+
+
+def acp(
+    maker: str | None,
+    options: WorkerOptions,
+    *,
+    demo: bool = False,
+    log: str | None = None,
+) -> int:
+    """Serve until the editor disconnects, Ctrl-C or SIGTERM.
+
+    Args:
+        maker: The function that makes a worker, as ``module:function``.
+        options: The options that describe a worker.
+        demo: Whether a scripted model answers instead of a provider.
+        log: The address of the log in which runs are stored.
+
+    Returns:
+        0.
+
+    Raises:
+        CommandError: An option is wrong, or the log cannot be opened.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    make: Callable[[], Worker]
+    if demo:
+        from rxworker.cli.demo_script import (
+            demo_worker,
+        )  # with the testing kit, which takes a while
+
+        make = demo_worker
+    elif maker is not None:
+        make = import_maker(maker)
+    elif made := options.maker():
+        make = made
+    else:
+        raise CommandError("acp needs MODULE:FUNCTION, --provider and --model, or --demo", MISUSED)
+
+    if os.isatty(0):
+        write_error("An editor starts this, and sends it messages of the Agent Client Protocol.")
+        write_error("Ctrl-D ends it.")
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            stored = None if log is None else await stack.enter_async_context(open_log(log))
+            await serve_acp(make, log=stored)
+
+    return run_until_stopped(run)
