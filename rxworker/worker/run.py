@@ -216,6 +216,16 @@ class Run(Generic[T_co]):
         """The ids of the runs that contain this one, the innermost first; their records contain the records of this one."""
         return tuple([outer.journal.run for outer in self._context.parents])
 
+    def request(self, turn: int, conversation: Conversation) -> Request:
+        """The request of a turn, as this process sent it: with the tools of its worker as they are now.
+
+        Args:
+            turn: The number of the turn, from 1.
+            conversation: The conversation in the records before the request. Hooks at ``on_message_send`` may have changed what was sent.
+        """
+        sent = self._context.sent.get(turn, conversation)
+        return Request(sent, self._context.tools.metas, self._context.options)
+
     @property
     def state(self) -> RunState:
         """The state after the records so far."""

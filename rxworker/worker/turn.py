@@ -120,6 +120,7 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     conversation = state.conversation
     if context.hooks.at(MESSAGE_SEND):
         conversation = await _ask_before_request(context, scope, emit)
+        context.sent[journal.state.turns] = conversation
     scope.request = Request(conversation, context.tools.metas, context.options)
 
 
