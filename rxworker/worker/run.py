@@ -14,9 +14,10 @@ from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposab
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, Record
 from rxworker.hub import Delivery, Hub, Watch, Watchers
-from rxworker.messages import Json
+from rxworker.messages import Conversation, Json
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
+from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.worker.arguments import Input, expect, to_messages
 from rxworker.worker.commands import CommandReader

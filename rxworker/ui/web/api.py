@@ -46,6 +46,7 @@ from rxworker.ui.web.responses import (
 )
 from rxworker.ui.web.runs import WorkerInfo
 from rxworker.ui.web.search import RunQuery
+from rxworker.ui.web.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
@@ -82,6 +83,7 @@ def routes_of(state: ServerState) -> list[Route]:
         post("/api/runs/{id}/resume", bound(post_resume)),
         post("/api/runs/{id}/fork", bound(post_fork)),
         post("/api/conversations/{id}/disallow", bound(post_disallow)),
+        get("/api/runs/{id}/requests/{seq}", bound(get_request)),
         get("/api/runs/{id}/events", bound(get_events), has_head=False),
         *[get(f"/runs/{{id}}/stream{view}", durable_handler(state, view)) for view in FOLDS],
         *protocol_routes(state),
@@ -424,6 +426,17 @@ def _user_message(sent: UserInput, name: str) -> Message:
     ):
         raise ApiError(400, "empty", f"{name} must be a text that is not empty, or have content")
     return message
+
+
+async def get_request(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the request of an attempt, by the number of the record with which the attempt starts."""
+    runs, number = state.runs_of(request), request.params["seq"]
+    entry = await runs.find(request.params["id"])
+    if not (number.isascii() and number.isdecimal() and len(number) < 16):
+        raise ApiError(400, "no_record", "a record has a number, from 1")
+    await entry.open()
+    sent = sent_request(entry, int(number), runs.worker_of(entry))
+    return bytes_response(entry.redact(encode_json(sent)))
 
 
 RETRY = 1000

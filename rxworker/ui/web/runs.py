@@ -319,10 +319,7 @@ class Runs:
         is_elsewhere = conversation.has_worker and isinstance(conversation.worker, QueuedWorker)
         if entry.here is not None and entry.here.worker is conversation.worker and not is_elsewhere:
             return
-        if not conversation.has_worker:
-            _, worker = self._workers.make(conversation.name or None, self._request)
-            equip(worker, self._store.log, conversation)
-            conversation.use(worker)
+        self._equip(conversation)
         log = self._store.log
         info = None if log is None else await log.info(entry.id)
         if info is not None:
@@ -331,6 +328,22 @@ class Runs:
         state = entry.run.state
         conversation.worker.conversation = state.conversation
         conversation.worker.shared_state = state.shared_state
+
+    def _equip(self, conversation: ConversationEntry) -> None:
+        if not conversation.has_worker:
+            _, worker = self._workers.make(conversation.name or None, self._request)
+            equip(worker, self._store.log, conversation)
+            conversation.use(worker)
+
+    def worker_of(self, entry: RunEntry) -> Worker | None:
+        """Return the worker of a run; ``None`` if this server has no such worker."""
+        if entry.here is not None:
+            return entry.here.worker
+        try:
+            self._equip(entry.conversation)
+        except ApiError:
+            return None
+        return entry.conversation.worker
 
     def start(
         self,

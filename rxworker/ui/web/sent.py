@@ -1,0 +1,119 @@
+"""The request of an attempt, made again from the records of its run and from the worker.
+
+The records hold the conversation of each request, and neither the settings nor what hooks made of it. What this process sent itself is known exactly;
+of any other request the answer lists why it may differ from what was sent. Headers are left out, since keys are in them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from reactivex import operators as ops
+
+from rxworker.errors import RxWorkerError
+from rxworker.events import AttemptStart, Record, RunStart
+from rxworker.hooks import HookPoint
+from rxworker.hooks.ask import names_in
+from rxworker.protocols import encode_json
+from rxworker.providers import Request
+from rxworker.providers.base import hidden, hidden_url
+from rxworker.state import RunState, fold_run
+from rxworker.transport import Client
+from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.responses import ApiError
+from rxworker.worker import QueuedWorker, Worker
+from rxworker.worker.stored import digest_of
+
+Doubt: TypeAlias = Literal["nested", "worker", "process", "hooks", "model", "tools", "form"]
+
+
+class SentRequest(Struct, frozen=True):
+    """The request of an attempt.
+
+    Attributes:
+        provider: Who was asked.
+        model: Which model was asked.
+        url: Where to; empty if it is not known in the form of the provider.
+        body: The body, without what is a secret by its name in the settings of the provider's own; if it is not known in the form of the provider, the
+            conversation, the tools and the settings.
+        doubts: Why it may differ from what was sent: ``nested``: a tool made it, whose worker is not known; ``worker``: this server has no such worker;
+            ``process``: another process sent it, whose settings may have been others; ``hooks``: so may its messages, after hooks;
+            ``model``: another model was asked than that of the worker; ``tools``: the tools have changed since; ``form``: the body is not in the form of the
+            provider: the model is not called over HTTP, is one of several, or has no key here.
+        hooks: The names of these hooks.
+    """
+
+    provider: str
+    model: str
+    url: str
+    body: msgspec.Raw
+    doubts: tuple[Doubt, ...] = ()
+    hooks: tuple[str, ...] = ()
+
+
+def sent_request(entry: RunEntry, seq: int, worker: Worker | None) -> SentRequest:
+    """Make the request of an attempt again.
+
+    Args:
+        entry: The run, opened.
+        seq: The number of the record with which the attempt starts.
+        worker: The worker of the run, if this server has it.
+
+    Raises:
+        ApiError: No attempt starts with this record.
+    """
+    records = _records_until(entry, seq)
+    last = records[-1] if records else None
+    if last is None or last.seq != seq or not isinstance(last.event, AttemptStart):
+        raise ApiError(404, "no_request", f"record {seq} of this run is no beginning of a request")
+    asked = last.event
+    conversation = fold_run(records, RunState(path=last.path)).conversation
+    if last.path or worker is None or isinstance(worker, QueuedWorker):
+        body = msgspec.Raw(encode_json({"conversation": conversation}))
+        why: tuple[Doubt, ...] = ("nested",) if last.path else ("worker",)
+        return SentRequest(asked.provider, asked.model, "", body, why)
+    here, doubts, hooks = entry.here, list[Doubt](), list[str]()
+    if here is not None and here.worker is worker and seq >= here.first_seq:
+        request = here.request(last.turn, conversation)
+    else:
+        request = Request(conversation, worker.tools.metas, worker.options)
+        hooks = names_in(worker.hooks.at(HookPoint.ON_MESSAGE_SEND))
+        doubts.append("process")
+        if hooks:
+            doubts.append("hooks")
+    if (asked.provider, asked.model) != (worker.model.name, worker.model.model):
+        doubts.append("model")
+    start = records[0].event
+    known = {meta.name: digest_of(meta) for meta in request.tools}
+    if isinstance(start, RunStart) and start.tools and start.tools != known:
+        doubts.append("tools")
+    url, body = _encoded(worker, request)
+    if not url:
+        doubts.append("form")
+    return SentRequest(asked.provider, asked.model, url, body, tuple(doubts), tuple(hooks))
+
+
+def _records_until(entry: RunEntry, seq: int) -> list[Record]:
+    found: list[Record] = []
+
+    def is_before(record: Record) -> bool:
+        return record.seq < seq
+
+    source = entry.run.records.pipe(ops.take_while(is_before, inclusive=True))
+    source.subscribe(found.append, lambda _: None).dispose()
+    return found
+
+
+def _encoded(worker: Worker, request: Request) -> tuple[str, msgspec.Raw]:
+    """The address and the body of the request as the provider of the worker encodes it; without an address if it cannot."""
+    options: Any = replace(request.options, extra=hidden(request.options.extra))
+    if isinstance(worker.model, Client):
+        try:
+            sent = worker.model.provider.request(request.conversation, request.tools, options)
+            return hidden_url(sent.url), msgspec.Raw(sent.body)
+        except (RxWorkerError, UnicodeEncodeError):
+            pass  # for example without a key
+    return "", msgspec.Raw(encode_json(replace(request, options=replace(options, headers={}))))

@@ -1,0 +1,126 @@
+"""The request of an attempt as it was sent: equal to what the service received, without secrets, and honest where it cannot be known."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from rxworker import Worker
+from rxworker.hooks import MessageSendContext, on_message_send
+from rxworker.log import EventLog, SQLiteLog
+from rxworker.providers import Anthropic, Options
+from rxworker.testing import ReplayServer, call, fail, say
+from rxworker.tools import tool
+from rxworker.transport import Retry
+from rxworker.ui.web import Settings, WebServer
+
+from .conftest import Body, OpenDesk
+
+KEY = "sk-not-to-be-shown-0123456789"
+EXTRA: Any = {"mcp_servers": [{"url": "https://mcp.example", "authorization_token": KEY}]}
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    return f"{key} is in the drawer"
+
+
+@on_message_send(name="remind")
+def remind(context: MessageSendContext) -> None:
+    context.set_content(f"{context.content} Be brief.")
+
+
+class Site:
+    """A server whose workers call a service over HTTP, and a client of it."""
+
+    def __init__(self, service: ReplayServer, log: EventLog, *names: str) -> None:
+        model = Anthropic("claude-sonnet-4-6", api_key=KEY, base_url=service.base_url)
+
+        def make() -> Worker:
+            options = Options(temperature=0.5, extra=EXTRA)
+            return Worker(
+                model, tools=[look], hooks=[remind], options=options, retry=Retry(first=0.0)
+            )
+
+        workers: Any = dict.fromkeys(names or ("clerk",), make)
+        self.server = WebServer(workers, port=0, settings=Settings(), log=log)
+        self.http = aiohttp.ClientSession(trust_env=False)
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        async with self.http.get(self.server.url + path) as response:
+            return response.status, await response.json()
+
+
+async def starts(site: Site, run: str) -> list[int]:
+    """The numbers of the records with which attempts start."""
+    entry = await site.server.state.runs.find(run)
+    await entry.open()
+    records: list[Any] = []
+    entry.run.records.subscribe(records.append).dispose()
+    return [one.seq for one in records if type(one.event).__name__ == "AttemptStart"]
+
+
+async def test_the_request_of_each_attempt_is_what_the_service_received(tmp_path: Path) -> None:
+    failed = say("Half") + fail("overloaded", retryable=True)
+    answers = [failed, call("look", key="C major"), "It is in the drawer."]
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(ReplayServer(answers))
+        log = await stack.enter_async_context(SQLiteLog(tmp_path / "runs.db"))
+        site = Site(service, log)
+        await stack.enter_async_context(site.http)
+        async with site.server:
+            entry = site.server.state.runs.start("Where is it?")
+            assert entry.here is not None
+            await entry.here
+            numbers = await starts(site, entry.id)
+            assert len(numbers) == len(service.requests) == 3
+            for seq, received in zip(numbers, service.requests, strict=True):
+                status, sent = await site.get(f"api/runs/{entry.id}/requests/{seq}")
+                assert (status, sent["doubts"], sent["model"]) == (200, [], "claude-sonnet-4-6")
+                assert sent["url"] == f"{service.base_url}{received.path}"
+                assert isinstance(received.body, dict)
+                hidden = {"url": "https://mcp.example", "authorization_token": "***"}
+                assert sent["body"] == {**received.body, "mcp_servers": [hidden]}
+                assert KEY not in str(sent)
+                assert "Be brief." in str(sent["body"]["messages"])
+        # Another process knows the messages of the records alone, and what its own worker would do with them.
+        other = Site(service, log)
+        await stack.enter_async_context(other.http)
+        async with other.server:
+            _, sent = await other.get(f"api/runs/{entry.id}/requests/{numbers[-1]}")
+            assert (sent["doubts"], sent["hooks"]) == (["process", "hooks"], ["remind"])
+            assert "Be brief." not in str(sent["body"]["messages"])
+            assert sent["body"]["temperature"] == 0.5
+        # A server without this worker knows the conversation.
+        stranger = Site(service, log, "porter")
+        await stack.enter_async_context(stranger.http)
+        async with stranger.server:
+            _, sent = await stranger.get(f"api/runs/{entry.id}/requests/{numbers[-1]}")
+            assert (sent["url"], sent["doubts"], list(sent["body"])) == (
+                "",
+                ["worker"],
+                ["conversation"],
+            )
+
+
+async def test_a_model_without_http_shows_what_it_was_given_and_other_records_are_no_requests(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk("Hello")
+    run: Body = await desk.begin("hi")
+    await desk.ended(run["id"])
+    answers = [await desk.get(f"api/runs/{run['id']}/requests/{seq}") for seq in range(1, 4)]
+    (found,) = [sent for status, sent in answers if status == 200]
+    assert found["doubts"] == ["form"]
+    assert found["body"]["conversation"]["messages"][0]["role"] == "user"
+    assert {each["name"] for each in found["body"]["tools"]} == {"wait", "delete"}
+    assert [sent["error"]["code"] for status, sent in answers if status == 404] == [
+        "no_request",
+        "no_request",
+    ]
+    for path, status in (("one/requests/1", 404), (f"{run['id']}/requests/x", 400)):
+        assert (await desk.get(f"api/runs/{path}"))[0] == status
