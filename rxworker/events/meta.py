@@ -40,7 +40,7 @@ class Status(
         status: Where the response stands.
         response_id: The provider's name for it; with ``STARTED``.
         model: The model that answers; with ``STARTED``.
-        provider: Who answers, where several were asked; with ``STARTED``.
+        provider: The name of the provider whose answer is used, if several received the request; with ``STARTED``.
         echo: What the provider needs back with the message, see `rxworker.messages.Message`.
         stop_reason: Why it ended; with ``COMPLETED``. ``None``: the provider did not report it.
     """

@@ -50,8 +50,8 @@ class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True,
     """A request goes out.
 
     Attributes:
-        provider: Who is asked, as messages carry it.
-        model: Which model is asked.
+        provider: The name of the provider, as in messages.
+        model: The name of the model.
     """
 
     provider: str = ""
@@ -195,7 +195,7 @@ class HookVerdict(Struct, frozen=True, tag="hook_verdict", omit_defaults=True):
 
     Attributes:
         hook: The hook's name.
-        point: Where it was asked.
+        point: Where it ran.
         verdict: Its name, for example ``Skip``.
         reason: For people.
         call_id: Which tool call, at the tool points.
@@ -248,18 +248,18 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     """The run waits for a decision; ``worker.resume`` continues it.
 
     Attributes:
-        hook: The name of the hook that asked for it; ``requires_approval`` where the policy of the tool did, ``pause`` where
+        hook: The name of the hook that requested it; ``requires_approval`` where the policy of the tool did, ``pause`` where
             the application did, by ``run.pause()``, and ``client_tool`` where a client runs the pending calls.
         pending: The tool calls that wait to be run, in order, with their exact arguments.
-        paused_at: The ``id`` of the call that the hook paused at; the hooks have let through those before it.
-            ``None`` at the end of a turn, for ``client_tool``, and where the application asked: nothing is let through then.
+        paused_at: The ``id`` of the call that the hook paused at; the hooks have approved those before it.
+            ``None`` at the end of a turn, for ``client_tool``, and if the application requested the pause: no call is approved then.
         reason: For people.
         refused: Results of the calls that do not wait, in the order of the calls: they are not run, or have run before those of the client.
-        approved_count: How many of the pending calls, from the first, hooks have let through: the paused one stands behind them.
+        approved_count: How many of the pending calls, from the first, hooks have approved: the paused one follows them.
         key: What the idempotency keys of the pending calls begin with.
         places: The index of each pending call among the calls of its response.
         hooks: The names of the hooks of the point, in the order in force when the run paused.
-        asked: How many of these, from the first, have been asked about what the run paused at.
+        reached_count: How many of these, from the first, were reached for the call or turn that the run paused at.
         unknown: The places of the calls that a process has started which has ended since, so that their effects are not known. Each needs a decision.
     """
 
@@ -272,7 +272,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     key: str = ""
     places: tuple[int, ...] = ()
     hooks: tuple[str, ...] = ()
-    asked: int = 0
+    reached_count: int = field(default=0, name="asked")
     unknown: tuple[int, ...] = ()
 
 
@@ -290,7 +290,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         resumes: The id of the run that was paused.
         places: The index of each pending call among the calls of its response.
         key: The prefix of the idempotency keys of the pending calls.
-        spared: For each pending call, the hooks that are not asked about it again.
+        spared: For each pending call, the hooks that do not run for it again.
         approved: The places of the calls that a person has approved as they are.
         traceparent: The trace context of the caller, as in `RunStart`.
     """

@@ -1,6 +1,6 @@
-"""Where a run is steered: points of the loop, contexts, verdicts, and the order in which hooks are asked.
+"""Where a run is steered: points of the loop, contexts, verdicts, and the order in which hooks run.
 
-What only some hooks need is imported when its name is first asked for.
+Names that only some hooks need are imported at their first use.
 """
 
 from importlib import import_module
@@ -74,7 +74,7 @@ _LATER = {
     "harmless_environment": "command",
     "run_command": "command",
 }
-"""Where a name comes from that is imported when it is asked for."""
+"""The modules of the names that are imported at their first use."""
 
 
 def __getattr__(name: str) -> object:
@@ -108,7 +108,7 @@ __all__ = [
     "Hooks",
     "OperatorFunction",
     "StatefulOperator",
-    # how they are asked
+    # how they run
     "HookSettings",
     "Condition",
     "Matcher",

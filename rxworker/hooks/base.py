@@ -37,24 +37,24 @@ HookFunction: TypeAlias = Callable[[C], Verdict | Awaitable[Verdict | None] | No
 
 
 class Hook(Generic[C]):
-    """A function at a point of the loop. Asking it returns its verdict.
+    """A function that runs at a point of the loop and returns a verdict.
 
     Args:
-        function: What is asked: it takes the point's context and returns a verdict, or an awaitable of one. It may be a reactivex
+        function: Takes the point's context and returns a verdict, or an awaitable of one. It may be a reactivex
             operator over contexts; see `from_operator`.
-        point: Where it is asked.
+        point: Where it runs.
         name: What its verdicts, messages and errors are signed with; the function's name by default.
-        matcher: Which tools it is asked about: a regular expression for the whole name.
-        when: A condition on the context; where it is false the hook is not asked.
-        priority: Higher is asked first.
-        before: Names of hooks that are to be asked after this one.
-        after: Names of hooks that are to be asked before this one.
+        matcher: A regular expression for the whole name of a tool: the hook runs for matching tools only.
+        when: A condition on the context: the hook does not run if it is false.
+        priority: A hook with a higher priority runs earlier.
+        before: Names of hooks that run after this one.
+        after: Names of hooks that run before this one.
         on_failure: What it means when the hook raises or takes too long; see `HookSettings`.
         timeout: Seconds until it has failed.
 
     Attributes:
         name: Its name.
-        point: Where it is asked.
+        point: Where it runs.
         chained: The hooks that it is made of, where it is a chain.
 
     Raises:
@@ -85,8 +85,8 @@ class Hook(Generic[C]):
         if when is not None and not callable(when):
             raise ConfigurationError(f"when={when!r}: a condition is a function of the context")
         self.point = point_of(point)
-        asked = cast("HookFunction[C] | OperatorFunction[C]", as_operator(function))
-        self.name = called(name) or _name_of(asked)
+        made = cast("HookFunction[C] | OperatorFunction[C]", as_operator(function))
+        self.name = called(name) or _name_of(made)
         self.matcher = matcher_of(matcher, self.point, self.name)
         self.when = when
         self.priority = priority_of(priority, self.name)
@@ -95,7 +95,7 @@ class Hook(Generic[C]):
         self.on_failure: OnFailure = failure_of(on_failure, self.point, self.name)
         self.timeout = timeout_of(timeout, self.point, self.name)
         self.chained: Sequence[Hook[Any]] = ()
-        self._function = asked
+        self._function = made
 
     def __repr__(self) -> str:
         return f"Hook({self.name!r}, {self.point.value})"
@@ -127,11 +127,11 @@ class Hook(Generic[C]):
         return other
 
     def matches(self, tool: str) -> bool:
-        """Whether it is asked about this tool."""
+        """Whether it runs for this tool."""
         return self.matcher is None or self.matcher.fullmatch(tool) is not None
 
     def concerns(self, context: HookContext) -> bool:
-        """Whether the tools of the context are such as it is asked about."""
+        """Whether it runs for a tool of this context."""
         return self.matcher is None or any(self.matches(tool) for tool in context.concerned)
 
     async def applies(self, context: C) -> bool:
@@ -152,7 +152,7 @@ class Hook(Generic[C]):
         return given
 
     async def __call__(self, context: C) -> Verdict | None:
-        """Ask the function, and wait for its verdict where it takes its time.
+        """Call the function, and return its verdict. An awaitable is awaited.
 
         Raises:
             HookError: An observable emitted something other than the context or one verdict of the point.
@@ -160,7 +160,7 @@ class Hook(Generic[C]):
         function = self._function
         if isinstance(function, OperatorFunction):
             operator = cast("OperatorFunction[C]", function)
-            return await operator.ask(context, self.point.value)
+            return await operator.decide(context, self.point.value)
         answer = function(context)
         # An observable can be awaited too, and would give its last item, whatever came before it.
         if inspect.isawaitable(answer) and not isinstance(answer, Observable):

@@ -96,7 +96,7 @@ class SupportsOnMessageSend(Protocol):
     """Has a method for ``on_message_send``."""
 
     def on_message_send(self, context: MessageSendContext, /) -> Returned[MessageSendVerdict]:
-        """Asked before each request."""
+        """Runs before each request."""
         ...
 
 
@@ -104,7 +104,7 @@ class SupportsBeforeToolCall(Protocol):
     """Has a method for ``before_tool_call``."""
 
     def before_tool_call(self, context: ToolCallContext, /) -> Returned[BeforeToolCallVerdict]:
-        """Asked before each tool call."""
+        """Runs before each tool call."""
         ...
 
 
@@ -112,7 +112,7 @@ class SupportsAfterToolCall(Protocol):
     """Has a method for ``after_tool_call``."""
 
     def after_tool_call(self, context: ToolResultContext, /) -> Returned[AfterToolCallVerdict]:
-        """Asked about each result."""
+        """Runs for each result."""
         ...
 
 
@@ -120,7 +120,7 @@ class SupportsOnTurnEnd(Protocol):
     """Has a method for ``on_turn_end``."""
 
     def on_turn_end(self, context: TurnEndContext, /) -> Returned[TurnEndVerdict]:
-        """Asked after a response without tool calls."""
+        """Runs after a response without tool calls."""
         ...
 
 
@@ -128,7 +128,7 @@ class SupportsOnAbort(Protocol):
     """Has a method for ``on_abort``."""
 
     def on_abort(self, context: AbortContext, /) -> Awaitable[None] | None:
-        """Asked when a run ends without a result."""
+        """Runs when a run ends without a result."""
         ...
 
 

@@ -88,13 +88,13 @@ class HookContext:
             paused run keeps them, see `Paused`.
         run: The run's id.
         turn: The turn's number, from 1; after a pause it counts on.
-        hook: The name of the hook that is being asked.
+        hook: The name of the hook that is running.
         workspace: The folder that the run works in.
         toolbox: The worker's tools.
         call_tool: Runs one of them; ``run_tool`` does it for you.
         shared: The state that tools and hooks share with user interfaces; the methods below read and set it for you.
-        asked: The names of the hooks of this point that come before this one, and its own; those in chains as ``chain/hook``.
-        spared: Hooks that are not asked again after a pause: the name of each, and how many of the same name come before it.
+        reached: The names of the hooks of this point that come before this one, and its own; those in chains as ``chain/hook``.
+        spared: Hooks that do not run again after a pause: the name of each, and how many of the same name come before it.
     """
 
     point: ClassVar[HookPoint | None] = None
@@ -109,7 +109,7 @@ class HookContext:
     toolbox: KnownTools | None = None
     call_tool: CallTool | None = None
     shared: KnownSharedState | None = None
-    asked: list[str] = field(default_factory=list[str])
+    reached: list[str] = field(default_factory=list[str])
     spared: frozenset[tuple[str, int]] = frozenset()
 
     @property
@@ -153,7 +153,7 @@ class HookContext:
         return None
 
     def check(self) -> None:
-        """Check what the hook that was asked has left here, before anything else reads it.
+        """Check the values that the hook assigned, before anything else reads them.
 
         Raises:
             HookError: The run cannot continue with it.

@@ -282,7 +282,7 @@ def _check_call(left: object, given: ToolCall, context: HookContext) -> None:
     elif left.id != given.id:
         what = f"has the id {left.id!r} instead of {given.id!r}, which its result must name"
     elif left.name != given.name:
-        what = f"is one of {left.name!r} instead of {given.name!r}, about which hooks and approvals were asked"
+        what = f"is one of {left.name!r} instead of {given.name!r}, which hooks and a person may have approved"
     else:
         return
     point = "" if context.point is None else context.point.value
@@ -292,7 +292,7 @@ def _check_call(left: object, given: ToolCall, context: HookContext) -> None:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class TurnEndContext(HookContext):
-    """After a response without tool calls. It reads the conversation and may ask for another round.
+    """After a response without tool calls. The hook reads the conversation and may request another round.
 
     Attributes:
         since: How many messages the conversation had when the run began.

@@ -40,9 +40,9 @@ from rxworker.hooks.settings import HookSettings
 C = TypeVar("C", bound=HookContext)
 V = TypeVar("V")
 
-Asked: TypeAlias = Callable[[C], V | Awaitable[V | None] | None]
+PointFunction: TypeAlias = Callable[[C], V | Awaitable[V | None] | None]
 # An operator of contexts of any point serves at each.
-AskedOperator: TypeAlias = (
+PointOperator: TypeAlias = (
     OperatorFunction[C]
     | OperatorFunction[HookContext]
     | Callable[[Observable[C]], Observable[C | V]]
@@ -55,28 +55,28 @@ class PointDecorator(Generic[C, V]):
 
     def __init__(self, point: HookPoint) -> None:
         self.point = point
-        self.__doc__ = f"Ask the function at ``{point.value}``."
+        self.__doc__ = f"A hook that runs at ``{point.value}``."
 
     @overload
     def __call__(
         self,
-        function: Asked[C, V] | AskedOperator[C, V],
+        function: PointFunction[C, V] | PointOperator[C, V],
         /,
         **settings: Unpack[HookSettings],
     ) -> Hook[C]: ...
     @overload
     def __call__(
         self, function: None = None, /, **settings: Unpack[HookSettings]
-    ) -> Callable[[Asked[C, V] | AskedOperator[C, V]], Hook[C]]: ...
+    ) -> Callable[[PointFunction[C, V] | PointOperator[C, V]], Hook[C]]: ...
     def __call__(
         self,
-        function: Asked[C, V] | AskedOperator[C, V] | None = None,
+        function: PointFunction[C, V] | PointOperator[C, V] | None = None,
         /,
         **settings: Unpack[HookSettings],
-    ) -> Hook[C] | Callable[[Asked[C, V] | AskedOperator[C, V]], Hook[C]]:
+    ) -> Hook[C] | Callable[[PointFunction[C, V] | PointOperator[C, V]], Hook[C]]:
         """A hook at this point, or a decorator that makes one."""
 
-        def make(function: Asked[C, V] | AskedOperator[C, V]) -> Hook[C]:
+        def make(function: PointFunction[C, V] | PointOperator[C, V]) -> Hook[C]:
             # The verdict's type was checked by the signature; past here a hook is any function of its context.
             return Hook(cast("HookFunction[C]", function), self.point, **settings)
 
@@ -102,11 +102,11 @@ def hook(
 ) -> Callable[[LegacyFunction | ContextOperator[Any]], Hook[Any]]:
     """A decorator for a point given by its name, also by its older one.
 
-    The function may answer with the point's verdicts or with the results of ``rxworker.hooks.legacy``. What it may answer is
-    not checked before it is asked; for that there is a decorator for each point.
+    The function may answer with the point's verdicts or with the results of ``rxworker.hooks.legacy``. What it returns
+    is checked when it runs; the decorators of the points check its type before.
 
     Args:
-        point: Where the function is asked: ``on_message_send``, ``OnMessageSend``, ...
+        point: Where the function runs: ``on_message_send``, ``OnMessageSend``, ...
         settings: Its name, matcher and so on.
 
     Raises:

@@ -68,11 +68,11 @@ class AddMessages(Struct, frozen=True):
 
 
 class Complete(Struct, frozen=True):
-    """End the turn; the hooks after this one are not asked."""
+    """End the turn; the hooks after this one do not run."""
 
 
 class LegacyError(Struct, frozen=True):
-    """End the run with `RunAbortedError`; the hooks after this one are not asked.
+    """End the run with `RunAbortedError`; the hooks after this one do not run.
 
     Attributes:
         message: Why, for people.
@@ -94,12 +94,12 @@ def understood(
     function: LegacyFunction | ContextOperator[Any], point: HookPoint
 ) -> HookFunction[Any]:
     """The function, with its older results turned into verdicts."""
-    asked = as_operator(function)
-    if isinstance(asked, OperatorFunction) or not callable(asked):
-        return cast("HookFunction[Any]", asked)
+    made = as_operator(function)
+    if isinstance(made, OperatorFunction) or not callable(made):
+        return cast("HookFunction[Any]", made)
 
     @functools.wraps(function, updated=())
-    async def ask(context: HookContext) -> Verdict | None:
+    async def decide(context: HookContext) -> Verdict | None:
         answer = cast("LegacyFunction", function)(context)
         if inspect.isawaitable(answer) and not isinstance(answer, Observable):
             answer = await answer
@@ -108,8 +108,8 @@ def understood(
         return cast("Verdict | None", answer)
 
     if not hasattr(function, "__name__"):
-        ask.__name__ = type(function).__name__
-    return ask
+        decide.__name__ = type(function).__name__
+    return decide
 
 
 def verdict_of(result: LegacyResult, context: HookContext, point: HookPoint) -> Verdict | None:

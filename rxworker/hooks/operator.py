@@ -67,7 +67,7 @@ class OperatorFunction(Generic[C]):
         """The context through the operator."""
         return reactivex.just(context).pipe(self.operator)
 
-    async def ask(self, context: C, point: str) -> Verdict | None:
+    async def decide(self, context: C, point: str) -> Verdict | None:
         """The verdict that the operator's notifications mean at this point.
 
         Raises:
@@ -122,7 +122,7 @@ def from_operator(
         ...     return context.run != "ours"
         >>> permit = from_operator(ops.filter(is_foreign))
         >>> context = HookContext(conversation=Conversation(), emit=print, run="ours")
-        >>> asyncio.run(permit.ask(context, "before_tool_call"))
+        >>> asyncio.run(permit.decide(context, "before_tool_call"))
         Skip(reason='This call was not allowed.')
     """
     return OperatorFunction(operator, name or name_of(operator), reason)
@@ -275,11 +275,11 @@ class _Clock(AsyncIOThreadSafeScheduler):
         return CurrentThreadScheduler.singleton().schedule(action, state)
 
 
-class _Question(Generic[C]):
-    """A context that the operator was given, and what it has emitted for it.
+class _Pending(Generic[C]):
+    """A context that was pushed into the operator, and the items that the operator has emitted for it.
 
     Attributes:
-        items: The context itself, verdicts, and whatever else came out.
+        items: The context itself, verdicts, and any other item.
         answered: Done at the first of these, and when the operator has ended.
         error: What the operator failed with.
     """
@@ -312,8 +312,8 @@ class StatefulOperator(OperatorFunction[C]):
     ) -> None:
         super().__init__(operator, name, reason)
         self._waits = waits
-        self._asked: dict[int, _Question[C]] = {}
-        self._pushed: _Question[C] | None = None
+        self._pending: dict[int, _Pending[C]] = {}
+        self._pushed: _Pending[C] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._source: Subject[C] = Subject()
         self._subscription = SerialDisposable()
@@ -326,7 +326,7 @@ class StatefulOperator(OperatorFunction[C]):
         self._loop = None
         self._end()
 
-    async def ask(self, context: C, point: str) -> Verdict | None:
+    async def decide(self, context: C, point: str) -> Verdict | None:
         """The verdict that follows from the operator's output for this context.
 
         Raises:
@@ -337,17 +337,17 @@ class StatefulOperator(OperatorFunction[C]):
             self._begin(loop)
         if self._ended:
             return dropped(at, self.reason)
-        question = _Question(context, loop.create_future())
-        self._asked[id(context)] = question
+        pending = _Pending(context, loop.create_future())
+        self._pending[id(context)] = pending
         try:
-            self._push(question)
+            self._push(pending)
             if self._waits:
-                await question.answered
+                await pending.answered
         finally:
-            self._asked.pop(id(context), None)
-        if question.error is not None:
-            return refused(at, question.error)
-        return judge(question.items, context, at, self.reason)
+            self._pending.pop(id(context), None)
+        if pending.error is not None:
+            return refused(at, pending.error)
+        return judge(pending.items, context, at, self.reason)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Subscribe. The timers of an operator belong to an event loop, and end with it."""
@@ -361,10 +361,10 @@ class StatefulOperator(OperatorFunction[C]):
             self._loop = None
             raise
 
-    def _push(self, question: _Question[C]) -> None:
-        before, self._pushed = self._pushed, question
+    def _push(self, pending: _Pending[C]) -> None:
+        before, self._pushed = self._pushed, pending
         try:
-            self._source.on_next(question.context)
+            self._source.on_next(pending.context)
         except Exception as error:  # an operator that raises instead of failing
             self._on_error(error)
         except BaseException as error:  # nothing is known of its state any more
@@ -375,21 +375,21 @@ class StatefulOperator(OperatorFunction[C]):
 
     def _on_next(self, item: C | Verdict) -> None:
         if isinstance(item, HookContext):
-            question = self._asked.get(id(item))
-            if question is not None:
-                question.answer(item)
+            pending = self._pending.get(id(item))
+            if pending is not None:
+                pending.answer(item)
             return  # otherwise it comes too late
         # A verdict does not name the context that it is meant for: the one that is being pushed, or the only one that waits.
-        meant = [self._pushed] if self._pushed is not None else list(self._asked.values())
-        for question in meant:
-            question.answer(item)
+        meant = [self._pushed] if self._pushed is not None else list(self._pending.values())
+        for pending in meant:
+            pending.answer(item)
             if len(meant) > 1:
-                question.answer(
+                pending.answer(
                     item
                 )  # several items are a mistake, and so is one for several contexts
         if not meant:
             logger.warning(
-                "hook %s emitted %r while it was asked nothing",
+                "hook %s emitted %r while no context was pending",
                 self.__name__,
                 item,
                 extra={"hook": self.__name__},
@@ -398,9 +398,9 @@ class StatefulOperator(OperatorFunction[C]):
     def _on_error(self, error: Exception) -> None:
         # The next context begins anew: an observable that has failed emits nothing more.
         self._loop = None
-        if not self._asked:
+        if not self._pending:
             logger.warning(
-                "hook %s failed while it was asked nothing",
+                "hook %s failed while no context was pending",
                 self.__name__,
                 exc_info=error,
                 extra={"hook": self.__name__},
@@ -409,8 +409,8 @@ class StatefulOperator(OperatorFunction[C]):
 
     def _end(self, error: Exception | None = None) -> None:
         self._ended = True
-        for question in self._asked.values():
-            question.answer(error=error)
+        for pending in self._pending.values():
+            pending.answer(error=error)
 
 
 def from_stateful_operator(
@@ -422,15 +422,15 @@ def from_stateful_operator(
 ) -> StatefulOperator[C]:
     """A reactivex operator as a hook's function that sees all contexts in one subscription, and so may remember.
 
-        --a--b-----c--|        contexts, each pushed when the hook is asked
+        --a--b-----c--|        contexts, each pushed when the hook runs
         [ throttle_first(4) ]
         --a--------c--|
         --C--S-----C--|        C Continue, S Skip
 
     A context that comes out again, the very same object, is passed on; the verdicts are those of `from_operator`. A verdict that
-    comes out is that of the context that is being pushed, or of the only one that waits. A context that comes out later than it
-    was asked about is ignored. Anything else, and several different items for one context, are a `HookError`. The subscription begins when the hook is first asked, and lasts until ``dispose``, until the operator
-    fails (the next context begins a new one) or until another event loop asks. When the operator completes, everything after
+    comes out is that of the context that is being pushed, or of the only one that waits. A context that comes out after its call of the
+    hook has ended is ignored. Anything else, and several different items for one context, are a `HookError`. The subscription begins when the hook first runs, and lasts until ``dispose``, until the operator
+    fails (the next context begins a new one) or until the hook runs in another event loop. When the operator completes, everything after
     that is dropped: ``take(10)`` lets ten through.
 
     Args:
@@ -444,10 +444,10 @@ def from_stateful_operator(
         >>> from reactivex import operators as ops
         >>> from rxworker.messages import Conversation
         >>> twice = from_stateful_operator(ops.take(2))
-        >>> async def ask() -> Verdict | None:
-        ...     return await twice.ask(HookContext(conversation=Conversation(), emit=print), "before_tool_call")
+        >>> async def decide() -> Verdict | None:
+        ...     return await twice.decide(HookContext(conversation=Conversation(), emit=print), "before_tool_call")
         >>> async def thrice() -> list[Verdict | None]:
-        ...     return [await ask(), await ask(), await ask()]
+        ...     return [await decide(), await decide(), await decide()]
         >>> asyncio.run(thrice())
         [Continue(), Continue(), Skip(reason='This call was not allowed.')]
     """

@@ -1,4 +1,4 @@
-"""The points of the loop at which hooks are asked, and the verdicts that each accepts.
+"""The points of the loop at which hooks run, and the verdicts that each accepts.
 
 | point | verdicts |
 |---|---|
@@ -41,7 +41,7 @@ class Cancel(Struct, frozen=True):
 
 
 class Skip(Struct, frozen=True):
-    """Do not run this call. The model reads why; the hooks after this one are not asked about the call.
+    """Do not run this call. The model reads why; the hooks after this one do not run for the call.
 
     Attributes:
         reason: For the model.
@@ -71,17 +71,17 @@ class Pause(Struct, frozen=True):
 
 
 class Finish(Struct, frozen=True, omit_defaults=True):
-    """The turn may end. The next hook is asked whether it agrees.
+    """The turn may end, if the next hooks agree.
 
     Attributes:
-        final: Whether the turn ends at once: the hooks after this one are not asked.
+        final: Whether the turn ends at once: the hooks after this one do not run.
     """
 
     final: bool = False
 
 
 class ContinueWithMessages(Struct, frozen=True):
-    """The turn may not end yet: add these messages and ask the model again.
+    """The turn may not end yet: add these messages and request another response.
 
     Attributes:
         messages: What to add, for example what is wrong with the answer.
@@ -130,7 +130,7 @@ REQUIRES_APPROVAL = "requires_approval"
 
 
 class HookPoint(Enum):
-    """Where in the loop a hook is asked.
+    """Where in the loop a hook runs.
 
     The names of the older hook system are understood as well: ``OnMessageSend``, ``PreToolUse``, ``PostToolUse`` and
     ``OnTurnCompleted``.
@@ -186,7 +186,7 @@ def wrong_verdict(what: str, hook: str, point: HookPoint, otherwise: str = "None
     Args:
         what: What the hook did, for example ``answered True``.
         hook: The hook's name.
-        point: Where it was asked.
+        point: Where the hook ran.
         otherwise: What it may answer besides the verdicts of the point.
 
     >>> wrong_verdict("answered True", "permit", HookPoint.AFTER_TOOL_CALL).message

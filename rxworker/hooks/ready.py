@@ -249,7 +249,7 @@ def time_stamp(
 def always_allow(tool: str, by: str = REQUIRES_APPROVAL) -> Hook[Any]:
     """Do not pause for calls of a tool: a person has allowed them for as long as this hook is registered.
 
-    It concerns one cause of pauses alone. Other hooks are asked as before, and may skip a call, abort the run or pause it.
+    It prevents pauses of one cause only. Other hooks run as before, and may skip a call, abort the run or pause it.
 
     Args:
         tool: The name of the tool.

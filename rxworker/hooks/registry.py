@@ -1,4 +1,4 @@
-"""The hooks of a worker, the order in which the hooks of a point are asked, and several hooks as one."""
+"""The hooks of a worker, the order in which the hooks of a point run, and several hooks as one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Unpack
 
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
 from rxworker.events import HookVerdict
-from rxworker.hooks.ask import Answer, Report, ask_all
 from rxworker.hooks.base import AnyHook, Hook
 from rxworker.hooks.coerce import HookLike, hooks_of
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import Continue, EndRun, Finish, HookPoint, Verdict, point_of
+from rxworker.hooks.runner import Answer, Report, run_hooks
 from rxworker.hooks.settings import HookSettings
 
 
 def in_order(hooks: Sequence[AnyHook]) -> tuple[AnyHook, ...]:
-    """The hooks of one point as they are asked.
+    """The hooks of one point in the order in which they run.
 
     Of those that may come next, since all that have to come before them have come, it is the one with the highest
     priority, and of these the one that was registered first. A name that no hook has is ignored.
@@ -103,7 +103,7 @@ class _Chain:
         self.__name__ = name
 
     async def __call__(self, context: HookContext) -> Verdict | None:
-        answer = await ask_all(self.hooks, context, _unheard, f"{self.__name__}/")
+        answer = await run_hooks(self.hooks, context, _unheard, f"{self.__name__}/")
         return None if answer is None else answer[0]
 
 
@@ -218,12 +218,12 @@ class Hooks:
             self._take(())
 
     def at(self, point: HookPoint | str) -> Sequence[AnyHook]:
-        """The hooks of a point, in the order in which they are asked."""
+        """The hooks of a point, in the order in which they run."""
         known = point if isinstance(point, HookPoint) else point_of(point)
         # Most have none, and a member of an enumeration is dear to look up.
         return self._orders.get(known, ()) if self._orders else ()
 
-    async def ask(self, point: HookPoint, context: HookContext, report: Report) -> Answer:
+    async def run(self, point: HookPoint, context: HookContext, report: Report) -> Answer:
         """Call the hooks of a point one after the other, until one returns a verdict other than `Continue`.
 
         Args:
@@ -238,18 +238,18 @@ class Hooks:
             HookError: A hook failed whose failure ends the run, or answered with what its point does not have.
         """
         try:
-            answer = await ask_all(self.at(point), context, report)
+            answer = await run_hooks(self.at(point), context, report)
         except EndRun as ended:
             raise RunAbortedError(ended.reason, hook=ended.hook) from None
         if answer is not None:
             return answer
         return (Finish() if point is HookPoint.ON_TURN_END else Continue()), ""
 
-    async def ask_one(self, hook: AnyHook, context: HookContext) -> None:
-        """Ask one hook by itself, whatever it answers.
+    async def run_one(self, hook: AnyHook, context: HookContext) -> None:
+        """Run one hook alone, and ignore its verdict.
 
         Raises:
-            HookError: It failed, also where that would end nothing.
+            HookError: It failed, whatever its ``on_failure``.
         """
         failures: deque[HookVerdict] = deque()
 
@@ -257,7 +257,7 @@ class Hooks:
             if event.verdict == "Failed":
                 failures.append(event)
 
-        await ask_all((hook,), context, hear)
+        await run_hooks((hook,), context, hear)
         for failure in failures:
             raise HookError(failure.reason, hook=failure.hook, point=failure.point)
 

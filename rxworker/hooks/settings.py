@@ -1,4 +1,4 @@
-"""How a hook is asked: for which tools, in which order, under which condition, for how long, and what its failure means."""
+"""How a hook runs: for which tools, in which order, under which condition, for how long, and what its failure means."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class HookSettings(TypedDict, total=False):
 
     Attributes:
         name: What its verdicts, messages and errors are signed with; the function's name by default.
-        matcher: Which tools it is asked about: a regular expression for the whole name. At ``on_turn_end``: it is asked
-            only when the run has called such a tool. Empty: all.
-        when: A condition on the context; where it is false the hook is not asked.
-        priority: Higher is asked first; 0 by default.
-        before: Names of hooks of the same point that are to be asked after this one.
-        after: Names of hooks of the same point that are to be asked before this one.
+        matcher: A regular expression for the whole name of a tool: the hook runs for matching tools only. At ``on_turn_end`` it runs
+            only if the run has called such a tool. Empty: all.
+        when: A condition on the context: the hook does not run if it is false.
+        priority: A hook with a higher priority runs earlier; 0 by default.
+        before: Names of hooks of the same point that run after this one.
+        after: Names of hooks of the same point that run before this one.
         on_failure: ``abort`` ends the run; ``skip``, at the tool points, refuses the call or withholds the result;
             ``continue`` continues as if the hook had not been called. Usual is ``abort``, and ``continue`` at ``on_abort``.
         timeout: Seconds until it has failed. Usual is ``math.inf``, and 5 at ``on_abort``, where more is not given.
@@ -103,7 +103,7 @@ def names_of(names: str | Iterable[str], name: str, side: str) -> tuple[str, ...
         if not isinstance(cast("object", other), str):
             raise ConfigurationError(f"{side}={other!r} of hook {name!r}: give names of hooks")
         if other == name:
-            raise ConfigurationError(f"hook {name!r} cannot be asked {side} itself")
+            raise ConfigurationError(f"hook {name!r} cannot run {side} itself")
     return mentioned
 
 
@@ -176,7 +176,7 @@ def enabled_by(variable: str, *, default: bool = False) -> Callable[[HookContext
 
 
 def first_turn(context: HookContext) -> bool:
-    """A condition: the hook is asked in the first turn of a run only, not again after tools have run.
+    """A condition: the hook runs in the first turn of a run only, not after tools have run.
 
     A run that was paused counts its turns on.
 

@@ -1,4 +1,4 @@
-"""Hooks for tests: a stub that returns given verdicts and records what it saw, and contexts to ask a hook with.
+"""Hooks for tests: a stub that returns given verdicts and records what it saw, and contexts to call a hook with.
 
 stub = HookStub("before_tool_call", Skip("no"))
 worker = Worker(model, tools=[delete], hooks=[stub])
@@ -52,14 +52,14 @@ class HookStub(Hook[Any]):
     """A hook that returns the given verdicts, one each time, and records its contexts. After the last it returns ``None``.
 
     Args:
-        point: Where it is asked.
+        point: Where it runs.
         answers: A verdict, ``None``, an exception to raise, `NEVER` to hang, or a function of the context. Anything else is
             answered as it is, to see what comes of it.
         settings: Those of any hook; it is called ``stub`` where no name is given.
 
     Attributes:
         contexts: What it was given, in order; as the later hooks and the worker have left it.
-        contents: The content of each, as it was when the hook was asked.
+        contents: The content of each, as it was when the hook ran.
         cancelled: How often it was cancelled while it hung.
 
     >>> stub = HookStub("before_tool_call")
@@ -79,8 +79,8 @@ class HookStub(Hook[Any]):
         self._answers: Iterator[HookAnswer] = iter(answers)
 
     @property
-    def asked(self) -> int:
-        """How often it was asked."""
+    def call_count(self) -> int:
+        """How often it was called."""
         return len(self.contexts)
 
     async def _reply(self, context: HookContext) -> Any:

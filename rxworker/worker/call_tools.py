@@ -1,11 +1,11 @@
-"""Third stage of a turn: call the tools that the response asks for.
+"""Third stage of a turn: make the tool calls of the response.
 
-The hooks are asked about all calls, one by one and in order, before any call runs. The allowed calls run in parallel, and each is
-reported when it ends. When all have ended, the hooks are asked about the results, one by one and in order. A result that hooks
+The ``before_tool_call`` hooks run for all calls, one by one and in order, before any call runs. The allowed calls run in parallel, and each is
+reported when it ends. When all have ended, the ``after_tool_call`` hooks run for the results, one by one and in order. A result that hooks
 may change reaches neither the model nor a watcher before that.
 
-Pure tools start early, while the model still streams. When the block of a call closes and no ``before_tool_call`` hook is to be asked
-about it, the tool starts, and `call_tools` takes its result after the end of the response. A result that is not taken is discarded:
+Pure tools start early, while the model still streams. When the block of a call closes and no ``before_tool_call`` hook matches it,
+the tool starts, and `call_tools` takes its result after the end of the response. A result that is not taken is discarded:
 when the response fails, is cut or retracted, and when the run pauses. The start and the end of such a call are emitted like
 those of any other call. If the response is requested again, the `AttemptRetract` retracts them with it: a pure tool has no
 effects, so the calls of the next response start again. If no tool may start early, nothing is added to the path of the events.
@@ -37,8 +37,8 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
-from rxworker.hooks.ask import names_in
 from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
+from rxworker.hooks.runner import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.messages.pairs import calls_made
 from rxworker.operators.disposables import Both, Call
@@ -174,7 +174,7 @@ def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] |
 
 
 def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
-    """Whether no hook is asked about the call, and the limits allow another call."""
+    """Whether no hook runs for the call, and the limits allow another call."""
     hooks = context.hooks.at(BEFORE)
     if any(hook.matches(call.name) for hook in hooks):
         return False
@@ -201,7 +201,7 @@ Emit = Callable[[Event], None]
 
 
 async def call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
-    """Ask the hooks about the calls, run them, ask the hooks about the results, and add these to the conversation.
+    """Run the hooks of the calls, the calls, and the hooks of the results, and add the results to the conversation.
 
     Raises:
         LimitExceededError: The limit of tool calls is reached, or the run makes no progress.
@@ -215,7 +215,7 @@ async def call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Eve
         if waiting or scope.refused or scope.answered:
             # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
             scope.key = scope.key or f"{context.journal.run}/{state.turns}"
-            await _ask_and_run(context, scope, state, waiting, emitter.emit)
+            await _run_calls(context, scope, state, waiting, emitter.emit)
     finally:
         if scope.early is not None:
             discard_early(context, scope)
@@ -228,7 +228,7 @@ def _made(state: RunState) -> tuple[Waiting, ...]:
     return tuple([Waiting(*placed) for placed in enumerate(calls_made(state.conversation))])
 
 
-async def _ask_and_run(
+async def _run_calls(
     context: RunContext,
     scope: TurnScope,
     state: RunState,
@@ -240,9 +240,9 @@ async def _ask_and_run(
         if not each.has_ended:
             hold_back(context, emit)(ToolStop(answer, place=each.place))
         tool = context.tools.get(each.call.name)
-        results[each.place] = await _ask_about_result(context, scope, each, tool, answer, emit)
+        results[each.place] = await _after_result_hooks(context, scope, each, tool, answer, emit)
     if context.pause_request.reason is not None:
-        # The hooks are asked about all of these when the run resumes.
+        # The hooks run for all of these when the run resumes.
         discard_early(context, scope)
         context.pause_request.take(emit, _pause(scope, BY_CALLER, waiting, results))
         scope.paused = True
@@ -263,7 +263,7 @@ async def _ask_and_run(
         allowed = [each for each in allowed if each.place not in places]
     if early is not None:
         discard_early(context, scope, keep={each.place: each.call for each in allowed})
-    # A tool may be removed while it runs; the hooks are asked about its result all the same.
+    # A tool may be removed while it runs; its hooks run for the result all the same.
     tools = [context.tools.get(each.call.name) for each in allowed]
     CALLING.set(context)
     finished = await run_calls(
@@ -285,12 +285,14 @@ async def _ask_and_run(
         for each, was in zip(allowed, tools, strict=True):
             tool = context.tools.get(each.call.name) or was
             result = results[each.place]
-            results[each.place] = await _ask_about_result(context, scope, each, tool, result, emit)
+            results[each.place] = await _after_result_hooks(
+                context, scope, each, tool, result, emit
+            )
     if by_client:
         names = tuple(names_in(context.hooks.at(BEFORE)))
         tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
         pause = _pause(scope, CLIENT, by_client, results, f"{tool_names} runs in the client")
-        emit(replace(pause, approved_count=len(by_client), hooks=names, asked=len(names)))
+        emit(replace(pause, approved_count=len(by_client), hooks=names, reached_count=len(names)))
         scope.paused = True
         return
     scope.called = True
@@ -332,13 +334,13 @@ async def _ask(
         call, place = each.call, each.place
         tool = context.tools.get(call.name)
         if tool is None:
-            # It is not run, even if the tool is added later: no hook was asked about it.
+            # It is not run, even if the tool is added later: no hook has run for it.
             results[place] = _missing(context, each, emit)
             continue
         hooks = context.hooks.at(BEFORE)
-        verdict, hook, left, asked, is_allowed = Continue(), "", call, 0, False
+        verdict, hook, left, reached, is_allowed = Continue(), "", call, 0, False
         if hooks:
-            verdict, hook, left, asked, is_allowed = await _ask_about(
+            verdict, hook, left, reached, is_allowed = await _run_call_hooks(
                 context, scope, each, tool, emit
             )
         # A person has approved exactly these arguments.
@@ -366,7 +368,7 @@ async def _ask(
             paused_at=call.id,
             approved_count=len(allowed),
             hooks=tuple(names_in(hooks)),
-            asked=asked,
+            reached_count=reached,
         )
         emit(pause)
         scope.paused = True
@@ -384,22 +386,28 @@ def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
     return result
 
 
-async def _ask_about(
+async def _run_call_hooks(
     context: RunContext, scope: TurnScope, each: Waiting, tool: Tool, emit: Emit
 ) -> tuple[Verdict, str, ToolCall, int, bool]:
-    """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, how many were asked, and whether they allow it without approval."""
-    asked = ToolCallContext(
+    """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, how many were reached, and whether they allow it without approval."""
+    hook_context = ToolCallContext(
         # The watchers hold the original; a hook changes a copy in place.
         call=replace(each.call, input=copy.deepcopy(each.call.input)),
         tool=tool,
         spared=each.spared,
         **context.hook_input(scope.variables),
     )
-    verdict, hook = await context.hooks.ask(BEFORE, asked, emit)
-    return verdict, hook, asked.call, len(asked.asked), REQUIRES_APPROVAL in asked.allowed
+    verdict, hook = await context.hooks.run(BEFORE, hook_context, emit)
+    return (
+        verdict,
+        hook,
+        hook_context.call,
+        len(hook_context.reached),
+        REQUIRES_APPROVAL in hook_context.allowed,
+    )
 
 
-async def _ask_about_result(
+async def _after_result_hooks(
     context: RunContext,
     scope: TurnScope,
     each: Waiting,
@@ -410,16 +418,16 @@ async def _ask_about_result(
     """The result after the hooks. It is emitted unless the end of the call already had it."""
     left = result
     if tool is not None and context.hooks.at(AFTER):
-        asked = ToolResultContext(
+        hook_context = ToolResultContext(
             call=each.call,
             result=result,
             tool=tool,
             **context.hook_input(scope.variables),
         )
-        verdict, hook = await context.hooks.ask(AFTER, asked, emit)
+        verdict, hook = await context.hooks.run(AFTER, hook_context, emit)
         if isinstance(verdict, Abort):
             raise RunAbortedError(verdict.reason, hook=hook)
-        left = result_of(asked, result)
+        left = result_of(hook_context, result)
     if left != result or each.place in _held_back(context):
         emit(ToolOutput(left, each.place))
     return left

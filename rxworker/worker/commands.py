@@ -164,7 +164,7 @@ class CommandReader:
                 delivered = self._sending.pop(sent.id, None)
                 self._mailbox.put(sent.messages, command.number, delivered)
             case "pause":
-                self._pause_request.ask(text, command.number)
+                self._pause_request.request(text, command.number)
             case "cancel":
                 self._cancel(text, command.number, command.data.get("when") == "after_turn")
             case "decide":

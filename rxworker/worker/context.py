@@ -91,39 +91,41 @@ def _too_late(event: Event) -> None:
     if isinstance(event, SharedStateChange):
         raise LocalProtocolError("this run has ended: its shared state cannot be changed any more")
     raise LocalProtocolError(
-        "this run has ended, and its conversation with it: a hook adds messages while it is asked; "
+        "this run has ended, and its conversation with it: a hook adds messages while it runs; "
         "afterwards change worker.conversation between two runs"
     )
 
 
-def messages_of(asked: MessageSendContext) -> tuple[Message, ...]:
+def messages_of(hook_context: MessageSendContext) -> tuple[Message, ...]:
     """The messages to send, after the hooks. A hook may have assigned any value.
 
     Raises:
         HookError: They are not messages.
     """
-    given = cast("object", asked.messages)
+    given = cast("object", hook_context.messages)
     if not isinstance(given, list | tuple):
-        raise _error(f"the messages are {given!r}, which is no list", asked.hook, "on_message_send")
+        raise _error(
+            f"the messages are {given!r}, which is no list", hook_context.hook, "on_message_send"
+        )
     for message in _odd(cast("Iterable[object]", given)):
         text = f"the messages hold {message!r}, which is no Message"
-        raise _error(text, asked.hook, "on_message_send")
-    return tuple(asked.messages)
+        raise _error(text, hook_context.hook, "on_message_send")
+    return tuple(hook_context.messages)
 
 
-def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
+def result_of(hook_context: ToolResultContext, result: ToolResult) -> ToolResult:
     """The result for the model, after the hooks. A hook may have assigned any value.
 
     Raises:
         HookError: It is not a result, or it belongs to another call.
     """
-    left = cast("object", asked.result)
+    left = cast("object", hook_context.result)
     if not isinstance(left, ToolResult):
         text = f"the result is {left!r}, which is no ToolResult; for a text use set_content(...)"
-        raise _error(text, asked.hook, "after_tool_call")
+        raise _error(text, hook_context.hook, "after_tool_call")
     if left.tool_use_id != result.tool_use_id:
         text = f"the result is for the call {left.tool_use_id!r} instead of {result.tool_use_id!r}"
-        raise _error(text, asked.hook, "after_tool_call")
+        raise _error(text, hook_context.hook, "after_tool_call")
     content = cast("object", left.content)
     is_blocks = isinstance(content, list | tuple) and all(
         isinstance(block, Text | Image | Document) for block in cast("Iterable[object]", content)
@@ -132,7 +134,7 @@ def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
         text = (
             f"the content of the result is {content!r}, which is neither a text nor content blocks"
         )
-        raise _error(text, asked.hook, "after_tool_call")
+        raise _error(text, hook_context.hook, "after_tool_call")
     return left
 
 
@@ -272,7 +274,7 @@ class Waiting(Struct, frozen=True):
     Attributes:
         place: Its index among the calls of the response.
         call: The call.
-        spared: The hooks that are not asked about it again; see `HookContext.spared`.
+        spared: The hooks that do not run for it again; see `HookContext.spared`.
         is_approved: Whether a person approved it without changes, so that its tool needs no other approval.
         has_ended: Whether its end was emitted already, by the process that ran it before this one.
     """
@@ -295,7 +297,7 @@ class TurnScope(Struct, eq=False):
         resumed: The calls that have waited since the pause.
         answered: Calls whose result a person has given, and which the ``after_tool_call`` hooks have not received yet.
         refused: Results of calls that will not run, by the places of the calls.
-        spared: The hooks that are not asked again at the end of the turn; see `HookContext.spared`.
+        spared: The hooks that do not run again at the end of the turn; see `HookContext.spared`.
         key: The prefix of the idempotency keys of these calls: that of the paused turn.
         early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must receive their results.

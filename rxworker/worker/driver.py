@@ -196,7 +196,7 @@ class RunDriver(Generic[T_co]):
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
             if journal.state.status == "paused":
-                return None  # a recovered run that asks about a call
+                return None  # a recovered run that needs a decision about a call
             self._start_timer()
             if self._commands is not None:
                 self._commands.start()

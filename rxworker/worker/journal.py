@@ -224,7 +224,7 @@ class PauseRequest(Struct, eq=False):
         number: The number of the command that requested it; 0 for none.
 
     >>> request = PauseRequest()
-    >>> request.ask("lunch")
+    >>> request.request("lunch")
     >>> taken: list[Event] = []
     >>> request.take(taken.append, RunPause(BY_CALLER))
     >>> taken == [RunPause(BY_CALLER, reason="lunch")]
@@ -234,7 +234,7 @@ class PauseRequest(Struct, eq=False):
     reason: str | None = None
     number: int = 0
 
-    def ask(self, reason: str, number: int = 0) -> None:
+    def request(self, reason: str, number: int = 0) -> None:
         """Pause at the next safe moment."""
         self.reason = reason
         self.number = number

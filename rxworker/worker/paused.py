@@ -3,11 +3,11 @@
 The bytes are JSON with a version and a digest of the rest, so that changes on the way are detected. Without
 a key the digest finds accidents; with a key that only the application has, it finds forgeries, too.
 
-The decisions become the first events and the scope of the next turn. One rule defines which hooks are asked again. `Paused.hooks` are the hooks
-that were in force, and the first `Paused.asked` of them were asked about what the run paused at; the last of these paused it. A hook that
-agreed to a call is not asked about the same call again, and the decision of a person replaces the hook that paused. All other hooks are asked:
+The decisions become the first events and the scope of the next turn. One rule defines which hooks run again. `Paused.hooks` are the hooks
+that were in force. The first `Paused.reached_count` of them were reached before the pause, and the last of these paused the run. A hook that
+agreed to a call does not run for the same call again, and the decision of a person replaces the hook that paused. All other hooks run:
 the hooks after that one, hooks that were added since, and after other arguments all hooks but that one. If that hook is no longer there, all
-hooks are asked.
+hooks run.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, MessageAdd, RunResume, ToolStop
 from rxworker.hooks import HookPoint, Hooks
-from rxworker.hooks.ask import names_in, numbered
 from rxworker.hooks.points import REQUIRES_APPROVAL
+from rxworker.hooks.runner import names_in, numbered
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
 from rxworker.messages import JsonObject, Message, ResultContent, ToolResult
@@ -143,7 +143,7 @@ CLIENT = "client_tool"
 
 
 VERSION = 2
-"""Version 1 did not contain the hooks that had been asked, and its digest did not cover the version."""
+"""Version 1 did not contain the hooks that had been reached, and its digest did not cover the version."""
 
 
 class _Envelope(Struct, frozen=True):
@@ -275,7 +275,7 @@ def resume_turn(
     made = calls_made(paused.conversation)
     places = places_of(paused.pending, paused.places, made)
     refused = dict(zip(places_left(paused.refused, places, made), paused.refused, strict=True))
-    before, asked, pauser = _spared(paused, hooks)
+    before, reached, pauser = _spared(paused, hooks)
     is_decided = paused.paused_at is not None or paused.hook == CLIENT
     until = paused.approved_count if is_decided else -1
     waiting: list[Waiting] = []
@@ -296,19 +296,19 @@ def resume_turn(
             case _ if number < until:
                 waiting.append(Waiting(place, call, before, is_approved=True))
             case Approve():
-                spared = asked if number == until else pauser
+                spared = reached if number == until else pauser
                 waiting.append(Waiting(place, call, spared, is_approved=True))
             case None:
                 waiting.append(Waiting(place, call))
     refused |= denied
     # Without calls, and with new messages or results, the turn starts with a request.
-    asks = not paused.pending and (bool(added) or _has_results(paused))
+    sends_request = not paused.pending and (bool(added) or _has_results(paused))
     scope = TurnScope(
-        is_resumed=not asks,
+        is_resumed=not sends_request,
         resumed=tuple(waiting),
         answered=tuple(answered),
         refused=refused,
-        spared=frozenset() if asks or paused.pending else asked,
+        spared=frozenset() if sends_request or paused.pending else reached,
         key=paused.key,
     )
     pending = [*waiting, *(each for each, _ in answered)]
@@ -336,7 +336,7 @@ def resume_turn(
 
 
 def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:
-    """The hooks that are not asked again: about approved calls, about the call or turn that it paused at, and about a call that a person has edited."""
+    """The hooks that do not run again: for approved calls, for the call or turn that it paused at, and for a call that a person has edited."""
     if paused.hook == BY_CALLER and not paused.hooks:
         return (
             frozenset(),
@@ -345,14 +345,14 @@ def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:
         )  # no hook paused it, though a hook may have this name
     # A run that an older version saved contains only the hook that paused it.
     names = paused.hooks or (paused.hook,)
-    asked = numbered(names)[: paused.asked if paused.hooks else 1]
+    reached = numbered(names)[: paused.reached_count if paused.hooks else 1]
     before: Spared = frozenset(numbered(names))
-    if not asked or asked[-1][0] != paused.hook or paused.hook == REQUIRES_APPROVAL:
-        return before, frozenset(asked), frozenset()
+    if not reached or reached[-1][0] != paused.hook or paused.hook == REQUIRES_APPROVAL:
+        return before, frozenset(reached), frozenset()
     point = HookPoint.BEFORE_TOOL_CALL if paused.pending else HookPoint.ON_TURN_END
-    pauser = frozenset(asked[-1:])
+    pauser = frozenset(reached[-1:])
     is_here = pauser.issubset(numbered(names_in(hooks.at(point))))
-    return (before, frozenset(asked), pauser) if is_here else (before, frozenset(), frozenset())
+    return (before, frozenset(reached), pauser) if is_here else (before, frozenset(), frozenset())
 
 
 def _has_results(paused: Paused[Any]) -> bool:

@@ -190,7 +190,7 @@ class QueuedWorker(Worker):
 
 
 class _Nowhere:
-    """The model of a `QueuedWorker`, which is never asked."""
+    """The model of a `QueuedWorker`, which receives no request."""
 
     name = "queue"
 

@@ -3,7 +3,7 @@
 Theory of operation. Everything that the run has done is in its log, up to the last barrier. The records are folded, and the turn is continued
 behind the last thing that is complete: a response that was cut is retracted and requested again, results that exist are used, and calls that had
 not started are started. For a call that had started and not ended, the effect of its tool decides: ``pure`` and ``idempotent`` run again, the
-latter with the same key; for ``write`` the tool's ``reconcile`` is asked; what stays unknown is up to the worker's ``on_unknown``.
+latter with the same key; for ``write`` the tool's ``reconcile`` is called; what stays unknown is up to the worker's ``on_unknown``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.hooks import HookPoint, Hooks
-from rxworker.hooks.ask import names_in, numbered
+from rxworker.hooks.runner import names_in, numbered
 from rxworker.messages import StopKind, ToolCall, ToolResult
 from rxworker.state import RunState
 from rxworker.state.run_state import CallState
@@ -94,7 +94,7 @@ class Continuation(Struct, frozen=True):
 async def continue_run(
     stored: StoredRun, run: str, tools: Toolbox, hooks: Hooks, on_unknown: OnUnknown
 ) -> Continuation:
-    """Find out how a stored run continues; asks the ``reconcile`` of tools."""
+    """Find out how a stored run continues; calls the ``reconcile`` of tools."""
     state, own = stored.state, [record for record in stored.records if not record.path]
     turn = _last_turn(own)
     if not turn:
@@ -123,8 +123,8 @@ async def continue_run(
         called=called,
     )
     if resume is not None and not state.calls and not called:
-        asks = bool(resume.refused) or any(isinstance(r.event, MessageAdd) for r in turn)
-        return Continuation([], replace_scope(scope, is_resumed=not asks))
+        sends_request = bool(resume.refused) or any(isinstance(r.event, MessageAdd) for r in turn)
+        return Continuation([], replace_scope(scope, is_resumed=not sends_request))
     return await _with_calls(stored, turn, run, scope, tools, hooks, on_unknown, resume)
 
 

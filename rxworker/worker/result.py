@@ -198,7 +198,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         seals: A digest of each pending call, so that exactly the call that was shown will run.
         places: The index of each pending call among the calls of its response.
         hooks: The names of the hooks of the point, in the order in force when the run paused.
-        asked: How many of these, from the first, were asked about the call or turn that the run paused at; the last one paused it.
+        reached_count: How many of these, from the first, were reached for the call or turn that the run paused at; the last one paused it.
         variables: The variables of hooks and tools; the resumed run has them again. `save_paused` accepts JSON values only.
         called: The names of the tools that the model has called in the run, each once.
         unknown: The places of the calls whose effects are not known, since the process that started them has ended; each needs a decision.
@@ -217,7 +217,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     seals: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
     hooks: tuple[str, ...] = ()
-    asked: int = 0
+    reached_count: int = field(default=0, name="asked")
     variables: dict[str, object] = {}
     called: tuple[str, ...] = ()
     unknown: tuple[int, ...] = ()
@@ -266,7 +266,7 @@ def result_of(
         key=pause.key,
         places=pause.places,
         hooks=pause.hooks,
-        asked=pause.asked,
+        reached_count=pause.reached_count,
         seals=tuple(signature_of(call) for call in pause.pending),
         variables=dict(variables),
         called=tuple(called),

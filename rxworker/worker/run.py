@@ -300,7 +300,7 @@ class Run(Generic[T_co]):
         expect("reason", reason, str, "run.pause(reason='lunch')")
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: there is nothing to pause")
-        self._context.pause_request.ask(reason)
+        self._context.pause_request.request(reason)
 
     def done(self) -> bool:
         """Whether the run has ended."""

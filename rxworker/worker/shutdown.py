@@ -162,14 +162,14 @@ async def _notify_hooks(
     emit, task = context.journal.emit, asyncio.current_task()
     raised: BaseException | None = None
     for hook in context.hooks.at(HookPoint.ON_ABORT):
-        asked = AbortContext(
+        hook_context = AbortContext(
             cause=cause,
             reason=reason,
             error=error,
             **context.hook_input(context.variables),
         )
         try:
-            await context.hooks.ask_one(hook, asked)
+            await context.hooks.run_one(hook, hook_context)
         except HookError as failure:
             emit(HookVerdict(hook.name, hook.point.value, "Failed", str(failure)))
         except (KeyboardInterrupt, asyncio.CancelledError) as failure:

@@ -127,7 +127,7 @@ class _RunThread(Generic[T_co]):
     def close(self) -> None:
         """Cancel the run and wait for its end. A run that has not started is cancelled when it starts."""
         self._is_closed = (
-            True  # before asking whether it has begun; the thread asks in the other order
+            True  # set before the check whether it has begun; the thread checks in the other order
         )
         if not self._ended.is_set() and self._begun.done() and not self._begun.exception():
             run = self._begun.result()

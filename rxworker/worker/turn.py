@@ -1,7 +1,7 @@
 """One turn: prepare the request, receive the response, call the tools, and decide whether another turn follows.
 
-The first and the last stage are here: `prepare` asks the hooks about the messages of the request, and `decide` asks them whether the answer
-is accepted. The stages between them are in `respond` and `call_tools`.
+The first and the last stage are here: `prepare` runs the hooks that may change the messages of the request, and `decide` runs the hooks that may reject the
+answer. The stages between them are in `respond` and `call_tools`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from rxworker.hooks import (
     Pause,
     TurnEndContext,
 )
-from rxworker.hooks.ask import names_in
 from rxworker.hooks.points import Verdict
+from rxworker.hooks.runner import names_in
 from rxworker.hub.scheduler import FlushScheduler
 from rxworker.messages import Conversation, StopKind, StopReason
 from rxworker.providers import Request
@@ -96,7 +96,7 @@ async def _let_watchers_act(flushes: FlushScheduler) -> None:
 
 
 async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
-    """Ask the ``on_message_send`` hooks, and store the request in the scope.
+    """Run the ``on_message_send`` hooks, and store the request in the scope.
 
     Raises:
         LimitExceededError: A limit is reached.
@@ -119,23 +119,23 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         state = journal.state
     conversation = state.conversation
     if context.hooks.at(MESSAGE_SEND):
-        conversation = await _ask_before_request(context, scope, emit)
+        conversation = await _after_send_hooks(context, scope, emit)
         context.sent[journal.state.turns] = conversation
     scope.request = Request(conversation, context.tools.metas, context.options)
 
 
-async def _ask_before_request(
+async def _after_send_hooks(
     context: RunContext, scope: TurnScope, emit: Callable[[Event], None]
 ) -> Conversation:
     """The conversation of this request, after the hooks."""
-    asked = MessageSendContext(
+    hook_context = MessageSendContext(
         **context.hook_input(scope.variables),
     )
     try:
-        verdict, hook = await context.hooks.ask(MESSAGE_SEND, asked, emit)
+        verdict, hook = await context.hooks.run(MESSAGE_SEND, hook_context, emit)
         if isinstance(verdict, Cancel):
             raise RunAbortedError(verdict.reason, hook=hook)
-        return Conversation(messages_of(asked), asked.system)
+        return Conversation(messages_of(hook_context), hook_context.system)
     except (RunAbortedError, HookError) as error:
         _retract(context.journal.state, error.hook or "", emit)
         raise
@@ -159,7 +159,7 @@ def _retract(state: RunState, hook: str, emit: Emit) -> None:
 
 
 async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
-    """Continue after tools, after a pause of the provider, and if messages were sent to the run; otherwise ask the ``on_turn_end`` hooks, and stop the run.
+    """Continue after tools, after a pause of the provider, and if messages were sent to the run; otherwise run the ``on_turn_end`` hooks, and stop the run if they agree.
 
     Raises:
         LimitExceededError: Hooks have sent the answer back too often.
@@ -187,17 +187,17 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    verdict, hook, asked = Finish(), "", 0
+    verdict, hook, reached = Finish(), "", 0
     hooks = context.hooks.at(TURN_END)
     if hooks:
-        verdict, hook, asked = await _ask_at_end(context, scope, emit)
+        verdict, hook, reached = await _run_turn_end_hooks(context, scope, emit)
     match verdict:
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)
             emit(TurnStop())
         case Pause(reason=reason):
             emit(TurnStop())
-            emit(RunPause(hook, reason=reason, hooks=tuple(names_in(hooks)), asked=asked))
+            emit(RunPause(hook, reason=reason, hooks=tuple(names_in(hooks)), reached_count=reached))
         case _:
             # The hooks may have taken a while, and messages may have been sent meanwhile.
             if context.commands is not None:
@@ -211,21 +211,23 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
                 emit(RunStop())
             else:
                 names = tuple(names_in(hooks))
-                context.pause_request.take(emit, RunPause(BY_CALLER, hooks=names, asked=len(names)))
+                context.pause_request.take(
+                    emit, RunPause(BY_CALLER, hooks=names, reached_count=len(names))
+                )
 
 
-async def _ask_at_end(
+async def _run_turn_end_hooks(
     context: RunContext, scope: TurnScope, emit: Emit
 ) -> tuple[Verdict, str, int]:
-    """The verdict of the hooks, the name of the hook that gave it, and how many hooks were asked."""
-    asked = TurnEndContext(
+    """The verdict of the hooks, the name of the hook that gave it, and the number of hooks that were reached."""
+    hook_context = TurnEndContext(
         since=context.since,
         called=tuple(context.called),
         spared=scope.spared,
         **context.hook_input(scope.variables),
     )
-    verdict, hook = await context.hooks.ask(TURN_END, asked, emit)
-    return verdict, hook, len(asked.asked)
+    verdict, hook = await context.hooks.run(TURN_END, hook_context, emit)
+    return verdict, hook, len(hook_context.reached)
 
 
 def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:

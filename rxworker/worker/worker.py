@@ -213,7 +213,7 @@ class Worker:
 
         Args:
             input: A text, a message, or several: messages as they are, or the content of one message of the user's.
-            output: The type of the answer. The model is asked for JSON in its provider's own way, an answer that does not fit is
+            output: The type of the answer. The request requires JSON in the provider's own way, an answer that does not fit is
                 sent back with what is wrong, and the result holds the value.
 
         Raises:
@@ -330,8 +330,8 @@ class Worker:
         """Resume a paused run as a new run.
 
         The call that it was paused at is approved as it was shown in `Paused.pending`, unless decisions are given. Hooks that have
-        not been asked about a call are asked before it runs: the hooks after the one that paused, all hooks about the later calls, and all
-        but that one about a call with other arguments. At the end of a turn the hooks after the one that paused are asked.
+        not run for a call run before it starts: the hooks after the one that paused, all hooks for the later calls, and all
+        but that one for a call with other arguments. At the end of a turn the hooks after the one that paused run.
 
         Args:
             paused: The paused run; by default this worker's last run. A saved run may come from another process.

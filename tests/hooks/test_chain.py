@@ -30,7 +30,7 @@ def stub(name: str, *answers: HookAnswer) -> HookStub:
 async def ask(*hooks: HookLike) -> tuple[Verdict, str, list[tuple[str, str]]]:
     heard: list[HookVerdict] = []
     context = call_context("read", path="a")
-    verdict, name = await Hooks(hooks).ask(HookPoint.BEFORE_TOOL_CALL, context, heard.append)
+    verdict, name = await Hooks(hooks).run(HookPoint.BEFORE_TOOL_CALL, context, heard.append)
     return verdict, name, [(event.hook, event.verdict) for event in heard]
 
 
@@ -39,13 +39,13 @@ async def test_a_chain_asks_its_hooks_until_one_has_something_to_say() -> None:
     verdict, name, heard = await ask(chain(first, second, third, name="safety"))
     assert (verdict, name) == (Skip("no"), "safety/second")
     assert heard == [("safety/second", "Skip")]
-    assert (first.asked, third.asked) == (1, 0)
+    assert (first.call_count, third.call_count) == (1, 0)
 
 
 async def test_a_chain_where_all_go_on_goes_on() -> None:
     after = stub("after")
     assert await ask(chain(stub("a"), stub("b")), after) == (Continue(), "", [])
-    assert after.asked == 1
+    assert after.call_count == 1
 
 
 async def test_chains_in_chains_carry_the_whole_way_in_their_names() -> None:
@@ -61,7 +61,7 @@ async def test_a_message_carries_the_way_to_its_hook() -> None:
 
     heard: list[HookMessage | MessageAdd | ConversationReplace] = []
     context = call_context("read", fields={"received": heard})
-    await Hooks([chain(tell, name="c")]).ask(tell.point, context, print)
+    await Hooks([chain(tell, name="c")]).run(tell.point, context, print)
     assert heard == [HookMessage("c/tell", "message", "hello")]
 
 
@@ -82,7 +82,7 @@ async def test_the_settings_of_a_chain_are_for_all_of_them() -> None:
     assert (await ask(chain(inner, matcher="delete")))[0] == Continue()
     with pytest.raises(HookError, match=r"hook 'slow' failed at before_tool_call: it took longer"):
         await ask(chain(stub("a", NEVER), name="slow", timeout=0.01))
-    assert inner.asked == 0
+    assert inner.call_count == 0
 
 
 async def test_a_failure_within_is_told_once_and_means_what_the_chain_says() -> None:
@@ -91,7 +91,7 @@ async def test_a_failure_within_is_told_once_and_means_what_the_chain_says() -> 
         await ask(chain(failing, name="c"))
     failing, after = stub("a", OSError("x")), stub("b")
     verdict, _, heard = await ask(chain(failing, after, name="c", on_failure="continue"))
-    assert (verdict, heard, after.asked) == (Continue(), [("c/a", "Failed")], 0)
+    assert (verdict, heard, after.call_count) == (Continue(), [("c/a", "Failed")], 0)
 
 
 async def test_a_foreign_verdict_within_is_an_error_whatever_the_chain_says() -> None:

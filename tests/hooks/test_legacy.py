@@ -67,7 +67,7 @@ def said(worker: Worker) -> list[str]:
 async def test_continue_and_skip_go_on(point: str, result: LegacyResult) -> None:
     worker, _, behind = await run_with(point, result)
     assert said(worker) == ["Read a.", "Done."]
-    assert behind.asked >= 1
+    assert behind.call_count >= 1
 
 
 async def test_modify_content_changes_what_the_user_said_in_this_request() -> None:
@@ -106,7 +106,7 @@ async def test_messages_are_added_to_the_conversation_and_it_goes_on(
 ) -> None:
     worker, _, behind = await run_with(point, result)
     assert [text for text in said(worker) if text in added] == added
-    assert behind.asked == 1
+    assert behind.call_count == 1
 
 
 async def test_messages_added_before_a_request_are_sent_too() -> None:
@@ -122,13 +122,13 @@ async def test_error_ends_the_run_and_the_next_hook_is_not_asked(point: str) -> 
     run = worker.run("Read a.")
     with pytest.raises(RunAbortedError, match="aborted by hook 'older': why"):
         await run
-    assert behind.asked == 0
+    assert behind.call_count == 0
     assert run.state.cause == "abort"
 
 
 async def test_complete_ends_the_turn_and_the_next_hook_is_not_asked() -> None:
     worker, _, behind = await run_with("OnTurnCompleted", Complete())
-    assert (said(worker), behind.asked) == (["Read a.", "Done."], 0)
+    assert (said(worker), behind.call_count) == (["Read a.", "Done."], 0)
 
 
 @pytest.mark.parametrize("point", POINTS[:3])
@@ -184,7 +184,7 @@ async def test_a_message_added_before_a_request_is_added_once_in_a_run(
     worker, model, behind = await run_with("OnMessageSend", result)
     assert said(worker).count("note") == 1
     assert [m.text for m in model.requests[1].conversation.messages].count("note") == 1
-    assert behind.asked == 2
+    assert behind.call_count == 2
 
 
 async def test_a_message_added_before_a_request_is_not_added_again_after_a_pause() -> None:
@@ -214,6 +214,6 @@ async def test_first_turn_is_a_condition_for_any_hook() -> None:
         ScriptedModel([call("read", path="a"), "Done.", "Bye."]), tools=[read], hooks=[stub]
     )
     await worker.run("Read a.")
-    assert stub.asked == 1
+    assert stub.call_count == 1
     await worker.run("Bye.")
-    assert stub.asked == 2
+    assert stub.call_count == 2

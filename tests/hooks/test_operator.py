@@ -70,7 +70,7 @@ MADE: list[Callable[[Operator], Any]] = [from_operator, from_stateful_operator]
 
 async def ask(point: str, function: Any, **settings: Any) -> Verdict:
     asked = Hook[Any](function, point, **settings)
-    return (await Hooks([asked]).ask(asked.point, CONTEXTS[point](), print))[0]
+    return (await Hooks([asked]).run(asked.point, CONTEXTS[point](), print))[0]
 
 
 def emitting(*items: object) -> Operator:
@@ -214,7 +214,7 @@ async def test_at_the_end_of_a_run_the_context_is_all_that_is_expected() -> None
     heard: list[HookVerdict] = []
     fine = on_abort(ops.do_action(ignore), name="fine")
     odd = Hook[Any](emitting(Skip("no")), "on_abort", name="odd")
-    await Hooks([fine, odd]).ask(fine.point, abort_context(), heard.append)
+    await Hooks([fine, odd]).run(fine.point, abort_context(), heard.append)
     assert [(event.hook, event.verdict) for event in heard] == [("odd", "Failed")]
 
 
@@ -251,7 +251,7 @@ async def test_a_verdict_while_nothing_is_asked_is_logged(
     lasting = from_stateful_operator(lambda contexts: contexts.pipe(ops.merge(ring)), name="bell")
     assert await ask("before_tool_call", lasting) == Continue()
     ring.on_next(Skip("no"))
-    assert "hook bell emitted Skip(reason='no') while it was asked nothing" in caplog.text
+    assert "hook bell emitted Skip(reason='no') while no context was pending" in caplog.text
 
 
 # bare operators
@@ -344,6 +344,6 @@ async def test_an_observable_that_a_function_returns_is_read_like_an_operators()
     legacy = hook("PreToolUse")(judged(Skip("no"), None))
     for fails in (judged(Skip("no"), None), judged(None), legacy):
         with pytest.raises(HookError, match="emitted"):
-            await Hooks([Hook(cast("Any", fails), "before_tool_call")]).ask(
+            await Hooks([Hook(cast("Any", fails), "before_tool_call")]).run(
                 legacy.point, call_context("read"), print
             )

@@ -39,7 +39,7 @@ Events = Observable[ResponseEvent]
 
 async def ask(hook: Hook[Any], context: HookContext | None = None) -> Verdict:
     asked = context or call_context("read")
-    return (await Hooks([hook]).ask(hook.point, asked, lambda _: None))[0]
+    return (await Hooks([hook]).run(hook.point, asked, lambda _: None))[0]
 
 
 # a rate limit

@@ -49,7 +49,7 @@ Heard = list[HookMessage | MessageAdd | ConversationReplace]
 
 async def ask(context: HookContext, *hooks: HookLike) -> Verdict:
     assert context.point is not None
-    return (await Hooks(hooks).ask(context.point, context, lambda _: None))[0]
+    return (await Hooks(hooks).run(context.point, context, lambda _: None))[0]
 
 
 # the time
@@ -272,7 +272,7 @@ async def test_a_variable_of_the_environment_enables_a_hook_while_it_says_so(
     await ask(call_context("read"), stub)
     monkeypatch.setenv("RXWORKER_TEST_HOOK", value)
     await ask(call_context("read"), stub)
-    assert stub.asked == int(enabled)
+    assert stub.call_count == int(enabled)
 
 
 class Config(Struct):
@@ -305,7 +305,7 @@ async def test_always_allow_passes_over_the_pauses_of_one_cause_and_nothing_else
     permitted = always_allow("delete", "permit")
     heard: list[HookVerdict] = []
     assert isinstance(await ask(call_context("delete"), permit), Pause)
-    verdict = await Hooks([permit, permitted]).ask(
+    verdict = await Hooks([permit, permitted]).run(
         permitted.point, call_context("delete"), heard.append
     )
     assert verdict == (Continue(), "")

@@ -58,7 +58,7 @@ def send_context() -> MessageSendContext:
 
 async def ask(hooks: Hooks, point: HookPoint, context: HookContext) -> tuple[Verdict, str]:
     ROWS.clear()
-    return await hooks.ask(point, context, ROWS.append)
+    return await hooks.run(point, context, ROWS.append)
 
 
 async def ask_call(*hooks: HookLike) -> Verdict:
@@ -438,7 +438,7 @@ def test_a_hook_with_other_settings_is_another_hook() -> None:
         ({"priority": "high"}, "priority='high'"),
         ({"when": True}, "a condition is a function"),
         ({"before": [print]}, "give names of hooks"),
-        ({"after": "print"}, "hook 'print' cannot be asked after itself"),
+        ({"after": "print"}, "hook 'print' cannot run after itself"),
         ({"matcher": 5}, "no regular expression: 5"),
     ],
 )

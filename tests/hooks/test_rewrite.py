@@ -313,7 +313,7 @@ async def test_the_error_for_a_wrong_verdict_has_a_public_type() -> None:
 
     wrong = Hook[Any](true, "before_tool_call", name="gate")
     with pytest.raises(HookError) as caught:
-        await Hooks([wrong]).ask(wrong.point, call_context("read"), print)
+        await Hooks([wrong]).run(wrong.point, call_context("read"), print)
     assert type(caught.value) is HookError
 
 

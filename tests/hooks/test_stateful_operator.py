@@ -30,7 +30,7 @@ REASON = "This call was not allowed."
 
 
 async def ask(lasting: StatefulOperator[Any], point: str = "before_tool_call") -> Verdict | None:
-    return await lasting.ask(call_context("read"), point)
+    return await lasting.decide(call_context("read"), point)
 
 
 async def test_an_operator_remembers_from_one_call_to_the_next() -> None:
@@ -116,7 +116,7 @@ async def test_one_that_is_waited_for_has_the_time_of_its_hook() -> None:
     waiting = from_stateful_operator(ops.skip(5), waits=True)
     hook = before_tool_call(timeout=0.01)(waiting)
     with pytest.raises(HookError, match="took longer"):
-        await Hooks([hook]).ask(hook.point, call_context("read"), print)
+        await Hooks([hook]).run(hook.point, call_context("read"), print)
 
 
 async def test_a_failure_while_nothing_is_asked_is_logged_and_the_next_context_begins_anew(
@@ -134,7 +134,7 @@ async def test_a_failure_while_nothing_is_asked_is_logged_and_the_next_context_b
     lasting = from_stateful_operator(fails_later, name="tidy")
     assert await ask(lasting) == Continue()
     acts.on_next(1)
-    assert "hook tidy failed while it was asked nothing" in caplog.text
+    assert "hook tidy failed while no context was pending" in caplog.text
     assert await ask(lasting) == Continue()
 
 

@@ -36,7 +36,7 @@ async def test_a_stub_spies_on_a_run() -> None:
     assert before.contents == ['{"path":"a"}', '{"path":"b"}']
     assert after.contents == ["in a", "in b"]
     assert [context.tool_args for context in after.contexts] == [{"path": "a"}, {"path": "b"}]
-    assert (before.name, after.name, before.asked) == ("stub", "after", 2)
+    assert (before.name, after.name, before.call_count) == ("stub", "after", 2)
 
 
 async def test_a_stub_may_answer_by_a_function() -> None:
@@ -52,9 +52,9 @@ async def test_a_stub_may_raise_or_hang() -> None:
     stub = HookStub("on_turn_end", OSError("x"), NEVER, timeout=0.01, on_failure="continue")
     hooks = Hooks([stub])
     for _ in range(2):
-        verdict, _ = await hooks.ask(stub.point, end_context("bye"), lambda _: None)
+        verdict, _ = await hooks.run(stub.point, end_context("bye"), lambda _: None)
         assert verdict == Finish()
-    assert (stub.asked, stub.cancelled) == (2, 1)
+    assert (stub.call_count, stub.cancelled) == (2, 1)
     assert repr(NEVER) == "NEVER"
 
 
@@ -72,7 +72,7 @@ async def test_a_stub_may_raise_or_hang() -> None:
 async def test_every_point_has_a_context_for_tests(context: HookContext) -> None:
     assert context.point is not None
     stub = HookStub(context.point)
-    verdict, hook = await Hooks([stub]).ask(stub.point, context, lambda _: None)
+    verdict, hook = await Hooks([stub]).run(stub.point, context, lambda _: None)
     assert hook == ""
     assert isinstance(verdict, Continue | Finish)
     assert stub.contexts == [context]

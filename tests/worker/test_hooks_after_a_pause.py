@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -492,7 +493,7 @@ async def test_results_are_sent_to_the_model_after_a_pause_between_turns_in_whic
 # --- what the records say
 
 
-async def test_the_pause_says_which_hooks_were_asked() -> None:
+async def test_the_pause_records_which_hooks_were_reached() -> None:
     worker = Worker(
         ScriptedModel([call("note", task="a"), "Done."]),
         tools=[tool_of("in process", "hook")],
@@ -501,7 +502,9 @@ async def test_the_pause_says_which_hooks_were_asked() -> None:
     run = worker.run("go")
     await run
     (pause,) = [r.event async for r in run if isinstance(r.event, RunPause)]
-    assert (pause.hooks, pause.asked, pause.places) == (("first", "ask", "last"), 2, (0,))
+    assert (pause.hooks, pause.reached_count, pause.places) == (("first", "ask", "last"), 2, (0,))
+    # The name in stored logs.
+    assert msgspec.to_builtins(pause)["asked"] == 2
 
 
 async def test_nothing_starts_while_a_run_is_paused() -> None:

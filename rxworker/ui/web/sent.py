@@ -16,7 +16,7 @@ from reactivex import operators as ops
 from rxworker.errors import RxWorkerError
 from rxworker.events import AttemptStart, Record, RunStart
 from rxworker.hooks import HookPoint
-from rxworker.hooks.ask import names_in
+from rxworker.hooks.runner import names_in
 from rxworker.protocols import encode_json
 from rxworker.providers import Request
 from rxworker.providers.base import hidden, hidden_url

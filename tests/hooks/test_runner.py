@@ -56,7 +56,7 @@ CONTEXTS: list[HookContext] = [
 async def ask(context: HookContext, *hooks: HookLike) -> tuple[Verdict, list[tuple[str, str]]]:
     heard: list[HookVerdict] = []
     assert context.point is not None
-    verdict, _ = await Hooks(hooks).ask(context.point, context, heard.append)
+    verdict, _ = await Hooks(hooks).run(context.point, context, heard.append)
     return verdict, [(event.hook, event.verdict) for event in heard]
 
 
@@ -72,7 +72,7 @@ async def test_a_failure_ends_the_run_unless_said_otherwise_and_is_told(
     heard: list[HookVerdict] = []
     assert context.point is not None
     with pytest.raises(HookError, match=f"hook 'stub' failed at {context.point.value}: OSError: x"):
-        await Hooks([stub(context, OSError("x"))]).ask(context.point, context, heard.append)
+        await Hooks([stub(context, OSError("x"))]).run(context.point, context, heard.append)
     assert [(event.hook, event.verdict) for event in heard] == [("stub", "Failed")]
 
 
@@ -83,7 +83,7 @@ async def test_a_failure_that_does_not_matter_is_told_and_the_next_hook_is_asked
     failing = stub(context, OSError("x"), on_failure="continue")
     after = stub(context, name="after")
     _, heard = await ask(context, failing, after)
-    assert (heard, after.asked) == ([("stub", "Failed")], 1)
+    assert (heard, after.call_count) == ([("stub", "Failed")], 1)
 
 
 async def test_skip_on_failure_refuses_the_call_and_does_not_tell_the_model_why() -> None:
@@ -94,7 +94,7 @@ async def test_skip_on_failure_refuses_the_call_and_does_not_tell_the_model_why(
     assert isinstance(verdict, Skip)
     assert "'stub'" in verdict.reason
     assert "hunter2" not in verdict.reason
-    assert (heard, after.asked) == ([("stub", "Failed"), ("stub", "Skip")], 0)
+    assert (heard, after.call_count) == ([("stub", "Failed"), ("stub", "Skip")], 0)
 
 
 async def test_skip_on_failure_withholds_the_result() -> None:
@@ -422,7 +422,7 @@ def test_a_hook_that_is_closed_in_the_middle_is_closed() -> None:
     loop.run_until_complete(begin())
     loop.close()
     asking.close()
-    assert hanging.asked == 1
+    assert hanging.call_count == 1
 
 
 # conditions

@@ -1,4 +1,4 @@
-"""Asking hooks one after the other, within their time, and what it means when one fails.
+"""Runs hooks one after the other with their time-outs, and handles their failures.
 
 A hook fails when it raises, when it takes longer than its time-out, and when something that it waits for was cancelled.
 What that means is in its ``on_failure``. `SystemExit` and the like are failures too; `KeyboardInterrupt` goes through. A verdict that its point does not have is no failure of the moment: it is a
@@ -42,13 +42,13 @@ GRACE = 2.0
 """Seconds for a hook whose time is over to clean up before it is left behind."""
 
 
-async def ask_all(
+async def run_hooks(
     hooks: Sequence[AnyHook], context: HookContext, report: Report, within: str = ""
 ) -> Answer | None:
     """Call hooks one after the other, until one returns a verdict other than `Continue`.
 
     Args:
-        hooks: In the order in which they are asked.
+        hooks: In the order in which they run.
         context: What each is given; it sees what those before it have changed.
         report: Receives every verdict other than `Continue`, and every failure.
         within: The names of the chains around them, each with a slash.
@@ -61,22 +61,22 @@ async def ask_all(
         EndRun: A hook ends the run.
     """
     for hook in hooks:
-        name, before = f"{within}{hook.name}", len(context.asked)
+        name, before = f"{within}{hook.name}", len(context.reached)
         is_spared = False
         if not hook.chained:
-            is_spared = (name, context.asked.count(name)) in context.spared
-            context.asked.append(name)
+            is_spared = (name, context.reached.count(name)) in context.spared
+            context.reached.append(name)
         if not is_spared and hook.concerns(context):
-            answer = await _ask(hook, context, report, name)
+            answer = await _run(hook, context, report, name)
             if answer is not None:
                 return answer
         # All hooks of a chain, including those that it did not reach.
-        context.asked[before:] = names_in((hook,), within)
+        context.reached[before:] = names_in((hook,), within)
     return None
 
 
 def names_in(hooks: Iterable[AnyHook], within: str = "") -> list[str]:
-    """The names of hooks in the order in which they are asked, those in chains as ``chain/hook``."""
+    """The names of hooks in the order in which they run, those in chains as ``chain/hook``."""
     names: list[str] = []
     for hook in hooks:
         name = f"{within}{hook.name}"
@@ -98,8 +98,8 @@ def numbered(names: Iterable[str]) -> list[tuple[str, int]]:
     return pairs
 
 
-async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
-    """Ask one hook, and let its failure mean what it should."""
+async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
+    """Run one hook, and handle its failure as its ``on_failure`` requires."""
     context.hook = name
     undo = unmade if hook.on_failure == "abort" else context.checkpoint()
     try:
@@ -141,8 +141,8 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
     clock = asyncio.timeout(hook.timeout)
     try:
         async with clock:
-            asking = _answer(hook, context, report, name)
-            answer = await (asking if hook.timeout is None else _released(asking))
+            call = _answer(hook, context, report, name)
+            answer = await (call if hook.timeout is None else _released(call))
     except asyncio.CancelledError as error:
         # The run's own cancellation goes through. Something else that was cancelled is a failure.
         if is_cancelled():
@@ -162,9 +162,9 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
     return answer
 
 
-async def _released(asking: Coroutine[Any, Any, Answer | None]) -> Answer | None:
+async def _released(call: Coroutine[Any, Any, Answer | None]) -> Answer | None:
     """The answer of a hook whose time is limited. A hook that catches its cancellation and continues is abandoned."""
-    task = asyncio.get_running_loop().create_task(_kept(asking))
+    task = asyncio.get_running_loop().create_task(_kept(call))
     try:
         answer = await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -178,11 +178,11 @@ async def _released(asking: Coroutine[Any, Any, Answer | None]) -> Answer | None
 
 
 async def _kept(
-    asking: Coroutine[Any, Any, Answer | None],
+    call: Coroutine[Any, Any, Answer | None],
 ) -> Answer | SystemExit | KeyboardInterrupt | GeneratorExit | None:
     """The answer, or what must not be the exception of a task: it would end the event loop, or close the coroutine that awaits it."""
     try:
-        return await asking
+        return await call
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
         return error
 
@@ -193,7 +193,7 @@ async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str
         if not await hook.applies(context):
             return None
         if hook.chained:
-            answer = await ask_all(hook.chained, context, report, f"{name}/")
+            answer = await run_hooks(hook.chained, context, report, f"{name}/")
             context.hook = name
             return answer
         verdict: object = await hook(context)
@@ -221,7 +221,7 @@ def _is_running(task: asyncio.Task[Any] | None) -> bool:
 
 
 def is_going_on(verdict: Verdict) -> bool:
-    """Whether the next hook is asked after this verdict.
+    """Whether the next hook runs after this verdict.
 
     >>> is_going_on(Finish()), is_going_on(Finish(final=True))
     (True, False)
