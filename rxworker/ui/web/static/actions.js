@@ -16,7 +16,13 @@ export class Actions {
 
   // The fragment of the address is the id of the selected run: the browser's history works, and the address can be shared.
   select(id) {
-    if (readLink(location.hash).run !== id) location.hash = id === null ? "" : writeLink({ run: id });
+    const { run, other } = readLink(location.hash);
+    if (run !== id || other !== null) location.hash = id === null ? "" : writeLink({ run: id });
+  }
+
+  // Show the selected run beside another one, or another run beside that one.
+  compare(other, id = this.page.selection.id) {
+    location.hash = writeLink({ run: id, other });
   }
 
   // A run has begun or was resumed as this one: the draft moves to it.
@@ -27,7 +33,7 @@ export class Actions {
   }
 
   opened() {
-    const { store, selection, renderer } = this.page, { run: id, seq, item } = readLink(location.hash);
+    const { store, selection, renderer } = this.page, { run: id, seq, item, other } = readLink(location.hash);
     if (id !== selection.id) {
       store.apply();
       selection.open(id);
@@ -35,6 +41,7 @@ export class Actions {
       renderer.open();
       menu(false);
     }
+    if (selection.compare(other)) renderer.schedule();
     this.sought = item;
     if (seq !== null) renderer.travel.visit(id, seq);
     if (seq !== null || item !== null) renderer.schedule();

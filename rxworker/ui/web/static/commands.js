@@ -1,8 +1,9 @@
 // What the commands of the page do, when they can be used, and the keys that start them.
 
 import { COMMANDS, fits, groupOf, nameOf } from "./model/commands.js";
+import { sourceOf } from "./model/compare.js";
 import { factsOf, linesOf, markdownOf } from "./model/export.js";
-import { statusWord } from "./model/format.js";
+import { ago, statusWord } from "./model/format.js";
 import { words } from "./model/language.js";
 import { writeLink } from "./model/link.js";
 import { byId, copy } from "./views/dom.js";
@@ -37,8 +38,8 @@ export class Commands {
   get table() {
     const { page, travel } = this, { selection, views } = page, { status } = selection;
     const hasRun = travel.scene.run !== null && travel.scene.run.seq > 0, isRunning = status === "running";
-    const moved = (act) => [hasRun, () => views.time.act(act)], saved = (act) => [hasRun, () => act(travel.scene.run)];
-    const shown = (name, id) => [hasRun, () => { view(name); byId(id).focus(); }];
+    const isAlone = hasRun && selection.otherId === null, moved = (act) => [isAlone, () => views.time.act(act)], saved = (act) => [hasRun, () => act(travel.scene.run)];
+    const shown = (name, id) => [isAlone, () => { view(name); byId(id).focus(); }];
     return {
       palette: [true, () => this.palette.open()],
       shortcuts: [true, () => this.sheet.open()],
@@ -51,6 +52,7 @@ export class Commands {
       numbers: shown("numbers", "side"),
       pause: [isRunning, () => views.controls.pause()],
       cancel: [isRunning, () => views.controls.ask(true, true)],
+      compare: [hasRun && page.store.list.length > 1, () => this.palette.open(() => this.others(), words.compare.choose)],
       copyLink: [selection.id !== null, () => this.copyLink()],
       saveMarkdown: saved((run) => save(`${run.id}.md`, "text/markdown", markdownOf(this.title, this.facts(run), run))),
       saveHtml: saved(async (run) => save(`${run.id}.html`, "text/html", await htmlOf(this.title, this.facts(run), run))),
@@ -58,8 +60,8 @@ export class Commands {
       play: moved(() => views.time.toggle()),
       stepBack: moved(() => this.step(-1)),
       stepOn: moved(() => this.step(1)),
-      leave: [hasRun && travel.past !== null, () => views.time.act(() => travel.leave())],
-      fork: [hasRun && !byId("time-fork").hidden, () => views.time.fork.click()],
+      leave: [isAlone && travel.past !== null, () => views.time.act(() => travel.leave())],
+      fork: [isAlone && !byId("time-fork").hidden, () => views.time.fork.click()],
     };
   }
 
@@ -88,6 +90,14 @@ export class Commands {
     ];
   }
 
+  // The runs to compare the selected one with: the one that it was forked from, those with the same input, and the others.
+  others() {
+    const { store, selection, actions } = this.page, { id, otherId, summary } = selection, source = sourceOf(store.tape(id)), { compare } = words;
+    const rankOf = (run) => (run.id === source ? 0 : run.title === summary?.title ? 1 : 2), details = [compare.forkedFrom, compare.sameInput];
+    const runs = store.list.filter((run) => run.id !== id && run.id !== otherId).map((run) => [rankOf(run), run]).sort(([a], [b]) => a - b);
+    return runs.map(([rank, run]) => ({ text: run.title || words.runs.untitled, detail: [details[rank], statusWord(run.status, run.cause), ago(run.started, store.now())].filter(Boolean).join(" · "), keys: [], act: () => actions.compare(run.id) }));
+  }
+
   get title() {
     return this.page.selection.summary?.title || words.run.title;
   }
@@ -99,7 +109,7 @@ export class Commands {
 
   async copyLink() {
     const { travel, page } = this, { id, seq } = travel.place;
-    const done = await copy(addressOf(travel.past ? { run: id, seq } : { run: page.selection.id }));
+    const done = await copy(addressOf(travel.past ? { run: id, seq } : { run: page.selection.id, other: page.selection.otherId }));
     const text = done ? words.code.copied : words.code.notCopied;
     announce(text);
     page.views.composer.showNote(done ? words.commands.linkCopied : text);
@@ -129,6 +139,7 @@ export class Commands {
     } else if (controls.asking) controls.ask(false, true);
     else if (inspector.shown !== null) inspector.close(true);
     else if (isField(target)) target.blur();
+    else if (page.selection.otherId !== null) page.actions.select(page.selection.id);
     else if (travel.past !== null) time.act(() => travel.leave());
     else return false;
     return true;

@@ -9,6 +9,7 @@ import { AllowedView, ApprovalView } from "./views/approval.js";
 import { ControlsView } from "./views/controls.js";
 import { ConversationView } from "./views/conversation.js";
 import { byId, setText, show } from "./views/dom.js";
+import { CompareView } from "./views/compare.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
 import { NumbersView } from "./views/numbers.js";
@@ -41,6 +42,7 @@ const views = {
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
   inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), (run, thing) => actions.reveal(run, thing)),
+  compare: new CompareView({ swap: () => actions.compare(selection.id, selection.otherId), choose: () => commands.run({ id: "compare" }), close: () => actions.select(selection.id) }, () => renderer.schedule()),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
 };
 const workers = new Workers(api.workerOf, () => renderer.schedule());

@@ -5,6 +5,7 @@ import { readable, statusWord } from "./model/format.js";
 import { costIn, modelsOf, totalsOf } from "./model/numbers.js";
 import { announce, clearPending, skipTo } from "./views/shell.js";
 import { fill, words } from "./model/language.js";
+import { Timeline } from "./model/timeline.js";
 
 const JUST = 5; // seconds in which a run has just begun
 const OVER = ["finished", "aborted"];
@@ -95,6 +96,10 @@ export class Renderer {
   again(id) {
     const { selection } = this;
     this.store.forget(id);
+    if (selection.otherId === id) {
+      selection.compare(null);
+      selection.compare(id);
+    }
     if (!selection.timeline.runs.some((run) => run.id === id)) return;
     selection.open(selection.id);
     this.open();
@@ -110,6 +115,7 @@ export class Renderer {
     views.watchers.draw(status === "gone" ? null : summary, status);
     views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, cost, now, currency);
     views.time.draw(isBlank, status);
+    this.compare(isBlank);
     views.approval.draw(id, pause, worker);
     views.allowed.draw(summary?.conversation ?? null, summary?.allowed ?? []);
     skipTo(pause !== null);
@@ -127,10 +133,22 @@ export class Renderer {
     return this.table.get(model || worker?.model) ?? null;
   }
 
+  // The run beside the one that it is compared with.
+  compare(isBlank) {
+    const { store, selection, views } = this, { run, other } = selection;
+    if (isBlank || other === null) return views.compare.close();
+    other.changed.clear();
+    const side = (one) => {
+      const summary = store.known(one.id), { cost, currency } = this.costs(summary, one, { timeline: new Timeline([one]) });
+      return { run: one, summary, tape: store.tape(one.id), status: store.status(one.id), cost, currency };
+    };
+    views.compare.draw(side(run), side(other), store.now());
+  }
+
   // The prices of a run's model and what the run has cost, by the models of its attempts, as far as they are known.
-  costs(summary, run) {
+  costs(summary, run, { timeline } = this.travel.scene) {
     if (run === null) return { prices: null, cost: null, currency: undefined, isEstimate: false };
-    const models = this.table.size ? modelsOf(this.travel.scene.timeline, (model) => this.priceOf(model)) : [];
+    const models = this.table.size ? modelsOf(timeline, (model) => this.priceOf(model)) : [];
     const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency;
     const cost = prices ? costIn(models, currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
     return { prices, cost, currency, isEstimate: totalsOf(run).isEstimate };

@@ -13,7 +13,7 @@ export const words = {
     shortcutsTitle: "Keyboard shortcuts", close: "Close", single: "Use shortcuts of a single key",
     palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs",
     search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", numbers: "Go to the numbers",
-    pause: "Pause", cancel: "Cancel…", copyLink: "Copy link", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
+    pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
     play: "Play or stop", stepBack: "One record back", stepOn: "One record on", leave: "Return to the present", fork: "Fork from here",
   },
   link: {
@@ -140,6 +140,13 @@ export const words = {
     search: "Search", searchHint: "Title, id or reason", all: "all", showAll: "Show all", showMore: "Show more",
     none: "No runs yet.", noMatch: "No run matches.", noProcess: "No process holds a run.", newest: "The newest {n} are shown. Search for others.",
     moreGroups: { one: "and {n} more group", other: "and {n} more groups" }, moreProcesses: { one: "and {n} more process", other: "and {n} more processes" },
+  },
+  compare: {
+    title: "Side by side", a: "A", b: "B", swap: "Swap", another: "Another run", close: "Close", choose: "Search for a run to compare with", figures: "Both runs in numbers", change: "Difference",
+    fork: "forked from the other", forkedFrom: "this run was forked from it", sameInput: "the same input", loading: "Loading…", gone: "The server does not know {id} any more.",
+    same: "No differences in the conversation", differences: { one: "{n} difference", other: "{n} differences" }, equal: { one: "{n} equal step", other: "{n} equal steps" },
+    changed: "Different", onlyA: "Only in A", onlyB: "Only in B", open: "Open", openOf: "Open this in {run}: {title}",
+    status: "Status", model: "Model", turns: "Turns", requests: "Requests", calls: "Tool calls", duration: "Duration", read: "Tokens read", written: "Tokens written", cost: "Cost",
   },
   units: { milliseconds: "{n} ms", second: "{n} s", minutes: "{n} min {s} s", hours: "{n} h {m} min", now: "just now", minutesAgo: "{n} min ago", hoursAgo: "{n} h ago" },
 };

@@ -21,6 +21,7 @@ export const COMMANDS = [
   { id: "numbers", group: "run", keys: ["3"] },
   { id: "pause", group: "run", keys: [] },
   { id: "cancel", group: "run", keys: [] },
+  { id: "compare", group: "run", keys: ["c"], isInMenu: true },
   { id: "copyLink", group: "run", keys: ["y"], isInMenu: true },
   { id: "saveMarkdown", group: "run", keys: [], isInMenu: true },
   { id: "saveHtml", group: "run", keys: [], isInMenu: true },

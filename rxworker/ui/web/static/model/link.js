@@ -1,16 +1,19 @@
-// The fragment of the page's address: a run, and in it a moment (`#run@12`, its record) or an entry of the conversation (`#run/3`). Pure.
+// The fragment of the page's address: a run, and in it a moment (`#run@12`, its record) or an entry of the conversation (`#run/3`); or two runs side by
+// side (`#run~other`). Pure.
 
-const FORM = /^([^@/]*)(?:@(\d+)|\/(\d+))?$/;
+const FORM = /^([^@/~]*)(?:@(\d+)|\/(\d+)|~([^@/~]+))?$/;
 const number = (text) => (text === undefined ? null : Number(text));
 
 export function readLink(hash) {
-  const text = hash.replace(/^#/, ""), [, run, seq, item] = FORM.exec(text) ?? [null, text];
-  return { run: decoded(run) || null, seq: number(seq), item: number(item) };
+  const text = hash.replace(/^#/, ""), [, run, seq, item, other] = FORM.exec(text) ?? [null, text];
+  return { run: decoded(run) || null, seq: number(seq), item: number(item), other: other === undefined || other === run ? null : decoded(other) };
 }
 
-export function writeLink({ run, seq = null, item = null }) {
-  return `#${encodeURIComponent(run)}${seq !== null ? `@${seq}` : item !== null ? `/${item}` : ""}`;
+export function writeLink({ run, seq = null, item = null, other = null }) {
+  return `#${encoded(run)}${seq !== null ? `@${seq}` : item !== null ? `/${item}` : other !== null ? `~${encoded(other)}` : ""}`;
 }
+
+const encoded = (id) => encodeURIComponent(id).replaceAll("~", "%7E");
 
 function decoded(text) {
   try {

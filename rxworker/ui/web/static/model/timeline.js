@@ -137,10 +137,16 @@ export class Selection {
     this.id = null;
     this.timeline = new Timeline();
     this.isBegun = false;
+    this.otherId = null; // the run that it is compared with
   }
 
   get run() {
     return this.timeline.run;
+  }
+
+  // The run that it is compared with, or null.
+  get other() {
+    return this.otherId === null ? null : this.store.runs.get(this.otherId) ?? null;
   }
 
   get summary() {
@@ -160,16 +166,35 @@ export class Selection {
     const { store, connection } = this, before = this.timeline.runs;
     this.id = id;
     const [earlier, isCut] = id ? store.earlier(id) : [[], false];
-    store.shown = new Set(id ? [...earlier, id] : []);
-    this.timeline = new Timeline([...store.shown].map((one) => store.look(one)), isCut);
+    const shown = id ? [...earlier, id] : [];
+    store.shown = new Set(this.otherId === null ? shown : [...shown, this.otherId]);
+    this.timeline = new Timeline(shown.map((one) => store.look(one)), isCut);
     this.isBegun = false;
     for (const run of before) {
-      if (this.timeline.runs.includes(run)) continue;
+      if (store.shown.has(run.id)) continue;
       connection.unwatch(run.id);
       store.leave(run.id);
     }
     for (const run of this.timeline.runs) if (!before.includes(run) && !store.over.has(run.id)) connection.watch(run.id, () => run.seq);
     for (const run of this.timeline.earlier) run.changed.clear();
+  }
+
+  // Compare it with another run, or with none. Whether that is a change.
+  compare(id) {
+    const { store, connection } = this, before = this.otherId;
+    if (before === id) return false;
+    this.otherId = id;
+    const isShown = (one) => this.timeline.runs.some((run) => run.id === one);
+    if (before !== null && !isShown(before)) {
+      store.shown.delete(before);
+      connection.unwatch(before);
+      store.leave(before);
+    }
+    if (id === null) return true;
+    store.shown.add(id);
+    store.look(id);
+    if (!isShown(id) && !store.over.has(id)) connection.watch(id, () => store.runs.get(id)?.seq ?? 0);
+    return true;
   }
 
   // The past has as many moments as there were records: receive those that were merged one by one.

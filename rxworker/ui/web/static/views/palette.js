@@ -2,13 +2,14 @@
 
 import { byId, el, show } from "./dom.js";
 import { keyText, rank } from "../model/commands.js";
+import { words } from "../model/language.js";
 
 const MOST = 60;
 
 export class Palette {
   // `rows()` returns what can be chosen: { id, text, detail, keys, act }.
   constructor(rows) {
-    this.rows = rows;
+    this.usual = rows;
     this.dialog = byId("palette");
     this.field = byId("palette-input");
     this.list = byId("palette-list");
@@ -19,10 +20,12 @@ export class Palette {
     closeOutside(this.dialog);
   }
 
-  open() {
+  open(rows = this.usual, hint = words.commands.hint) {
     if (this.dialog.open) return this.dialog.close();
     this.field.value = "";
-    this.all = this.rows();
+    this.field.placeholder = hint;
+    this.field.setAttribute("aria-label", hint);
+    this.all = rows();
     this.dialog.showModal();
     this.draw();
   }
