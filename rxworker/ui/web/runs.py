@@ -335,7 +335,7 @@ class Runs:
             equip(worker, self._store.log, conversation)
             conversation.use(worker)
 
-    def worker_of(self, entry: RunEntry) -> Worker | None:
+    def worker_behind(self, entry: RunEntry) -> Worker | None:
         """Return the worker of a run; ``None`` if this server has no such worker."""
         if entry.here is not None:
             return entry.here.worker
