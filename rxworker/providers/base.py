@@ -104,11 +104,11 @@ class ToolChoice(Struct, frozen=True):
 
 
 class OutputFormat(Struct, frozen=True):
-    """What an answer must look like: JSON after a schema, asked for in each provider's own way.
+    """The required form of an answer: JSON that matches a schema. Each provider has its own way to request it.
 
     Attributes:
         schema: JSON schema of an object, without ``$ref``.
-        name: What it is called, where the provider wants a name.
+        name: Its name, for providers that require one.
     """
 
     schema: JsonObject
@@ -161,7 +161,7 @@ class Options(Struct, frozen=True, omit_defaults=True):
 
 
 class Request(Struct, frozen=True):
-    """What a model is asked.
+    """The input of a model.
 
     Attributes:
         conversation: The conversation so far.
@@ -203,13 +203,13 @@ class Provider(Protocol):
 
     @property
     def model(self) -> str:
-        """The model it asks."""
+        """The name of the model."""
         ...
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
     ) -> HttpRequest:
-        """The request that asks for the next message of the conversation.
+        """The request for the next message of the conversation.
 
         Raises:
             ConfigurationError: No key is to be had.

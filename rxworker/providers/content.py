@@ -130,7 +130,7 @@ def refuse_file_id(block: Image | Document, provider: str) -> None:
 def refuse_audio(provider: str) -> LocalProtocolError:
     """The error for a provider that takes no audio."""
     return LocalProtocolError(
-        f"{provider} takes no Audio; send its transcript as Text, or ask Gemini or OpenAIChat"
+        f"{provider} takes no Audio; send its transcript as Text, or use Gemini or OpenAIChat"
     )
 
 

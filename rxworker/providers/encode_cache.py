@@ -1,8 +1,8 @@
-"""What the messages of a conversation became, kept for the request that sends them again. Pure.
+"""A cache of encoded messages, for the next request with the same conversation. Pure.
 
-A tool loop asks with the same messages each time, and a few new ones behind them. An encoder takes messages one after
-the other and knows nothing of those to come; so one that has come to the end of a conversation goes on with what was
-added to it, and holds what a new one would come to, whatever messages have to do with those before them.
+Each request of a tool loop has the messages of the request before it, and a few new ones after them. An encoder takes messages one after
+the other and does not depend on later ones; so an encoder that is at the end of a conversation can continue with the
+added messages. Its result is the same as that of a new encoder, also if the encoding of a message depends on earlier messages.
 
 `Remembered` keeps the encoders of the last few conversations. A conversation that begins otherwise, because it was
 trimmed or is another fork, is encoded from its beginning. It keeps the tools that were sent last, too. Messages and tools
@@ -87,8 +87,8 @@ class MessageEncoder(ABC):
 class Remembered(Generic[E]):
     """The encoders of the last few conversations, each with the messages that it took.
 
-    There are at most `MOST`, of requests of at most `MOST_BYTES`. Who takes one has it alone until it is put back, so
-    that several threads may ask at once. A copy remembers nothing.
+    There are at most `MOST`, of requests of at most `MOST_BYTES`. A caller that takes an encoder has it alone until it is put back, so
+    several threads may encode at once. A copy is empty.
 
     Args:
         tool: Encodes a tool.

@@ -13,7 +13,7 @@ from rxworker.errors import ConfigurationError
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 
 
-@lru_cache(maxsize=64)  # asked for with each request, and always the same
+@lru_cache(maxsize=64)  # used for each request, and always the same
 def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
     """The address of one call.
 

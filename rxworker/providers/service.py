@@ -212,7 +212,7 @@ def explain(
         status: The HTTP status; 200 where the body was no stream.
         headers: Of the answer.
         body: Of the answer: JSON, HTML, text or nothing.
-        model: The model that was asked.
+        model: The model of the request.
         variable: The environment variable of the key.
         secrets: What must not be repeated.
     """
@@ -274,7 +274,7 @@ def _advice(kind: str, model: str, variable: str, wait: float | None) -> str:
         "permission": f"the key may not use {model!r}; check its rights",
         "not_found": f"check the model's name {model!r} and the base_url",
         "context_length": "the conversation is too long for the model; shorten it",
-        "rate_limit": f"{pause} and try again, or ask less often",
+        "rate_limit": f"{pause} and try again, or send fewer requests",
         "quota": "check the account's plan and billing",
         "overloaded": f"{pause} and try again",
         "server": f"{pause} and try again",

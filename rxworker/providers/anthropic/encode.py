@@ -88,7 +88,7 @@ def encode(
     """The body.
 
     Args:
-        model: The model to ask.
+        model: The name of the model.
         conversation: The conversation so far.
         tools: What it may call.
         options: Settings.
@@ -98,7 +98,7 @@ def encode(
         now: Seconds since the epoch; a container that has expired is not sent.
 
     Raises:
-        ConfigurationError: The thinking budget leaves no room for the answer, or a tool asks for something that the
+        ConfigurationError: The thinking budget leaves no room for the answer, or a tool requires something that the
             protocol does not have.
     """
     system, messages = split_system(conversation)
@@ -329,7 +329,7 @@ def _source(block: Image | Document) -> JsonObject:
     return {"type": "base64", "media_type": block.media_type, "data": block.data}
 
 
-@lru_cache(maxsize=1024)  # each id is asked for twice in every request of a run
+@lru_cache(maxsize=1024)  # every request of a run needs each id twice
 def safe_id(tool_id: str) -> str:
     """A call's id in the letters that Anthropic allows; other providers allow more.
 

@@ -27,7 +27,7 @@ def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
         code: The type of the request's code execution tool, which is what Anthropic calls a programmatic caller.
 
     Raises:
-        ConfigurationError: The tool asks for something that the protocol does not have.
+        ConfigurationError: The tool requires something that the protocol does not have.
     """
     refuse_grammar(tool, "Anthropic")
     schema = held_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema
@@ -113,7 +113,7 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
         return {"thinking": {"type": "disabled"}}
     if isinstance(thinking, int):
         return {"thinking": {"type": "enabled", "budget_tokens": thinking}}
-    # Since Claude Opus 4.7 the text is left out unless it is asked for.
+    # Since Claude Opus 4.7 the text is left out unless the request requires it.
     body: JsonObject = {"thinking": {"type": "adaptive", "display": "summarized"}}
     if thinking != "adaptive":
         body["output_config"] = {"effort": thinking}
@@ -159,7 +159,7 @@ def leading_point(conversation: Conversation) -> CachePoint | None:
 
 
 def mark_prefix(body: Body, parts: Sequence[str], point: CachePoint | None) -> tuple[Body, int]:
-    """The body with marks on its last tool and its system text, as far as they are asked for.
+    """The body with marks on its last tool and its system text, as requested.
 
     Args:
         body: What would be sent.

@@ -35,7 +35,7 @@ class Anthropic(Service):
     """Claude, by Anthropic's Messages protocol.
 
     Args:
-        model: The model to ask, for example ``claude-sonnet-4-5``.
+        model: The name of the model, for example ``claude-sonnet-4-5``.
         api_key: The key; without one, the environment variable ``ANTHROPIC_API_KEY`` is read for each request. A server
             of your own (``base_url``) needs none.
         base_url: Where the service is; without one, ``ANTHROPIC_BASE_URL``, or else Anthropic.
@@ -70,10 +70,10 @@ class Anthropic(Service):
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
     ) -> HttpRequest:
-        """The request that asks for the next message.
+        """The request for the next message.
 
         Raises:
-            ConfigurationError: No key is to be had, an address, key or header cannot be sent, or a tool asks for something
+            ConfigurationError: No key is to be had, an address, key or header cannot be sent, or a tool requires something
                 that Anthropic does not have.
         """
         url = self._url or endpoint(base_address(None, "ANTHROPIC_BASE_URL", BASE_URL), PATH)

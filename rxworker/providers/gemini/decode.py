@@ -4,7 +4,7 @@ The wire has neither a first nor a last event: the first frame starts the respon
 complete if each candidate has a finish reason, or if there is a reason why the prompt was refused. Otherwise it was cut.
 
 An error arrives as a frame, or as bare JSON over several lines without ``data:`` in front. Bare JSON may also be the whole response as one JSON
-array, from a server that was not asked for a stream of events; it is read at the end.
+array, if the request did not require a stream of events; it is read at the end.
 
 Google's servers repeat the usage in each frame. While a text grows, every `PIECES_PER_USAGE`-th piece is followed by a `Usage`; any other
 frame, and the end of the response, emits the newest one. Of the usages of pieces of one text the newest alone is decoded: its totals include the others.

@@ -54,11 +54,11 @@ UNKNOWN = 1 << 30  # results of no call come last
 NESTED = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
 
 
-class Asked(Struct, frozen=True):
-    """A call that stands before its result.
+class KnownCall(Struct, frozen=True):
+    """A call that has been encoded, for its result.
 
     Attributes:
-        number: Its place among the calls of the conversation.
+        number: Its index among the calls of the conversation.
         name: The tool's name.
         id: Gemini's id; empty where it gave none.
     """
@@ -72,31 +72,31 @@ class Calls:
     """The calls of a conversation, as far as it has been encoded.
 
     >>> calls = Calls()
-    >>> calls.ask(ToolCall("call_1", "look", {}, {"thoughtSignature": "AAAA"}), own=True)
+    >>> calls.encode(ToolCall("call_1", "look", {}, {"thoughtSignature": "AAAA"}), own=True)
     {'thoughtSignature': 'AAAA', 'functionCall': {'id': 'call_1', 'name': 'look', 'args': {}}}
     >>> calls.answer(ToolResult("call_1", "blue"))["functionResponse"]
     {'id': 'call_1', 'name': 'look', 'response': {'output': 'blue'}}
     """
 
     def __init__(self) -> None:
-        self._asked: dict[str, Asked] = {}
+        self._known: dict[str, KnownCall] = {}
         self._count = 0
 
-    def ask(self, call: ToolCall, own: bool) -> JsonObject:
+    def encode(self, call: ToolCall, own: bool) -> JsonObject:
         """The part that calls; only Gemini's own calls have seals, and ids that it knows."""
         tool_id = call.id if own and not is_made(call.id) else ""
-        self._asked[call.id] = Asked(self._count, call.name, tool_id)
+        self._known[call.id] = KnownCall(self._count, call.name, tool_id)
         self._count += 1
         function: JsonObject = {"id": tool_id} if tool_id else {}
         function |= {"name": call.name, "args": arguments(call)}
         echo: JsonObject = call.echo if own and call.echo else {}
-        asking: JsonObject = {CALL: function}
-        return echo | asking
+        part: JsonObject = {CALL: function}
+        return echo | part
 
     def place(self, result: ToolResult) -> int:
         """Where a result belongs among the results: results keep the order of the calls."""
-        asked = self._asked.get(result.tool_use_id)
-        return asked.number if asked else UNKNOWN
+        call = self._known.get(result.tool_use_id)
+        return call.number if call else UNKNOWN
 
     def answer(self, result: ToolResult, parts: Sequence[JsonObject] = ()) -> JsonObject:
         """The part that answers a call: an object with the output or the error.
@@ -105,9 +105,9 @@ class Calls:
             result: The result.
             parts: Its pictures and documents, for models that take them there.
         """
-        asked = self._asked.get(result.tool_use_id) or Asked(UNKNOWN, result.name or "unknown")
-        response: JsonObject = {"id": asked.id} if asked.id else {}
-        response |= {"name": asked.name, "response": _response(result)}
+        call = self._known.get(result.tool_use_id) or KnownCall(UNKNOWN, result.name or "unknown")
+        response: JsonObject = {"id": call.id} if call.id else {}
+        response |= {"name": call.name, "response": _response(result)}
         if parts:
             response["parts"] = [*parts]
         return {"functionResponse": response}
@@ -179,13 +179,13 @@ def encode(
     """The body.
 
     Args:
-        model: The model to ask; some need what others do not.
+        model: The name of the model; the body depends on it.
         conversation: The conversation so far.
         tools: What it may call.
         options: Settings. Gemini has no switch for parallel calls, so that one does nothing.
 
     Raises:
-        ConfigurationError: A tool asks for something that the protocol does not have.
+        ConfigurationError: A tool requires something that the protocol does not have.
         LocalProtocolError: A picture or document has neither bytes nor an address.
     """
     system, messages = split_system(conversation)
@@ -260,7 +260,7 @@ def _model_parts(message: Message, calls: Calls) -> list[Part]:
     parts: list[Part] = []
     for block in message.content:
         if isinstance(block, ToolCall):
-            parts.append((0, calls.ask(block, own)))
+            parts.append((0, calls.encode(block, own)))
         elif type(block) in MODEL:
             parts += [(0, part) for part in MODEL[type(block)](block, own)]
     return parts
@@ -350,7 +350,7 @@ def encode_tools(tools: Sequence[ToolMeta]) -> list[Json]:
     The schema goes as JSON schema. The older field ``parameters`` takes only a part of it, in words of its own.
 
     Raises:
-        ConfigurationError: A tool asks for something that the protocol does not have.
+        ConfigurationError: A tool requires something that the protocol does not have.
     """
     for tool in tools:
         refuse_grammar(tool, "Gemini")

@@ -73,7 +73,7 @@ def _resource(model: str, folder: str) -> str:
 
 
 def _streamed(base_url: str, path: str, root: str) -> str:
-    """The address, asking for server-sent events instead of one JSON array."""
+    """The address, with the parameter for server-sent events instead of one JSON array."""
     if any(name == "key" for name, _ in parse_qsl(urlsplit(base_url).query)):
         raise ConfigurationError("the base_url holds a key; pass it as api_key=... instead")
     url = endpoint(base_url, path, root)
@@ -95,14 +95,14 @@ class Gemini(Service):
     A ``project``, a ``location`` or an ``access_token`` means Vertex AI; without any of them it is the developer API.
 
     Args:
-        model: The model to ask, for example ``gemini-2.5-flash``.
+        model: The name of the model, for example ``gemini-2.5-flash``.
         api_key: The key; without one, the environment variable ``GEMINI_API_KEY`` or else ``GOOGLE_API_KEY`` is read for
             each request. A server of your own (``base_url``) needs none.
         base_url: Where the service is, instead of Google's address; for the developer API also in
             ``GOOGLE_GEMINI_BASE_URL``.
         project: The project at Vertex AI; without one, ``GOOGLE_CLOUD_PROJECT``.
         location: Its region; without one, ``GOOGLE_CLOUD_LOCATION``, or else ``global``.
-        access_token: The token for Vertex AI, or a function that is asked for one with each request, since tokens expire
+        access_token: The token for Vertex AI, or a function that returns one and is called for each request, since tokens expire
             within the hour.
 
     Raises:
@@ -146,7 +146,7 @@ class Gemini(Service):
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
     ) -> HttpRequest:
-        """The request that asks for the next message.
+        """The request for the next message.
 
         Raises:
             ConfigurationError: No key, token or project is to be had, or an address, key or header cannot be sent.

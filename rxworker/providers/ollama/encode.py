@@ -66,7 +66,7 @@ def encode_tools(tools: Sequence[ToolMeta], choice: ToolChoice | None) -> list[J
     """The tools on offer. Ollama has no word for a choice, so the choice is made by what is offered.
 
     Raises:
-        ConfigurationError: A tool asks for something that the protocol does not have.
+        ConfigurationError: A tool requires something that the protocol does not have.
     """
     if choice is not None and choice.mode == "none":
         return []
@@ -114,13 +114,13 @@ def encode(
     """The body.
 
     Args:
-        model: The model to ask.
+        model: The name of the model.
         conversation: The conversation so far.
         tools: What it may call.
         options: Settings.
 
     Raises:
-        ConfigurationError: A tool asks for something that the protocol does not have.
+        ConfigurationError: A tool requires something that the protocol does not have.
         LocalProtocolError: The conversation has content that the protocol does not have.
     """
     body: JsonObject = {
@@ -145,29 +145,29 @@ def encode_messages(conversation: Conversation) -> list[JsonObject]:
     encoded: list[JsonObject] = []
     if conversation.system:
         encoded.append({"role": "system", "content": conversation.system})
-    asked: Message | None = None  # whose calls the results answer
+    turn: Message | None = None  # the message whose calls the results answer
     answers: list[Message] = []
     for message in conversation.messages:
         check_role(message)
         if message.role == "assistant":
-            encoded += _answered(asked, answers)
-            asked, answers = message, []
+            encoded += _answered(turn, answers)
+            turn, answers = message, []
         else:
             answers.append(message)
-    return [*encoded, *_answered(asked, answers)]
+    return [*encoded, *_answered(turn, answers)]
 
 
-def _answered(asked: Message | None, answers: Sequence[Message]) -> Iterator[JsonObject]:
+def _answered(turn: Message | None, answers: Sequence[Message]) -> Iterator[JsonObject]:
     """The answer of the model, the results of its calls in their order, and the other messages after it."""
-    calls = asked.tool_calls if asked else ()
+    calls = turn.tool_calls if turn else ()
     place = {call.id: number for number, call in enumerate(calls)}
-    own = asked is not None and asked.provider == NAME
+    own = turn is not None and turn.provider == NAME
 
     def order(result: ToolResult) -> int:
         return place.get(result.tool_use_id, len(place))
 
-    if asked and (turn := _assistant(asked, own)):
-        yield turn
+    if turn and (encoded := _assistant(turn, own)):
+        yield encoded
     results = [result for message in answers for result in message.tool_results]
     names = {call.id: call.name for call in calls}
     for result in sorted(results, key=order):

@@ -86,7 +86,7 @@ class Ollama(Service):
     """A model that Ollama runs, on this machine or in its cloud.
 
     Args:
-        model: The model to ask, for example ``qwen3``.
+        model: The name of the model, for example ``qwen3``.
         base_url: Where the server is: an address, ``host``, or ``host:port``; without one, ``OLLAMA_HOST``, or else
             this machine.
         api_key: The key, which only the cloud needs; without one, the environment variable ``OLLAMA_API_KEY`` is read
@@ -110,10 +110,10 @@ class Ollama(Service):
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
     ) -> HttpRequest:
-        """The request that asks for the next message.
+        """The request for the next message.
 
         Raises:
-            ConfigurationError: The cloud is asked without a key, or an address, key or header cannot be sent.
+            ConfigurationError: A request to the cloud has no key, or an address, key or header cannot be sent.
             LocalProtocolError: A picture has neither bytes nor an address.
         """
         url = chat_address(base_address(self._base_url, HOST, BASE_URL))

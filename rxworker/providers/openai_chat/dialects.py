@@ -69,7 +69,7 @@ DIALECTS = {
 }
 
 
-@lru_cache(maxsize=64)  # asked for with each request, and always the same
+@lru_cache(maxsize=64)  # used for each request, and always the same
 def dialect_of(host: str) -> Dialect:
     """What the server of a host wants.
 

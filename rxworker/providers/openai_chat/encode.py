@@ -78,15 +78,15 @@ def encode(
     """The body.
 
     Args:
-        model: The model to ask.
+        model: The name of the model.
         conversation: The conversation so far.
         tools: What it may call.
         options: Settings.
-        encoder: One for the server that is asked. It took the beginning of the conversation, or is new.
+        encoder: An encoder for the server of the request. It has encoded the beginning of the conversation, or is new.
         known: Gives the tools as JSON.
 
     Raises:
-        ConfigurationError: A tool asks for something that the protocol does not have.
+        ConfigurationError: A tool requires something that the protocol does not have.
     """
     encoder.feed_new(conversation.messages)
     body: Body = {
@@ -119,7 +119,7 @@ class MessagesEncoder(MessageEncoder):
     """Messages to those of the protocol.
 
     Args:
-        dialect: What the server wants that is asked.
+        dialect: The dialect of the server.
 
     Attributes:
         dialect: The same.
@@ -299,7 +299,7 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     """A tool as the model sees it. Calls of tools with free text are not streamed, so it is a function with one string.
 
     Raises:
-        ConfigurationError: The tool asks for something that the protocol does not have.
+        ConfigurationError: The tool requires something that the protocol does not have.
     """
     refuse_grammar(tool, "OpenAIChat")
     refuse_programmatic(tool, "OpenAIChat")

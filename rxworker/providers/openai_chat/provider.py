@@ -27,7 +27,7 @@ class OpenAIChat(OpenAIService):
     """A model behind the Chat Completions protocol.
 
     Args:
-        model: The model to ask, for example ``gpt-4.1-mini``.
+        model: The name of the model, for example ``gpt-4.1-mini``.
         api_key: The key; without one, the environment variable ``OPENAI_API_KEY`` is read for each request. A server of
             your own (``base_url``) needs none.
         base_url: Where the service is, for example ``http://127.0.0.1:11434``; without one, ``OPENAI_BASE_URL``, or
@@ -55,7 +55,7 @@ class OpenAIChat(OpenAIService):
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
     ) -> HttpRequest:
-        """The request that asks for the next message.
+        """The request for the next message.
 
         Raises:
             ConfigurationError: No key is to be had, or an address, key or header cannot be sent.

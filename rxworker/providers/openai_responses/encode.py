@@ -92,7 +92,7 @@ def encode(
     """The body.
 
     Args:
-        model: The model to ask.
+        model: The name of the model.
         conversation: The conversation so far.
         tools: What it may call.
         options: Settings.
@@ -282,9 +282,9 @@ Answered: TypeAlias = (
     | Image
     | Document
 )
-"""What an answer is made of, and may have an echo."""
+"""The content of an answer that may have an echo."""
 
-# Kinds of blocks, as tuples: a union would be made anew each time it is asked for.
+# Kinds of blocks, as tuples: a union would be created at each use.
 ECHOLESS = (ToolResult, CachePoint, Audio)
 SPOKEN = (Text, Refusal)
 NOTHING: JsonObject = {}

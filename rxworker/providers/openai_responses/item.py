@@ -124,17 +124,17 @@ class Item:
         return self.kind == text.item
 
     def start(self, events: list[ResponseEvent]) -> None:
-        """It was added."""
+        """Start the item."""
         self._start_whole(events)
 
     def learn(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
-        """It was added, after something of it had come already; or it was added twice."""
+        """Add the start of an item of which parts have already arrived, or a second start."""
         self._wire = self._wire | wire
         if self._open is None:
             self.start(events)
 
     def add(self, _: Place, text: str, events: list[ResponseEvent], /) -> list[str] | None:
-        """More of the text at a place; returns its pieces so far, if all that comes makes deltas that add to one text."""
+        """Add more text at a place. Return its pieces so far if each of them is emitted as a delta of one text."""
         self._pieces.append(text)
         if self._open is None:
             return None
@@ -145,7 +145,7 @@ class Item:
         return self._pieces
 
     def complete(self, place: Place, text: str, events: list[ResponseEvent]) -> None:
-        """The whole of the text at a place: adds what is missing at its end."""
+        """Take the complete text of a place, and add its missing end."""
         rest = missing(text, self._pieces)
         if rest:
             self.add(place, rest, events)
@@ -153,37 +153,37 @@ class Item:
     def stop(
         self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str
     ) -> None:
-        """It ended, or the response did.
+        """End the item, at its own end or at that of the response.
 
         Args:
-            wire: The item as it is at its end, where that was sent.
-            events: Where to put what happened.
-            whole: Whether the response allows that it is whole.
-            reason: Why it is not, for people.
+            wire: The complete item, if it was sent.
+            events: The list that the events are added to.
+            whole: Whether the response allows the item to be complete.
+            reason: The reason for an incomplete item, for people.
         """
         self.ended = True
         if wire is not None:
             self._wire = self._wire | wire
             self._fill(wire, events)
         index = self._open
-        if index is None:  # it has no text, but is sent back all the same
+        if index is None:  # it has no text, but must be sent back
             index = self._start_whole(events)
-        # Half a text can stand, half a thought cannot.
+        # Half of a text is valid, half of a thought is not.
         if whole or wire is not None or self.kind == MESSAGE:
             events.append(self._blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
         else:
             events.append(self._blocks.abort(index, reason))
 
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
-        """What was not streamed."""
+        """Emit the parts of the complete item that were not streamed."""
         index = self._start_whole(events) if self._open is None else self._open
         if not self._pieces and block_type_of(self._wire) is BlockType.SERVER_TOOL_USE:
-            asked = input_of(wire)
-            if asked:
-                events.append(InputJsonDelta(index, asked))
+            input_json = input_of(wire)
+            if input_json:
+                events.append(InputJsonDelta(index, input_json))
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
-        """Begin the block that is all of it."""
+        """Start the one block of the item."""
         block_type = block_type_of(self._wire)
         return self._start_block(block_type, self._metadata(block_type), events)
 
@@ -215,7 +215,7 @@ class CallItem(Item):
     __slots__ = ()
 
     def start(self, events: list[ResponseEvent]) -> None:
-        """It was added."""
+        """Start the item."""
         if word(self._wire.get("name")):
             self._start_whole(events)
 
@@ -329,7 +329,7 @@ class TextItem(Item):
         return part.pieces
 
     def complete(self, place: Place, text: str, events: list[ResponseEvent]) -> None:
-        """The whole of the text at a place: adds what is missing at its end."""
+        """Take the complete text of a place, and add its missing end."""
         part = self._parts.get(place)
         rest = text if part is None else missing(text, part.pieces)
         if rest:

@@ -57,7 +57,7 @@ class Items:
         # The last item that came under an ``output_index``; none came without one.
         self._by_index: dict[int | None, Item] = {}
         self._by_name: dict[str, Item] = {}
-        self._noted = 0  # of the items, by their names: few responses are asked for one
+        self._noted = 0  # of the items, by their names: few responses need a lookup by name
         self._next = 0
         self._blocks = blocks
         self._new_id = new_id

@@ -17,7 +17,7 @@ CUSTOM_CALL = "custom_tool_call"
 # Calls of tools that the client declared.
 CALLS = (FUNCTION_CALL, CUSTOM_CALL)
 
-# To ask an Enum for a member costs as much as to make a small object.
+# Looking up a member of an Enum costs as much as creating a small object.
 TEXT = BlockType.TEXT
 THINKING = BlockType.THINKING
 REFUSAL = BlockType.REFUSAL

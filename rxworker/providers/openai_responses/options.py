@@ -22,10 +22,10 @@ from rxworker.providers.schema import (
 
 MODES = {"auto": "auto", "none": "none", "any": "required"}
 OFF = ("off", "disabled")
-# What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
+# The effort for a budget in tokens: the budget is less than the first number.
 EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
 SEALED = "reasoning.encrypted_content"
-# OpenAI's models that do not think, and refuse to be asked for sealed thoughts.
+# OpenAI's models without reasoning, which refuse requests for encrypted reasoning.
 THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
 
 
@@ -60,7 +60,7 @@ def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
     return body
 
 
-@lru_cache(maxsize=64)  # asked for with each request, and always the same
+@lru_cache(maxsize=64)  # used for each request, and always the same
 def encode_storage(model: str) -> Body:
     """Nothing is kept by the service, so that what it thought must come with the answer, sealed. Not to be changed."""
     if THOUGHTLESS.match(model.rpartition("/")[2]):

@@ -33,14 +33,14 @@ PATH = "/responses"
 class OpenAIResponses(OpenAIService):
     """A model behind the Responses protocol.
 
-    The service is asked to store nothing, and to send its thoughts along, sealed, so that the next request can bring
-    them back. Thoughts that people can read come for ``extra={"reasoning": {"summary": "auto"}}``.
+    The requests let the service store nothing, and include its encrypted reasoning in the response, so that the next request can send
+    it back. Reasoning in readable text is sent for ``extra={"reasoning": {"summary": "auto"}}``.
 
     With ``extra={"background": True}`` the response goes on at the service, and is stored there, when the connection is cut:
     a client then goes on with the events that have not come. Disposing the stream cancels the response.
 
     Args:
-        model: The model to ask, for example ``gpt-5``.
+        model: The name of the model, for example ``gpt-5``.
         api_key: The key; without one, the environment variable ``OPENAI_API_KEY`` is read for each request. A server of
             your own (``base_url``) needs none.
         base_url: Where the service is, for example ``http://127.0.0.1:8080``; without one, ``OPENAI_BASE_URL``, or else
@@ -68,7 +68,7 @@ class OpenAIResponses(OpenAIService):
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
     ) -> HttpRequest:
-        """The request that asks for the next message.
+        """The request for the next message.
 
         Raises:
             ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
@@ -158,7 +158,7 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
         return replace(sent, url=self._url(sent, "", query), method="GET", body=b"")
 
     def cancel(self, sent: HttpRequest) -> HttpRequest | None:
-        """The request that ends the response at the service; ``None``: there is nothing to end, or it was asked for."""
+        """The request that ends the response at the service; ``None``: there is nothing to end, or the request was already made."""
         if self._is_cancelled or not (self._is_running or self._is_left):
             return None
         self._is_cancelled = True
@@ -172,8 +172,8 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
     def _url(self, sent: HttpRequest, end: str, query: Sequence[tuple[str, str]] = ()) -> str:
         parts = urlsplit(sent.url)
         path = f"{parts.path}/{quote(self._response.response_id, safe='')}{end}"
-        asked = "&".join(part for part in (parts.query, urlencode(query)) if part)
-        return urlunsplit(parts._replace(path=path, query=asked))
+        full_query = "&".join(part for part in (parts.query, urlencode(query)) if part)
+        return urlunsplit(parts._replace(path=path, query=full_query))
 
     def _is_new(self, frame: SseFrame) -> bool:
         try:
