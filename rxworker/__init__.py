@@ -82,7 +82,7 @@ __all__ = [
     "Answer",
     "Approve",
     "Deny",
-    # asking without a loop
+    # requests without a loop
     "Client",
     "Options",
     "Request",

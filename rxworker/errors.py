@@ -66,7 +66,7 @@ class ConfigurationError(LocalProtocolError):
 
 
 class WorkerBusyError(LocalProtocolError):
-    """A worker was asked for a second run while one is on."""
+    """A second run of a worker was requested while one is running."""
 
 
 class RemoteProtocolError(RxWorkerError):

@@ -193,10 +193,10 @@ def _resend_interrupt(background: Background) -> Generator[None, None, None]:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     main, loop = threading.get_ident(), background.loop
-    is_asking = True
+    is_open = True
 
     def send_again() -> None:
-        if is_asking:
+        if is_open:
             signal.pthread_kill(main, signal.SIGINT)
 
     def on_signal() -> None:
@@ -208,7 +208,7 @@ def _resend_interrupt(background: Background) -> Generator[None, None, None]:
     try:
         yield
     finally:
-        is_asking = False
+        is_open = False
         signal.set_wakeup_fd(before)
         background.call(lambda: loop.remove_reader(read_end))
         os.close(read_end)

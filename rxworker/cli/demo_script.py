@@ -1,7 +1,7 @@
 """The scripts of the demonstrations: the questions, the tools, and the answers of the model.
 
-``rxworker demo`` asks one question. The worker of ``rxworker serve --demo`` also books a room if a person approves. The model on the page of
-``rxworker demo --web`` plans a trip, looks things up, and asks before it books.
+``rxworker demo`` sends one question. The worker of ``rxworker serve --demo`` also books a room if a person approves. The model on the page of
+``rxworker demo --web`` plans a trip, looks things up, and needs an approval before it books.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUESTION = "Kyoto or Lisbon this weekend, and what do I pack?"
 SYSTEM = "You plan short trips. Look things up before you answer."
 MODEL = "demo-model"
 WORKER = "scripted demo"
-SCRIPTED = "The answers come from a script: whatever is asked, it plans the same trip."
+SCRIPTED = "The answers come from a script: it plans the same trip for any question."
 
 PACE = 0.024
 """Seconds between two events of the model."""
@@ -37,9 +37,9 @@ STATIONS = 4
 def first_answer() -> Reply:
     """The model thinks, and requests both forecasts at once."""
     thoughts = "Two cities, two forecasts. Neither needs the other, so I ask for both at once."
-    asked = call("forecast", city="Kyoto", days=2) + call("forecast", city="Lisbon", days=2)
+    calls = call("forecast", city="Kyoto", days=2) + call("forecast", city="Lisbon", days=2)
     used = Reply(usage=Usage(input_tokens=412, output_tokens=96))
-    return think(thoughts) + say("Let me look at both forecasts.") + asked + used
+    return think(thoughts) + say("Let me look at both forecasts.") + calls + used
 
 
 def second_answer() -> Reply:
@@ -90,7 +90,7 @@ def make_forecast(*, fast: bool) -> FunctionTool[..., object]:
         """
         weather, seconds = FORECASTS[city]
         for station in range(1, STATIONS + 1):
-            context.progress(f"asks station {station} of {STATIONS}")
+            context.progress(f"queries station {station} of {STATIONS}")
             await asyncio.sleep(0 if fast else seconds / STATIONS)
         return f"{weather} (next {days} days)"
 
@@ -98,7 +98,7 @@ def make_forecast(*, fast: bool) -> FunctionTool[..., object]:
 
 
 def demo_worker() -> Worker:
-    """A worker that plans short trips from a script. If it is asked to book one, it requests approval.
+    """A worker that plans short trips from a script. It requests approval before it books one.
 
     >>> demo_worker().tools.names
     ('forecast', 'book')
@@ -162,9 +162,9 @@ def second_web_answer() -> Reply:
         "Lisbon it is: 19 degrees and dry on both days, while Kyoto has rain. I found a small place by the river, with "
         "a view of the ferries. Shall I book it?"
     )
-    asked = call("book_room", city="Lisbon", nights=2, guests=2)
+    calls = call("book_room", city="Lisbon", nights=2, guests=2)
     usage = Usage(input_tokens=598, output_tokens=141, cache_read_tokens=380)
-    return think(thoughts) + say(text) + asked + Reply(usage=usage)
+    return think(thoughts) + say(text) + calls + Reply(usage=usage)
 
 
 def third_web_answer(*, booked: bool) -> Reply:
@@ -227,7 +227,7 @@ def make_book_room(*, fast: bool) -> FunctionTool[..., object]:
             guests: For how many people.
             context: The call.
         """
-        for step in ("asks the house", "holds the room", "confirms"):
+        for step in ("calls the house", "holds the room", "confirms"):
             context.progress(step)
             await asyncio.sleep(0 if fast else 0.5)
         return f"Booked in {city}: {nights} nights, {guests} guests, reference 4711"

@@ -57,7 +57,7 @@ def mcp(
         log: The address of the log in which runs are stored.
 
     Returns:
-        0 when it was asked to end.
+        0 if it ended after SIGTERM.
 
     Raises:
         CommandError: An option is wrong, or the port is in use.

@@ -63,7 +63,7 @@ def serve(
         close_delay: Seconds that it serves at the end, while ``/readyz`` answers 503.
 
     Returns:
-        0 when it was asked to end.
+        0 if it ended after SIGTERM.
 
     Raises:
         CommandError: An option is wrong, or the port is in use.
@@ -126,7 +126,7 @@ def run_server(
         log: The address of the log in which runs are stored.
 
     Returns:
-        0 when the system asked it to end.
+        0 if it ended after SIGTERM.
 
     Raises:
         CommandError: The address is not available.
@@ -161,7 +161,7 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
         fast: Whether to leave out the pauses.
 
     Returns:
-        0 when the system asked it to end.
+        0 if it ended after SIGTERM.
 
     Raises:
         CommandError: The port is not available.

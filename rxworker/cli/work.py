@@ -42,7 +42,7 @@ def work(
         health: The host, ``None`` for all, and the port of ``/healthz`` and ``/readyz``; by default there is none.
 
     Returns:
-        0 when it was asked to end.
+        0 if it ended after SIGTERM.
 
     Raises:
         CommandError: The function cannot be imported, the log cannot be opened, or the port is in use.

@@ -5,7 +5,7 @@ watchers have no buffers, so a slow watcher delays only itself. There are three 
 
 * An observer of the hub itself is pushed to within ``Hub.push``, record by record, from the first.
 * An observer of a `Watch` is pushed to once a turn of the event loop: everything since the last turn, as its delivery defines.
-* A reader (``async for`` over a `Watch`) takes what is new when it asks for it.
+* A reader (``async for`` over a `Watch`) takes the new records at each step.
 
 A watcher that pushes a record while it is pushed to does not break the order: that record is the newest, and every watcher reaches it in turn.
 

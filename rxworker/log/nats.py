@@ -323,7 +323,7 @@ class NatsLog(EventLog):
         self._marks = connection.generation, subscription
 
     def _mark(self, owner: Owner) -> None:
-        """Ask the owner of a run to write more often."""
+        """Request that the owner of a run writes more often."""
         tail, session = self._tails.get(owner.run), self._session
         if tail is None or session is None or not tail.has_entries:
             return

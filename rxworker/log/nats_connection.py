@@ -4,7 +4,7 @@ Theory of operation. A `Connection` belongs to one event loop, and connects when
 request has one inbox for its answers, and is repeated until it is answered, at most for ``patience`` seconds. A publish may be repeated, since it
 carries an id by which the server recognises one that it has stored already: an acknowledgement that was lost is sent again, and nothing is stored twice.
 
-Direct reads may be answered by any replica, which may be behind. So `read` asks the leader of the stream, after the last message of a batch, whether there is another one.
+Direct reads may be answered by any replica, which may be behind. So `read` queries the leader of the stream, after the last message of a batch, for another one.
 
 No error, log message or ``repr`` contains the part of an address in front of the ``@``.
 """

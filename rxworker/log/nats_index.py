@@ -1,6 +1,6 @@
 """The last values of all runs of a NATS log, in memory.
 
-They are read when a list is first asked for, and followed from then on: a list of 10,000 runs costs one request. A list waits for what was stored when it was asked for.
+They are read at the first request for a list, and followed from then on: a list of 10,000 runs costs one request. A list contains everything that was stored before its request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rxworker.log.codec import StoredRow
 from rxworker.log.nats_connection import Connection, Stored
 from rxworker.log.nats_feed import Feed
 from rxworker.log.nats_format import Beat, Listed, decode
-from rxworker.log.nats_lease import ServerClock, ask_time, lease_end
+from rxworker.log.nats_lease import ServerClock, lease_end, read_time
 from rxworker.log.values import StoredStatus
 
 
@@ -86,7 +86,7 @@ class Index:
         return [self._stored(*found) for found in changed[::-1][:limit]]
 
     async def _catch_up(self) -> None:
-        last = await ask_time(self._connection, self._name, self._clock)
+        last = await read_time(self._connection, self._name, self._clock)
         await self.feed.ready()
         if self._seq >= last:
             return
@@ -127,7 +127,7 @@ class Index:
         return True
 
     async def _prepare(self) -> None:
-        self._floor = await ask_time(self._connection, self._name, self._clock)
+        self._floor = await read_time(self._connection, self._name, self._clock)
 
     def _advance(self, seq: int) -> None:
         self._seq = max(self._seq, seq)

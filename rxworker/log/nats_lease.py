@@ -40,16 +40,16 @@ class ServerClock:
         """Seconds since the last measurement."""
         return time.monotonic() - self._measured
 
-    def measure(self, server: float, asked: float) -> None:
+    def measure(self, server: float, requested: float) -> None:
         """Take the time in an answer of a server.
 
         Args:
             server: The time in the answer.
-            asked: The monotonic time of the request.
+            requested: The monotonic time of the request.
         """
         now = time.monotonic()
-        offset = server - (asked + now) / 2
-        if abs(offset - self._offset) > 0.02 + (now - asked) / 2:
+        offset = server - (requested + now) / 2
+        if abs(offset - self._offset) > 0.02 + (now - requested) / 2:
             self._offset = offset
         to_wall = time.time() - now - self._offset
         if abs(to_wall - self._to_wall) > 0.02:
@@ -77,13 +77,13 @@ class _StreamTime(Struct, frozen=True):
 _decode_stream_time = msgspec.json.Decoder(_StreamTime).decode
 
 
-async def ask_time(connection: Connection, name: str, clock: ServerClock) -> int:
+async def read_time(connection: Connection, name: str, clock: ServerClock) -> int:
     """Set the clock, and return the last sequence number of the rows of a log."""
 
     async def work() -> _StreamTime:
-        asked = time.monotonic()
+        requested = time.monotonic()
         answer = _decode_stream_time(await connection.call(f"STREAM.INFO.{name}-rows"))
-        clock.measure(answer.ts.timestamp(), asked)
+        clock.measure(answer.ts.timestamp(), requested)
         return answer
 
     return (await connection.persist(work)).state.last_seq

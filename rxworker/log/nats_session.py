@@ -44,7 +44,7 @@ from rxworker.log.nats_format import (
     head_of,
     subject_token,
 )
-from rxworker.log.nats_lease import ServerClock, ask_time, lease_end
+from rxworker.log.nats_lease import ServerClock, lease_end, read_time
 
 CONSUMERS = 100_000
 """How many consumers a stream may have: one for each process and run. The default is 1,000."""
@@ -103,14 +103,14 @@ class Session:
             LogError: The log has another number of streams, or is of a newer version; or they cannot be made.
         """
         try:
-            await ask_time(self.connection, self.name, self.clock)
+            await read_time(self.connection, self.name, self.clock)
         except LogError as error:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.code != NOT_FOUND:
                 raise
             subjects = [f"{self.name}.config", f"{self.name}.row.*", f"{self.name}.beat.*"]
             rows: dict[str, object] = {"max_msgs_per_subject": 1, "allow_msg_ttl": True}
             await self._create(self._rows, subjects, replicas, rows)
-            await ask_time(self.connection, self.name, self.clock)
+            await read_time(self.connection, self.name, self.clock)
         subject = f"{self.name}.config"
         while (found := await self.connection.last(self._rows, subject)) is None:
             first = encode(Config(FORMAT, wanted or STREAMS))
@@ -219,7 +219,7 @@ class Session:
         if not owner.owner:
             return
         if self.clock.age > 1.0:
-            await ask_time(self.connection, self.name, self.clock)
+            await read_time(self.connection, self.name, self.clock)
         beat = await self.beat(owner.owner)
         until = lease_end(owner.run, owner.epoch, owner.owner, found.time, owner.lease, beat)
         if until > self.clock.now():

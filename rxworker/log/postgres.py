@@ -561,7 +561,7 @@ class PostgresLog(EventLog):
             self._mark_new()
 
     def _mark(self, runs: Iterable[str]) -> None:
-        """Ask the owners of followed runs to write more often."""
+        """Request that the owners of followed runs write more often."""
         job = _Job(sql.MARK, (sorted(runs), self.owner, WATCHED), _nothing)
         job.future.add_done_callback(_retrieve)
         self._writes.put(job)

@@ -174,7 +174,7 @@ DELETE: LiteralString = "SELECT * FROM delete_run(%b)"
 _STORED: LiteralString = "date_part('epoch', clock_timestamp()), runs.run, data, status, epoch, last, owner, lease, created, updated, size, revision, sent"
 _RUNS: LiteralString = "runs JOIN revisions ON revisions.run = runs.id"
 
-INFOS: LiteralString = f"SELECT asked.n, {_STORED} FROM unnest(%b::text[]) WITH ORDINALITY AS asked(run, n) JOIN ({_RUNS}) ON runs.run = asked.run"
+INFOS: LiteralString = f"SELECT query.n, {_STORED} FROM unnest(%b::text[]) WITH ORDINALITY AS query(run, n) JOIN ({_RUNS}) ON runs.run = query.run"
 _LISTED: LiteralString = (
     f"SELECT {_STORED} FROM {_RUNS} WHERE last > 0 AND status <> 'deleted' AND runs.id < "
     "CASE %(before)b WHEN '' THEN 9223372036854775807 ELSE (SELECT id FROM runs WHERE run = %(before)b) END"
@@ -187,12 +187,12 @@ CHANGED: LiteralString = (
     f"SELECT {_STORED} FROM {_RUNS} WHERE revision > %b ORDER BY revision LIMIT %b"
 )
 ENTRIES: LiteralString = (
-    "SELECT asked.n, status, page.* FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS asked(run, after, n) "
-    "JOIN runs ON runs.run = asked.run LEFT JOIN LATERAL ("
+    "SELECT query.n, status, page.* FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS query(run, after, n) "
+    "JOIN runs ON runs.run = query.run LEFT JOIN LATERAL ("
     "SELECT first, entries.last, entries.epoch, kind, time, body, changes, version FROM entries "
-    "WHERE entries.run = runs.id AND entries.last > asked.after ORDER BY entries.last LIMIT %b) AS page ON true ORDER BY asked.n, page.last"
+    "WHERE entries.run = runs.id AND entries.last > query.after ORDER BY entries.last LIMIT %b) AS page ON true ORDER BY query.n, page.last"
 )
 COMMANDS: LiteralString = (
-    "SELECT asked.n, number, time, body FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS asked(run, after, n) "
-    "JOIN runs ON runs.run = asked.run JOIN commands ON commands.run = runs.id AND number > asked.after ORDER BY asked.n, number"
+    "SELECT query.n, number, time, body FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS query(run, after, n) "
+    "JOIN runs ON runs.run = query.run JOIN commands ON commands.run = runs.id AND number > query.after ORDER BY query.n, number"
 )

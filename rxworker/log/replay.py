@@ -94,7 +94,7 @@ def replay(
 
 
 class _Pace:
-    """When records are due. The first one that it is asked about is due at once."""
+    """The times at which records are due. The first record is due at once."""
 
     def __init__(self, clock: abc.SchedulerBase, speed: float) -> None:
         self.clock = clock

@@ -456,7 +456,7 @@ class SQLiteLog(EventLog):
         return await job
 
     def _read_on(self) -> None:
-        """Read what is asked for, and while runs are followed look for commits of other processes."""
+        """Read what callers request, and look for commits of other processes while runs are followed."""
         db = self._reading
         version = -1
         known: dict[str, tuple[int, int, str]] = {}
@@ -507,7 +507,7 @@ class SQLiteLog(EventLog):
         return numbers
 
     def _mark_watched(self, followed: Sequence[str]) -> None:
-        """Ask the owners of the followed runs to write more often."""
+        """Request that the owners of the followed runs write more often."""
         with self._renew_lock:
             db, until = self._renewing, time.time() + WATCHED
             with _transaction(db):

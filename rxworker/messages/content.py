@@ -58,7 +58,7 @@ class Refusal(ContentBlock, frozen=True, tag="refusal"):
 
 
 class ToolCall(ContentBlock, frozen=True, tag="tool_call", gc=False):
-    """The model asks for a tool to be run.
+    """A request of the model to run a tool.
 
     Attributes:
         id: What the result must name. Made by us where the provider gives none.

@@ -33,7 +33,7 @@ BYTES_PER_AUDIO_TOKEN = 500
 
 
 def estimate(message: Message) -> int:
-    """How many tokens a message takes, about. An estimate: ask the provider where it has to be right.
+    """How many tokens a message takes, about. An estimate: use the provider's count if it must be exact.
 
     >>> estimate(Message.user("Hello, world"))
     7

@@ -13,7 +13,7 @@ from msgspec import Struct
 from rxworker.errors import LocalProtocolError
 from rxworker.messages.estimate import estimate
 from rxworker.messages.message import Conversation, Message
-from rxworker.messages.pairs import asked_by, pair
+from rxworker.messages.pairs import calls_of, pair
 from rxworker.messages.speech import user_speaks
 
 
@@ -65,7 +65,7 @@ def starts(messages: Sequence[Message]) -> list[int]:
     """
     begins = [0] if messages else []
     last_results = _last_results(messages)
-    whole = 0  # where the last result of what has been asked stands
+    whole = 0  # the index of the last result of the calls so far
     answered = False  # whether the model has spoken in this turn
     for place, message in enumerate(messages):
         is_on = (
@@ -85,7 +85,7 @@ def _last_results(messages: Sequence[Message]) -> dict[int, int]:
     last: dict[int, int] = {}
     number = 0
     for place, message in enumerate(messages):
-        for _ in asked_by(message):
+        for _ in calls_of(message):
             answer = answers.get(number)
             number += 1
             if answer is not None:
@@ -105,7 +105,7 @@ def trim(
 
     - the system text, and every system message;
     - the last turn, also where it alone is more than ``max_tokens``;
-    - what the user asked, as long as any of the answer to it stays;
+    - the user's question, as long as any of the answer to it stays;
     - the first turns, if ``keep_first`` is set.
 
     Args:
@@ -131,10 +131,10 @@ def trim(
     begin, question = len(messages), range(0)
     for one in reversed(rounds[len(kept) :]):
         tail += one.tokens
-        asked = one.asked_tokens if one.asked.start >= first else 0
-        if fixed + tail + asked > max_tokens and one.end < len(messages):
+        added = one.question_tokens if one.question.start >= first else 0
+        if fixed + tail + added > max_tokens and one.end < len(messages):
             break
-        begin, question = one.begin, one.asked
+        begin, question = one.begin, one.question
     between = [
         message
         for place, message in enumerate(messages[first:begin], first)
@@ -150,15 +150,15 @@ class _Round(Struct, frozen=True):
         begin: Where its messages begin.
         end: Where they end.
         tokens: What they take, without system messages.
-        asked: Where the question stands that it is part of the answer to, if that is in an earlier turn.
-        asked_tokens: What the question takes.
+        question: The indexes of the question that the turn helps to answer, if it is in an earlier turn.
+        question_tokens: The tokens of the question.
     """
 
     begin: int
     end: int
     tokens: int
-    asked: range
-    asked_tokens: int
+    question: range
+    question_tokens: int
 
 
 def _rounds(messages: Sequence[Message], costs: Sequence[int]) -> list[_Round]:
@@ -169,12 +169,12 @@ def _rounds(messages: Sequence[Message], costs: Sequence[int]) -> list[_Round]:
         places = range(begin, end)
         said = next((p for p in places if messages[p].role == "assistant"), end)
         tokens = _sum(messages, costs, places)
-        asks = any(map(user_speaks, messages[begin:said]))
-        if asks:
+        has_question = any(map(user_speaks, messages[begin:said]))
+        if has_question:
             question = range(begin, said)
             question_tokens = _sum(messages, costs, question)
-        asked = range(0) if asks else question
-        rounds.append(_Round(begin, end, tokens, asked, question_tokens if asked else 0))
+        earlier = range(0) if has_question else question
+        rounds.append(_Round(begin, end, tokens, earlier, question_tokens if earlier else 0))
     return rounds
 
 

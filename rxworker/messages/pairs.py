@@ -29,8 +29,8 @@ class Answer(Struct, frozen=True):
     result: ToolResult
 
 
-def asked_by(message: Message) -> tuple[ToolCall, ...]:
-    """The calls that a message makes: only an assistant's does."""
+def calls_of(message: Message) -> tuple[ToolCall, ...]:
+    """The tool calls of a message; empty if it is not the assistant's."""
     return message.tool_calls if message.role == "assistant" else ()
 
 

@@ -34,7 +34,7 @@ from rxworker.messages.content import (
     ToolResult,
 )
 from rxworker.messages.message import Conversation, Message
-from rxworker.messages.pairs import Answer, asked_by, distinct_ids, pair
+from rxworker.messages.pairs import Answer, calls_of, distinct_ids, pair
 from rxworker.messages.speech import (
     dangling_thoughts,
     has_source,
@@ -107,9 +107,9 @@ def _about(block: Content, role: str) -> Iterator[str]:
 
 
 def _ids(messages: Sequence[Message]) -> Iterator[str]:
-    ids = iter(distinct_ids(chain.from_iterable(map(asked_by, messages))))
+    ids = iter(distinct_ids(chain.from_iterable(map(calls_of, messages))))
     for place, message in enumerate(messages):
-        for call in asked_by(message):
+        for call in calls_of(message):
             if next(ids) == call.id:
                 continue
             if call.id:
@@ -127,7 +127,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
             if (place, order) not in used:
                 yield f"message {place}: the result {result.tool_use_id!r} answers no call"
         orders: list[int] = []
-        for call in asked_by(message):
+        for call in calls_of(message):
             answer = answers.get(number)
             number += 1
             if answer is None:
@@ -183,7 +183,7 @@ def repair(conversation: Conversation, reason: Reason = NOT_RUN) -> Conversation
 def _paired(conversation: Conversation, reason: Reason) -> Iterable[Message]:
     """The messages with each result directly after its call, and each block under a role that may have it."""
     answers = pair(conversation.messages)
-    ids = distinct_ids(chain.from_iterable(map(asked_by, conversation.messages)))
+    ids = distinct_ids(chain.from_iterable(map(calls_of, conversation.messages)))
     number = 0
     due: tuple[ToolResult, ...] = ()
     for message in conversation.messages:
@@ -193,7 +193,7 @@ def _paired(conversation: Conversation, reason: Reason) -> Iterable[Message]:
             continue
         if due:
             yield Message("user", due)
-        calls = asked_by(message)
+        calls = calls_of(message)
         numbers = range(number, number + len(calls))
         number = numbers.stop
         due = tuple(

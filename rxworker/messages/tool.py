@@ -34,7 +34,7 @@ class ToolMeta(Struct, frozen=True, omit_defaults=True):
     """A tool as the model sees it.
 
     The fields from ``strict`` on are known to some providers only. A provider leaves out what it does not know, unless
-    leaving it out would change what the application asked for; then the request raises a ``ConfigurationError``.
+    leaving it out would change what the application requires; then the request raises a ``ConfigurationError``.
 
     Attributes:
         name: What the model calls it by.

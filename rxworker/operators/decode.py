@@ -22,7 +22,7 @@ def decode(make: Callable[[], Decoder[A, B]]) -> Operator[A, B]:
         --(a,b)--(c,|)
 
     Each subscription makes its own decoder. What the decoder raises ends the stream, and so does an error of the
-    source, without asking the decoder for its rest.
+    source; then ``finish`` of the decoder is not called.
 
     Args:
         make: Makes a decoder, for example its class.

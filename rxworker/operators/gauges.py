@@ -171,8 +171,8 @@ class UsageChange(Struct, frozen=True):
 
     Attributes:
         record: The record that reported it.
-        provider: Who was asked, as far as that was seen.
-        model: Which model was asked, as far as that was seen.
+        provider: The name of the provider; empty if the request was not seen.
+        model: The name of the model; empty if the request was not seen.
         before: The tokens of the response as they were known.
         after: The tokens of the response as they are known now.
     """

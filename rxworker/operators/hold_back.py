@@ -222,7 +222,7 @@ class _HeldBlocks(Generic[E]):
 
 
 class _Checks(Generic[E]):
-    """One subscription: handles the events one after the other, and asks the check."""
+    """One subscription: handles the events one after the other, and calls the check."""
 
     def __init__(self, check: Check, blocks: _HeldBlocks[E], observer: abc.ObserverBase[E]) -> None:
         self._check = check

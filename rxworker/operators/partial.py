@@ -249,7 +249,7 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
     What holds for `partial_json` holds here: it is one object that grows.
 
     Args:
-        choice: Which choice's text, where the request asked for several.
+        choice: The index of the choice whose text is emitted, if the request has several.
     """
 
     def apply(source: Observable[Event]) -> Observable[Json]:

@@ -29,8 +29,8 @@ def retry_before_first(
         ------------a--#
 
     Args:
-        should: Asked with the error and the number of failures so far, from 1: how many seconds to wait before the next
-            subscription, or ``None`` to give up and let the error pass. What it raises is passed on instead.
+        should: Called with the error and the number of failures so far, from 1. It returns the seconds until the next
+            subscription, or ``None`` to give up and let the error pass. An exception that it raises is emitted instead.
         scheduler: Whose time it is.
 
     >>> from reactivex import of, throw

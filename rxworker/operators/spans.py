@@ -57,14 +57,14 @@ def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
 
     >>> from reactivex import of
     >>> from rxworker.events import AttemptStart, TextDelta
-    >>> def asked(record: Record) -> str | None:
+    >>> def requested(record: Record) -> str | None:
     ...     return "request" if isinstance(record.event, AttemptStart) else None
     >>> def answered(record: Record) -> str | None:
     ...     return "request" if isinstance(record.event, TextDelta) else None
     >>> def record(time: float, event: object) -> Record:
     ...     return Record(seq=1, run="r", turn=1, attempt=1, time=time, event=event)
     >>> records = of(record(1.0, AttemptStart()), record(1.5, TextDelta(0, "Hi")), record(1.6, TextDelta(0, "!")))
-    >>> records.pipe(spans(asked, answered)).subscribe(lambda span: print(span.seconds)) and None
+    >>> records.pipe(spans(requested, answered)).subscribe(lambda span: print(span.seconds)) and None
     0.5
     """
 

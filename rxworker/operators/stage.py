@@ -142,7 +142,7 @@ class Guard(abc.ObserverBase[A]):
 Many: TypeAlias = Callable[[Parts[A]], None]
 
 TRAMPOLINE = CurrentThreadScheduler.singleton()
-"""Each thread's own, whichever asks."""
+"""The scheduler of the calling thread."""
 
 
 class Sink(abc.ObserverBase[A]):
@@ -200,7 +200,7 @@ class Stage(Observable[A]):
     """An observable that keeps the Rx contract by itself, so that another stage may attach to it directly.
 
     There are many of them, most for the time of one response. The lock that every observable has, for operators of reactivex that
-    join several, is made when one of those asks for it.
+    join several, is created at its first use.
 
     Args:
         subscribe: Attaches an observer.

@@ -185,7 +185,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
         -A--B--C--D------|     A is (a), B is (a, b), C is (b), D is ()
 
     A `Window` is an immutable sequence. Making it costs nothing, whatever it holds, so look at it as seldom as a person does:
-    behind ``ops.sample``. Where one value is all that is asked for, `fold_sliding` keeps it up to date.
+    behind ``ops.sample``. If only one value of the items is needed, `fold_sliding` keeps it up to date.
 
     Args:
         seconds: How long an item stays.

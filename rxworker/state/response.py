@@ -32,7 +32,7 @@ from rxworker.state.block import BlockState, step_block, step_texts
 from rxworker.state.content import content_of
 from rxworker.state.pieces import Pieces
 
-# To ask an Enum for a member costs as much as to make a small object.
+# Looking up a member of an Enum costs as much as creating a small object.
 STARTED = ResponseStatus.STARTED
 COMPLETED = ResponseStatus.COMPLETED
 
@@ -46,7 +46,7 @@ class ResponseState(Struct, frozen=True):
         stop_reason: Why it ended.
         response_id: The provider's name for it; the last one, where it changes.
         model: The model that answers.
-        provider: Who answers, where several were asked.
+        provider: The name of the provider whose answer is used, if several received the request.
         error: What went wrong.
         echo: What the provider needs back with the message.
         open: The blocks that are open, by index, in the order in which they opened.

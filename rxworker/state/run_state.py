@@ -75,7 +75,7 @@ class RunState(Struct, frozen=True):
         conversation: The conversation, as far as it cannot change any more.
         response: The response of the last attempt, as far as it has come; ``None`` before the first attempt, after a
             retracted one, and after the turn.
-        provider: Who is asked.
+        provider: The name of the provider.
         turns: How many turns have started.
         attempts: How many requests went out, over all turns.
         tool_calls: How many tools were started.

@@ -210,12 +210,12 @@ def _first_bytes(frames: list[bytes], limit: int) -> list[bytes]:
 async def play(
     answer: ServedResponse, frames: Sequence[bytes], request: web.BaseRequest
 ) -> web.StreamResponse | None:
-    """ServedResponse a request.
+    """Send the response to a request.
 
     Args:
-        answer: What to answer, and with which faults.
-        frames: Its body.
-        request: Who asked.
+        answer: The response and its faults.
+        frames: The body of the response.
+        request: The request.
 
     Returns:
         The complete answer; ``None``: the connection was closed on purpose.

@@ -55,7 +55,7 @@ class ScriptExhaustedError(LocalProtocolError):
 
 
 class Script(Generic[A, B]):
-    """Hands out one answer for each request, in order. May be asked from any thread.
+    """Returns one answer for each request, in order, in any thread.
 
     >>> script = Script[str, str](["first", "second"])
     >>> script.answer("?"), script.answer("?")
@@ -67,7 +67,7 @@ class Script(Generic[A, B]):
         self._lock = threading.Lock()
         self._count = 0
 
-    def answer(self, asked: A) -> tuple[int, B]:
+    def answer(self, request: A) -> tuple[int, B]:
         """The number of this request, from 1, and its answer.
 
         Raises:
@@ -77,7 +77,7 @@ class Script(Generic[A, B]):
             self._count += 1
             number = self._count
         if callable(self._answers):
-            return number, self._answers(asked)
+            return number, self._answers(request)
         if number > len(self._answers):
             raise ScriptExhaustedError(len(self._answers), number)
         return number, self._answers[number - 1]
@@ -98,7 +98,7 @@ class ScriptedModel:
         model: The model's name.
 
     Attributes:
-        requests: What it was asked, in order.
+        requests: The requests that it has received, in order.
         left: How many subscribers left before their answer had ended.
 
     >>> from rxworker.messages import Conversation, Message
@@ -170,8 +170,8 @@ class ScriptedModel:
             Hello.
         """
         stored = await stored_responses(log, run)
-        asked = stored[0]
-        made = cls([], delay=delay, scheduler=scheduler, name=asked.provider, model=asked.model)
+        first = stored[0]
+        made = cls([], delay=delay, scheduler=scheduler, name=first.provider, model=first.model)
         made._script = Script[Request, Reply | str | StoredResponse](stored)
         made._is_strict = strict
         return made

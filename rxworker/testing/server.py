@@ -280,7 +280,7 @@ class ReplayServer:
         )
 
     async def _on_loop(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait on the server's loop, from whichever loop asks."""
+        """Wait on the server's loop; the caller may run in another loop."""
         loop = self._listener.loop
         if loop is asyncio.get_running_loop():
             await waiting

@@ -1,4 +1,4 @@
-"""What a stored run has asked its model, and what the model has answered: the fixture of `ScriptedModel.from_log`."""
+"""The requests and responses of a stored run, which `ScriptedModel.from_log` returns again."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class RequestChangedError(LocalProtocolError):
 
 
 class StoredResponse(Struct, frozen=True):
-    """One response of a stored run, with what was asked.
+    """One response of a stored run, with its request.
 
     Attributes:
-        provider: Who was asked.
-        model: Which model was asked.
+        provider: The name of the provider.
+        model: The name of the model.
         conversation: The conversation of the request, without what a hook has changed for this request alone.
         tools: The names of the tools; ``None`` if the run has not stored them.
         events: The events of the response.
@@ -73,16 +73,16 @@ async def stored_responses(log: EventLog, run: str) -> list[StoredResponse]:
     state = RunState()
     tools: frozenset[str] | None = None
     kept: list[StoredResponse] = []
-    asked: AttemptStart | None = None
+    start: AttemptStart | None = None
     conversation, events = state.conversation, list[ResponseEvent]()
     error: Exception | None = None
 
     def keep() -> None:
-        if asked is not None:
+        if start is not None:
             ending = _error_of(events, error)
             kept.append(
                 StoredResponse(
-                    asked.provider, asked.model, conversation, tools, tuple(events), ending
+                    start.provider, start.model, conversation, tools, tuple(events), ending
                 )
             )
 
@@ -96,9 +96,9 @@ async def stored_responses(log: EventLog, run: str) -> list[StoredResponse]:
                 tools = frozenset(digests)
             case AttemptStart():
                 keep()
-                asked, conversation, events, error = event, state.conversation, [], None
+                start, conversation, events, error = event, state.conversation, [], None
             case AttemptRetract():
-                asked = None
+                start = None
             case RunAbort(cause="error", reason=reason):
                 error = ProviderError(reason)
             case _:

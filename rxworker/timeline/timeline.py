@@ -15,7 +15,7 @@ What is guaranteed:
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
   ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events of
   one thread keep their order. A handler must not wait for another thread that dispatches.
-* When a response begins anew, or is asked for again, handlers with a method ``on_retract`` are called: what they made of its blocks does
+* When a response begins anew, or is requested again, handlers with a method ``on_retract`` are called: what they made of its blocks does
   not count any more.
 * What a handler dispatches itself comes after the event that is being handled, for all handlers.
 * A handler that is registered or removed while an event is handled counts from the next event on.

@@ -105,7 +105,7 @@ Reconcile: TypeAlias = Callable[[str, JsonObject], Awaitable[Reconciled]]
 
 
 USUAL = ToolPolicy()
-"""Most tools have this very one: who asks many of them need not look into it."""
+"""The policy of most tools. It is one object, so that a check of identity is enough."""
 
 
 def policy_of(tool: Tool | None) -> ToolPolicy:

@@ -29,7 +29,7 @@ class Progress(Struct, Generic[A], frozen=True):
 class ToolContext:
     """One call, as the tool that serves it sees it.
 
-    A tool asks for it with a parameter of this type. The model does not see that parameter.
+    A tool declares a parameter of this type to receive it. The model does not see that parameter.
 
     Attributes:
         call_id: The call's id.

@@ -98,7 +98,7 @@ class _Line(ToolContext):
 
     @property
     def idempotency_key(self) -> str:
-        # Made when it is asked for: few tools do, and a digest costs a tenth of a short call.
+        # Computed at its first use: few tools use it, and a digest costs a tenth of a short call.
         return key_of(self._call, self._place, self._call_scope.scope)
 
     def _report(self, value: Json) -> None:

@@ -100,7 +100,7 @@ class McpTool:
 class McpClient:
     """A connection to an MCP server, made by `mcp_client`. It gives the server's tools, resources and prompts to workers.
 
-    Each method asks the server, so that a list that has changed is new. What describes them are values of the package ``mcp``.
+    Each method sends a request to the server, so the lists are current. They contain values of the package ``mcp``.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -178,7 +178,7 @@ class McpClient:
             RemoteProtocolError: The server reports an error, such as that there is no such resource.
         """
         address = uri if values is None else _expanded(uri, values)
-        result = await self._connection.ask(lambda client: client.read_resource(address))
+        result = await self._connection.request(lambda client: client.read_resource(address))
         return tuple([block_of(part) for part in result.contents])
 
     def resource_tools(
@@ -212,7 +212,7 @@ class McpClient:
             Args:
                 uri: Its address.
             """
-            result = await self._connection.ask(lambda client: client.read_resource(uri))
+            result = await self._connection.request(lambda client: client.read_resource(uri))
             return tuple([block_of(part, audio=False) for part in result.contents])
 
         return [list_resources, read_resource]
@@ -240,7 +240,7 @@ class McpClient:
             RemoteProtocolError: The server reports an error, such as that an argument is missing.
         """
         given = dict(arguments or {})
-        result = await self._connection.ask(lambda client: client.get_prompt(name, given))
+        result = await self._connection.request(lambda client: client.get_prompt(name, given))
         return tuple(map(message_of, result.messages))
 
 

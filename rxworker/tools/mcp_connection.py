@@ -61,7 +61,7 @@ class Connection:
             raise ExecutionFailedError("the connection to its server is closed", tool=tool)
         return self._client
 
-    async def ask(self, request: Callable[[mcp.Client], Awaitable[A]]) -> A:
+    async def request(self, send: Callable[[mcp.Client], Awaitable[A]]) -> A:
         """Send a request that is no call of a tool.
 
         Raises:
@@ -75,7 +75,7 @@ class Connection:
             raise TransportError(f"the connection to {self.where} is closed")
         try:
             async with asyncio.timeout(self._seconds):
-                return await request(self._client)
+                return await send(self._client)
         except TimeoutError as error:
             text = f"{self.where} has not answered within {self._seconds:g} seconds"
             raise TransportError(text, retryable=True) from error
@@ -97,8 +97,8 @@ class Connection:
             name: The name of the list in the answers.
 
         Raises:
-            TransportError: As for ``ask``.
-            RemoteProtocolError: As for ``ask``, or the list has no end.
+            TransportError: As for ``request``.
+            RemoteProtocolError: As for ``request``, or the list has no end.
         """
         capability = name.replace("resource_templates", "resources")
         if self._client is not None and not getattr(self._client.server_capabilities, capability):
@@ -106,7 +106,7 @@ class Connection:
         listed: list[Any] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await self.ask(partial(_page, method, cursor))
+            page = await self.request(partial(_page, method, cursor))
             listed += getattr(page, name)
             cursor = page.next_cursor
             if cursor is None:

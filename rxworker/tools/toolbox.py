@@ -44,7 +44,7 @@ class Toolbox:
         inherited = tools.error_formatter if isinstance(tools, Toolbox) else None
         self.error_formatter = error_formatter or inherited
         self._tools: dict[str, Tool] = {}
-        self._starts_early: bool | None = None  # not asked since the last one came or went
+        self._starts_early: bool | None = None  # not computed since a tool was added or removed
         self.add(*tools)
 
     @property
@@ -59,7 +59,7 @@ class Toolbox:
 
     @property
     def starts_early(self) -> bool:
-        """Whether calls of any tool may start while the model still streams. The tools are asked once, as they come and go."""
+        """Whether calls of any tool may start while the model still streams. It is computed once after each change of the tools."""
         if self._starts_early is None:
             self._starts_early = any(_policy(t).starts_early for t in self._tools.values())
         return self._starts_early
@@ -149,7 +149,7 @@ class Toolbox:
 
 
 def _policy(tool: Tool | None) -> ToolPolicy:
-    """How a tool may be run. Most have the usual policy, and need not be asked."""
+    """The policy of a tool. Most have the usual one, which needs no check."""
     return USUAL if getattr(tool, "policy", USUAL) is USUAL else policy_of(tool)
 
 

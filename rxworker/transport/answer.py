@@ -41,14 +41,14 @@ logger = logging.getLogger("rxworker.transport")
 class Retry(Struct, frozen=True):
     """How often to try again, and how long to wait before it.
 
-    The wait is what the provider asks for, else ``first · 2ⁿ`` up to ``most``, less up to a quarter by chance so that many
+    The wait is the one that the provider specifies, else ``first · 2ⁿ`` up to ``most``, less up to a quarter by chance so that many
     clients do not come back at once.
 
     Attributes:
         retries: How many times to try again after the first.
         first: Seconds before the first retry.
         most: The longest wait of our own, in seconds.
-        patience: A provider that asks for more than these seconds is not waited for.
+        patience: There is no retry if the provider specifies a wait of more than these seconds.
     """
 
     retries: int = 2
@@ -116,16 +116,16 @@ class Timeouts(Struct, frozen=True):
 
 
 class Answer(Receiver, abc.DisposableBase):
-    """The answer to one request, for one observer, with an eye on the clock: neither waited for in silence for ever, nor given up at the first try.
+    """The answer to one request, for one observer, with time-outs and retries.
 
     Args:
-        source: The bytes; each subscription asks anew.
+        source: The bytes; each subscription makes a new request.
         make: Makes the provider's decoder.
-        explain: Puts an error in the provider's words.
-        observer: Who gets the events.
+        explain: Converts an error into one of the provider.
+        observer: The observer of the events.
         timeouts: How long to wait.
-        retry: When to ask again.
-        clock: Whose time it is; without one nothing is waited for, and nothing asked twice.
+        retry: When to request it again.
+        clock: The scheduler; without one there are no time-outs and no retries.
         background: Makes, of a decoder, what follows a response that goes on without its connection; ``None`` for any other.
     """
 
@@ -161,7 +161,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._upstream: abc.DisposableBase | None = None
         self._timer: abc.DisposableBase | None = None
 
-    def ask(self) -> None:
+    def send(self) -> None:
         """Send the request."""
         attempt = self._failures
         self._seen = self._moved = 0
@@ -222,14 +222,14 @@ class Answer(Receiver, abc.DisposableBase):
             self._observer.on_error(error)
         else:
             # Also without a pause through the clock, so that failures do not pile up on the stack.
-            self._timer = self._clock.schedule_relative(delay, self._ask_again)
+            self._timer = self._clock.schedule_relative(delay, self._send_again)
 
-    def _ask_again(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
+    def _send_again(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
         self._begin()
         self._source = self._first
         if self._make_background is not None:
             self._background = self._make_background(self._decoder)
-        self.ask()
+        self.send()
 
     def _goes_on(self, error: Exception | None) -> bool:
         """Take up a response in the background where its connection was cut, unless that has failed too often."""
@@ -252,7 +252,7 @@ class Answer(Receiver, abc.DisposableBase):
 
     def _go_on(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
         self._timer = None
-        self.ask()
+        self.send()
 
     def tick(self) -> None:
         """Count the looks without progress, and those without a byte, since the last one that was held."""
@@ -282,7 +282,7 @@ class Answer(Receiver, abc.DisposableBase):
         self.on_error(_overdue(message))
 
 
-@lru_cache(maxsize=16)  # asked for with each response, and always the same
+@lru_cache(maxsize=16)  # used for each response, and always the same
 def _step(times: Timeouts) -> float | None:
     """Seconds from one look at a response to the next; ``None`` where none is needed."""
     if times.first is None or times.idle is None:
@@ -329,7 +329,7 @@ class Background:
         return self._transport.send(request)
 
     def cancel(self) -> None:
-        """Ask the service to end the response, without waiting for its answer."""
+        """Request the end of the response from the service, without waiting for its answer."""
         request = self._decoder.cancel(self._sent)
         if request is None:
             return

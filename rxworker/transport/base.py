@@ -4,8 +4,8 @@ A `Transport` turns a request into an observable of bytes. A `Model` turns a con
 `Client` is one, and so is a scripted model in a test. The simplest transport is a recorded response.
 
 reactivex has no way back from the observer to the source. A consumer that may need the source to wait sets a `Pressure` in a
-context variable before it subscribes. The task that reads the connection runs in the same context: it asks the `Pressure`
-between two reads, so that TCP in turn makes the server wait, and the clock asks it whether silence is expected.
+context variable before it subscribes. The task that reads the connection runs in the same context: it checks the `Pressure`
+between two reads, so that TCP in turn makes the server wait, and the clock checks it to find out whether silence is expected.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ PRESSURE: ContextVar[Pressure | None] = ContextVar("rxworker_pressure", default=
 
 
 class RecordingTransport:
-    """Answers every request with the same bytes, whatever it asks.
+    """Answers every request with the same bytes.
 
     Args:
         body: The body of an answer, as it came over the wire.

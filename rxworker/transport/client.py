@@ -91,9 +91,9 @@ class Client:
         who watch, and by ``on_error`` for those who wait. A failure before the first event is reported by ``on_error`` alone.
 
         A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` allows
-        without an event in between; disposing it also asks the service to cancel it.
+        without an event in between; disposing it also sends a request to cancel it.
         """
-        asked = request if type(request) is Request else _as_request(request)
+        full_request = request if type(request) is Request else _as_request(request)
 
         def subscribe(
             observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
@@ -105,7 +105,7 @@ class Client:
             background: Callable[[ResponseDecoder], Background] | None = None
             try:
                 # Built anew for each subscription: a key from the environment may have come since.
-                sent = self._request(asked)
+                sent = self._request(full_request)
                 if sent.is_background:
                     make = cast("BackgroundProvider", self.provider).background_decoder
                     background = partial(Background, self.transport, sent)
@@ -119,14 +119,14 @@ class Client:
             except Exception as error:
                 observer.on_error(error)
                 return NOTHING
-            answer.ask()
+            answer.send()
             return answer
 
         return Stage(subscribe)
 
-    def _request(self, asked: Request) -> HttpRequest:
+    def _request(self, request: Request) -> HttpRequest:
         try:
-            return self.provider.request(asked.conversation, asked.tools, asked.options)
+            return self.provider.request(request.conversation, request.tools, request.options)
         except UnicodeEncodeError as error:
             message = f"the request holds half of a surrogate pair, which cannot be sent: {error}"
             raise LocalProtocolError(message) from error

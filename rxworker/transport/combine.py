@@ -65,7 +65,7 @@ class CombinedModel:
 
 
 def fallback(*models: Model) -> CombinedModel:
-    """Ask the first model; when it fails, the next.
+    """Send the request to the first model; if it fails, to the next.
 
         --a--#                  the first
              --b--c--|          the second
@@ -73,8 +73,8 @@ def fallback(*models: Model) -> CombinedModel:
         --a----b--c--|
 
     A failure after the first events is covered as well: the next model's ``Status(STARTED)`` retracts the events before it.
-    The last model's failure is the failure of all. A call of ours that cannot be right, such as a missing key, is raised and not
-    covered up.
+    The last model's failure is the failure of all. A configuration error, such as a missing key, is raised and does not trigger the
+    fallback.
 
     Raises:
         ConfigurationError: No model is given.
@@ -83,7 +83,7 @@ def fallback(*models: Model) -> CombinedModel:
 
 
 def race(*models: Model) -> CombinedModel:
-    """Ask all models; the first to begin a block of its answer wins, and the other requests are ended.
+    """Send the request to all models; the first to begin a block of its answer wins, and the other requests are ended.
 
         -----a--b--|            one
         --c--d--|               two

@@ -37,10 +37,10 @@ TOGETHER = 256 * 1024
 _HAS_LOW_WATER = hasattr(StreamReader, "_low_water")
 
 
-def ask_when_empty(content: StreamReader) -> None:
-    """Let aiohttp ask its parser for more when all that arrived is read, instead of at each HTTP chunk.
+def parse_when_empty(content: StreamReader) -> None:
+    """Let aiohttp resume its parser when all that arrived is read, instead of at each HTTP chunk.
 
-    A provider sends an HTTP chunk for each token, and asking costs aiohttp four calls a chunk. There is no public way.
+    A provider sends an HTTP chunk for each token, and resuming costs aiohttp four calls a chunk. There is no public way.
     """
     if _HAS_LOW_WATER:
         content._low_water = 1  # pyright: ignore[reportPrivateUsage] - see above
@@ -200,7 +200,7 @@ class _Exchange(abc.DisposableBase):
             raise await _answer(response, shown(self._request.url))
         pressure = PRESSURE.get()
         content = response.content
-        ask_when_empty(content)
+        parse_when_empty(content)
         # At the end nothing is awaited: most answers of a tool loop come with their end.
         while not (self._is_over or content.at_eof()) and (
             chunk := all_of(content) or await content.readany()
@@ -236,7 +236,7 @@ class _Exchange(abc.DisposableBase):
 
 
 def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> bool:
-    """Whether the answer can be what was asked for. A server that names no type, or plain text, gets a chance."""
+    """Whether the answer can have the requested type. An answer without a type, or of plain text, is accepted."""
     if response.status != 200:
         return False
     kind = response.headers.get(CONTENT_TYPE)

@@ -34,7 +34,7 @@ def open_session(loop: asyncio.AbstractEventLoop) -> aiohttp.ClientSession | Non
 
 
 async def shared_session() -> aiohttp.ClientSession:
-    """The session of the running loop; made when it is first asked for, closed when the loop ends."""
+    """The session of the running loop; created at its first use, and closed when the loop ends."""
     loop = asyncio.get_running_loop()
     session = open_session(loop)
     if session is None:
@@ -67,7 +67,7 @@ async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
 
 
 # macOS and Windows have settings of their own besides the environment.
-_ASKS_SYSTEM = getproxies is not getproxies_environment
+_HAS_SYSTEM_PROXIES = getproxies is not getproxies_environment
 
 
 def proxy_for(url: str) -> str | None:
@@ -105,7 +105,7 @@ def without_password(proxy: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
-@lru_cache(maxsize=64)  # asked for with each request, and always the same
+@lru_cache(maxsize=64)  # used for each request, and always the same
 def _place(url: str) -> tuple[str, str, bool]:
     """The scheme and the host of an address, and whether that is this machine itself."""
     parts = urlsplit(url)
@@ -123,4 +123,6 @@ def _is_here(host: str) -> bool:
 def _is_any_named(scheme: str) -> bool:
     """Whether there may be a proxy at all: to go through the whole environment for it costs more than the rest of a request."""
     names = (f"{scheme}_proxy", "all_proxy")
-    return _ASKS_SYSTEM or any(environ.get(name) or environ.get(name.upper()) for name in names)
+    return _HAS_SYSTEM_PROXIES or any(
+        environ.get(name) or environ.get(name.upper()) for name in names
+    )

@@ -114,7 +114,7 @@ class AsgiApp:
             await self.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a connection, as an ASGI server asks for it."""
+        """Serve a connection: the entry point for an ASGI server."""
         if scope["type"] == "lifespan":
             await self._serve_lifespan(receive, send)
         elif scope["type"] in ("http", "websocket"):

@@ -75,7 +75,7 @@ class ResponseRow(Struct, frozen=True):
         path: As for `CallRow`.
         turn: The turn.
         attempt: Its number in the turn.
-        provider: Who was asked.
+        provider: The name of the provider.
         model: The model.
         status: ``Completed``, ``Cancelled``, ``Failed``, or ``Retracted`` for one that was requested again.
         stop_reason: Why it ended, if the provider reported it.

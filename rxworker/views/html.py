@@ -37,9 +37,9 @@ def view_html(view: RunView) -> str:
     left_out = len(items) - MOST_ITEMS
     parts = [f"<div><small>{escape(_head(view))}</small></div>"]
     conversation = view.conversation
-    asked = "" if conversation is None else _last_question(view)
-    if asked:
-        parts.append(f"<div><b>{_text(asked)}</b></div>")
+    question = "" if conversation is None else _last_question(view)
+    if question:
+        parts.append(f"<div><b>{_text(question)}</b></div>")
     if left_out > 0:
         parts.append(f"<div><small>{left_out} earlier items</small></div>")
     parts += map(_item, items[-MOST_ITEMS:])

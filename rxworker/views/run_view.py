@@ -132,7 +132,7 @@ class CallView(BlockView):
         reports: How often it has reported progress.
         result: What the model reads; ``None`` before it, and where the call never gets one.
         seconds: How long the tool ran.
-        is_denied: Whether the person who was asked refused it.
+        is_denied: Whether a person denied it.
     """
 
     call: ToolCall | None = None
@@ -165,7 +165,7 @@ class AttemptView(ViewItem):
 
     Attributes:
         number: Its number in the turn, from 1.
-        provider: Who is asked.
+        provider: The name of the provider.
         model: For which model.
         usage: The last count of its tokens.
     """

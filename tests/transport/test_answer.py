@@ -103,7 +103,7 @@ def as_one(
         observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         answer = Answer(source, Lines, explain, observer, times, RETRY, clock)
-        answer.ask()
+        answer.send()
         return answer
 
     return Stage(subscribe)
@@ -234,7 +234,7 @@ def test_signs_of_life_make_the_wait_for_the_first_event_longer_but_not_endless(
 
 
 def asked(answer: Answer) -> Answer:
-    answer.ask()
+    answer.send()
     return answer
 
 
@@ -257,7 +257,7 @@ def test_without_a_clock_it_asks_once_and_waits() -> None:
     ) -> abc.DisposableBase:
         source = in_turn(clock, [[ReactiveTest.on_error(300, error)]])
         answer = Answer(source, Lines, explain, observer, Timeouts(), RETRY, None)
-        answer.ask()
+        answer.send()
         return answer
 
     (told,) = clock.start(lambda: Stage(subscribe)).messages

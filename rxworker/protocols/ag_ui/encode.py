@@ -287,8 +287,8 @@ class RunEvents:
             is_new = self._is_new
             yield self._finished(Outcome("success", pending_tool_call_ids=ids) if is_new else None)
             return
-        asked = [call for call in change.pending if call.needs_decision]
-        interrupts = tuple(_interrupt(change, call) for call in asked)
+        undecided = [call for call in change.pending if call.needs_decision]
+        interrupts = tuple(_interrupt(change, call) for call in undecided)
         if not interrupts:
             name = interrupt_id(change.run, "")
             why = change.reason or f"{change.hook} has paused the run"

@@ -173,8 +173,8 @@ class ChatEncoder:
         yield {"content": f"\n\n{text}" if starts else text}
 
     def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
-        asked = [waiting.call for waiting in pause.pending if waiting.call.name in self._tools]
-        if not asked:
+        of_client = [waiting.call for waiting in pause.pending if waiting.call.name in self._tools]
+        if not of_client:
             self._notice = f"[{waits_for(pause)}]"
             self.finish_reason = "stop"
             yield {"content": f"\n\n{self._notice}" if self._response else self._notice}
@@ -185,7 +185,7 @@ class ChatEncoder:
                 "type": "function",
                 "function": {"name": call.name, "arguments": arguments_of(call.input)},
             }
-            for call in asked
+            for call in of_client
         ]
         self.finish_reason = "tool_calls"
         calls: list[Json] = [{"index": index, **call} for index, call in enumerate(self._calls)]

@@ -151,7 +151,7 @@ def read_completion_request(data: bytes) -> OpenAIRequest:
     """Read a request of Chat Completions.
 
     Raises:
-        LocalProtocolError: It is not one, or asks for something that is not supported.
+        LocalProtocolError: It is not one, or requires something that is not supported.
 
     >>> read_completion_request(b'{"model":"desk","messages":[{"role":"user","content":"hi"}]}').input[0].text
     'hi'
@@ -348,7 +348,7 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
         items: Items of earlier responses by their ids, which the request may refer to.
 
     Raises:
-        LocalProtocolError: It is not one, or asks for something that is not supported.
+        LocalProtocolError: It is not one, or requires something that is not supported.
 
     >>> read_response_request(b'{"model":"desk","input":"hi"}').input[0].text
     'hi'
@@ -362,8 +362,9 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
     collector = _Collector()
     if given.instructions:
         collector.add_system(given.instructions)
-    asked = given.input
-    input_items = (_Item(role="user", content=asked),) if isinstance(asked, str) else asked
+    text_or_items = given.input
+    is_text = isinstance(text_or_items, str)
+    input_items = (_Item(role="user", content=text_or_items),) if is_text else text_or_items
     references: list[str] = []
     for item in input_items:
         name = item.id or ""

@@ -375,17 +375,17 @@ class ResponseEncoder:
         yield known.done(status, output=text, error=error)
 
     def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
-        """The response is complete if the run waits for its client; a person who decides is none."""
-        asked = [waiting for waiting in pause.pending if waiting.call.name in self._head.tools]
-        for waiting in asked:
-            yield from self._ask(waiting)
-        if asked:
+        """The response is complete if the run waits for its client, and failed if it waits for a person's decision."""
+        of_client = [waiting for waiting in pause.pending if waiting.call.name in self._head.tools]
+        for waiting in of_client:
+            yield from self._client_call(waiting)
+        if of_client:
             yield self._end("completed", completed_at=int(self._time))
         else:
             yield self._end("failed", error=_error(waits_for(pause)))
 
-    def _ask(self, waiting: WaitingCall) -> Iterator[JsonObject]:
-        """Ask the client to make a call. Its arguments are those that the run waits with, which a hook may have changed."""
+    def _client_call(self, waiting: WaitingCall) -> Iterator[JsonObject]:
+        """The events of a call that the client makes. Its arguments are those after the hooks."""
         name, arguments = waiting.call.name, arguments_of(waiting.call.input)
         if waiting.id not in self._items:  # a call of the run that this one resumes
             kind = BlockType.TOOL_USE

@@ -264,11 +264,11 @@ class MessageParts:
                 yield from self._calls.update(pending.id, pending.call)
             yield wire.Finish("tool-calls")
             return
-        asked = False
+        has_request = False
         for pending in change.pending:
             name = interrupt_id(change.run, pending.call.id)
             if pending.needs_decision:
-                asked = True
+                has_request = True
                 yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
             else:
                 # The client replies when no call of the step waits, so these are approved automatically.
@@ -276,7 +276,7 @@ class MessageParts:
                 yield wire.ToolApprovalResponse(name, approved=True)
         data = {"run": change.run, "hook": change.hook, "reason": change.reason}
         yield Data("data-pause", data, "pause")
-        yield wire.Finish("tool-calls" if asked else "stop")
+        yield wire.Finish("tool-calls" if has_request else "stop")
 
     def abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
         """The run was aborted."""

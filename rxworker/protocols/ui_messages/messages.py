@@ -301,7 +301,7 @@ def ui_messages_of(
         history.add(message)
     waiting = () if pause is None else tuple(call.id for call in pause.pending)
     if pause is not None and pause.hook != CLIENT:
-        history.ask(run, pause, waiting)
+        history.add_approvals(run, pause, waiting)
     for call in history.unanswered(waiting):
         call.update(state="output-error", errorText=NOT_RUN)
     if shared_state is not None:
@@ -336,7 +336,7 @@ class _History:
             for block in message.content:
                 parts.extend(self._said(block, f"{self._prefix}.{len(self.messages) - 1}"))
 
-    def ask(self, run: str, pause: RunPause, waiting: tuple[str, ...]) -> None:
+    def add_approvals(self, run: str, pause: RunPause, waiting: tuple[str, ...]) -> None:
         """Mark the pending calls like the stream of a paused run."""
         for place, native in enumerate(waiting):
             part = self._last.get(native)

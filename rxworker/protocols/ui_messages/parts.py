@@ -242,9 +242,9 @@ def output_of(result: ToolResult) -> Json:
 class NestedRuns:
     """Encodes the changes of nested runs as data parts.
 
-    >>> scope = Scope("call_1", ("call_1",), "ask", "call_1")
+    >>> scope = Scope("call_1", ("call_1",), "search", "call_1")
     >>> [part.data for part in NestedRuns().feed(ScopeOpen(scope))]
-    [{'name': 'ask', 'toolCallId': 'call_1', 'status': 'running'}]
+    [{'name': 'search', 'toolCallId': 'call_1', 'status': 'running'}]
     """
 
     def __init__(self) -> None:

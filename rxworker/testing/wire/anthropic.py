@@ -5,7 +5,7 @@ from __future__ import annotations
 from rxworker.events import TRUNCATED, Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import asked, data_frame, stop_word
+from rxworker.testing.wire.format import data_frame, field_of, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "end_turn",
@@ -61,7 +61,7 @@ def anthropic_frames(
 
 def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
     """The frames of a reply to a request with this body."""
-    model = asked(body, "model")
+    model = field_of(body, "model")
     return anthropic_frames(
         reply, number=number, model=model if isinstance(model, str) else "claude-scripted"
     )

@@ -67,6 +67,6 @@ def stop_word(reply: Reply, words: dict[StopKind, str]) -> str:
     return reason.raw or words.get(reason.kind) or reason.kind.value
 
 
-def asked(body: Json, name: str) -> Json:
+def field_of(body: Json, name: str) -> Json:
     """A field of a request's body, if there is one."""
     return body.get(name) if isinstance(body, dict) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rxworker.events import TRUNCATED, Error
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.testing.reply import Reply
-from rxworker.testing.wire.format import asked, given_arguments, json_line, stop_word
+from rxworker.testing.wire.format import field_of, given_arguments, json_line, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "stop",
@@ -48,7 +48,7 @@ def ollama_frames(reply: Reply, *, number: int = 1, model: str = "scripted") -> 
 
 def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
     """The lines of a reply to a request with this body."""
-    model = asked(body, "model")
+    model = field_of(body, "model")
     return ollama_frames(
         reply, number=number, model=model if isinstance(model, str) else "scripted"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rxworker.events import TRUNCATED, Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import asked, data_frame, stop_word
+from rxworker.testing.wire.format import data_frame, field_of, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "stop",
@@ -40,7 +40,7 @@ def openai_chat_frames(
         reply: What is answered.
         number: The number of the request, from 1; the ids are made from it.
         model: The model's name.
-        include_usage: Whether the request asked for a last chunk with the usage.
+        include_usage: Whether the request requires a last chunk with the usage.
 
     >>> from rxworker.testing.reply import say
     >>> openai_chat_frames(say("Hi"))[-1]
@@ -65,12 +65,12 @@ def openai_chat_frames(
 
 def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
     """The frames of a reply to a request with this body."""
-    model = asked(body, "model")
+    model = field_of(body, "model")
     return openai_chat_frames(
         reply,
         number=number,
         model=model if isinstance(model, str) else "gpt-scripted",
-        include_usage=asked(asked(body, "stream_options"), "include_usage") is True,
+        include_usage=field_of(field_of(body, "stream_options"), "include_usage") is True,
     )
 
 

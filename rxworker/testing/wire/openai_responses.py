@@ -12,7 +12,7 @@ from msgspec import Struct
 from rxworker.events import TRUNCATED, Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, ToolCall, Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import asked, data_frame, stop_word
+from rxworker.testing.wire.format import data_frame, field_of, stop_word
 
 Event: TypeAlias = tuple[str, JsonObject]
 
@@ -182,7 +182,7 @@ def openai_responses_frames(
 
 def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
     """The frames of a reply to a request with this body."""
-    model = asked(body, "model")
+    model = field_of(body, "model")
     return openai_responses_frames(
         reply, number=number, model=model if isinstance(model, str) else "gpt-scripted"
     )

@@ -1,7 +1,7 @@
 """A session of a client: a conversation, its prompts one by one, and the questions that runs pause for.
 
-Theory of operation. A prompt starts a run, and its records become updates until it has ended. A run that pauses ends: the client's user is asked, and the
-decision resumes it as a new run of the same prompt. A prompt that finds a paused run, which a client left without a decision, asks first, and then
+Theory of operation. A prompt starts a run, and its records become updates until it has ended. A run that pauses ends: it requests the decision of the client's user, which
+resumes it as a new run of the same prompt. A prompt that finds a paused run, which a client left without a decision, requests the decision first, and then
 resumes that run with the new message; one that finds a run whose process has ended continues that run, and sends the message into it.
 """
 
@@ -69,7 +69,7 @@ class Session:
         self._peer = peer
         self._rejected: set[AllowedTool] = set()
         self._is_busy = self._is_cancelled = False
-        self._asking: asyncio.Task[wire.PermissionResult] | None = None
+        self._request: asyncio.Task[wire.PermissionResult] | None = None
         # What the client has of a run that another process may continue.
         self._shown: tuple[str, AcpEncoder] | None = None
         # The conversation before a prompt that the model refused to answer.
@@ -117,8 +117,8 @@ class Session:
         if not self._is_busy:
             return
         self._is_cancelled = True
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._request is not None:
+            self._request.cancel()
         await self._stop(self.conversation.current)
 
     async def replay(self) -> None:
@@ -172,7 +172,7 @@ class Session:
         return await self._begun(entry)
 
     async def _follow(self, entry: RunEntry) -> StopReason:
-        """Show a run until it has ended, and ask what it pauses for."""
+        """Show a run until it has ended, and request the decision that it pauses for."""
         while True:
             encoder = await self._show(entry)
             end = encoder.end
@@ -239,7 +239,7 @@ class Session:
     async def _resume(
         self, entry: RunEntry, pause: ViewPause, add: tuple[Message, ...] = ()
     ) -> RunEntry | None:
-        """Ask for the decisions about a paused run, and resume it; ``None`` if it is not to continue."""
+        """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
         decisions: dict[str, Decision] = {}
         waiting = [each for each in pause.pending if each.needs_decision]
         for each in waiting:
@@ -265,7 +265,7 @@ class Session:
         if pause.reason:
             reason = wire.CallContent(wire.TextContent(pause.reason))
             call = replace(call, content=[*(call.content or ()), reason])
-        choice = await self._ask(call)
+        choice = await self._choose(call)
         if choice is None:
             return None
         is_allowed = choice.startswith("allow")
@@ -276,12 +276,12 @@ class Session:
         return is_allowed
 
     async def _may_go_on(self, pause: ViewPause) -> bool:
-        """Ask about a pause that is not about a call: at the end of a turn, or one that the application requested."""
+        """Request a decision about a pause that is not about a call: at the end of a turn, or one that the application requested."""
         title = pause.reason or f"Continue after the pause of {pause.hook}?"
         call = wire.CallFields(tool_call_id=f"{pause.run}.pause", title=title)
-        return (await self._ask(call, ("allow_once", "reject_once"))) == "allow_once"
+        return (await self._choose(call, ("allow_once", "reject_once"))) == "allow_once"
 
-    async def _ask(
+    async def _choose(
         self, call: wire.CallFields, kinds: tuple[OptionKind, ...] = tuple(OPTIONS)
     ) -> str | None:
         """The user's choice; ``None`` if the prompt was cancelled instead."""
@@ -289,12 +289,12 @@ class Session:
         request = wire.PermissionRequest(self.id, call, options)
         loop = asyncio.get_running_loop()
         method = "session/request_permission"
-        asking = self._peer.request(method, request, wire.PermissionResult)
-        task = self._asking = loop.create_task(asking)
+        answer = self._peer.request(method, request, wire.PermissionResult)
+        task = self._request = loop.create_task(answer)
         try:
             await asyncio.wait({task})
         finally:
-            self._asking = None
+            self._request = None
             task.cancel()
         if task.cancelled():
             self._is_cancelled = True

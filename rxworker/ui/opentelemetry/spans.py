@@ -123,7 +123,7 @@ class _Tool:
 class _Scope:
     """A run that is open."""
 
-    __slots__ = ("abort", "asked", "began", "chat", "context", "metric", "span", "state", "status", "tools", "usage")  # fmt: skip
+    __slots__ = ("abort", "began", "chat", "context", "metric", "requested", "span", "state", "status", "tools", "usage")  # fmt: skip
 
     def __init__(self, span: Span, began: float, metric: Attributes, state: RunState) -> None:
         self.span = span
@@ -133,7 +133,7 @@ class _Scope:
         self.state = state  # folded only where content is recorded
         self.status = "running"
         self.abort: RunAbort | None = None
-        self.asked: tuple[str, str] = "", ""  # the provider and the model of the last request
+        self.requested: tuple[str, str] = "", ""  # the provider and the model of the last request
         self.usage: Usage | None = None
         self.chat: _Chat | None = None
         self.tools: dict[tuple[int, str], _Tool] = {}
@@ -339,9 +339,9 @@ class RunSpans(abc.ObserverBase[Record]):
 
     def _requested(self, scope: _Scope, record: Record, event: AttemptStart) -> None:
         chat = scope.chat
-        scope.asked = event.provider, event.model
+        scope.requested = event.provider, event.model
         if chat is None:
-            chat = self._begin_chat(scope, record, *scope.asked)
+            chat = self._begin_chat(scope, record, *scope.requested)
         else:
             chat.attempts += 1
             chat.requested = chat.last = record.time
@@ -395,7 +395,7 @@ class RunSpans(abc.ObserverBase[Record]):
         chat = scope.chat
         if event.status is _STARTED:
             if chat is None:  # the response begins again although it was complete
-                chat = self._begin_chat(scope, record, *scope.asked)
+                chat = self._begin_chat(scope, record, *scope.requested)
             if chat.first is None:
                 self._chunk(chat, record.time)
             chat.response = event.response_id

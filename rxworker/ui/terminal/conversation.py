@@ -140,7 +140,7 @@ class RunScreen(Screen[None]):
         self.show_status()
         self.run_worker(self._show_run(), name="follow")
 
-    def ask(self) -> None:
+    def show_approval(self) -> None:
         """Request the user's decision about the call that waits."""
 
     def show_error(self, error: BaseException) -> None:
@@ -155,7 +155,7 @@ class RunScreen(Screen[None]):
         self.query_one(WhoBar).show_state(seconds)
         self.query_one(UsageBar).show_usage(len(self._watchers))
         self.query_one(QueueBar).show_queue()
-        self.query_one(Composer).placeholder = DECIDE if session.asks else PLACES[status]
+        self.query_one(Composer).placeholder = DECIDE if session.needs_decision else PLACES[status]
         can_fold = self.query_one(Transcript).can_fold
         if can_fold != self.can_fold or not self.has_class(f"-{status}"):
             self.can_fold = can_fold
@@ -192,8 +192,8 @@ class RunScreen(Screen[None]):
         self.show_status()
         self.rested.set()
         # Do not open the dialog while the user types: the next key might decide.
-        if session.asks and not composer.text:
-            self.ask()
+        if session.needs_decision and not composer.text:
+            self.show_approval()
 
     def _count_watchers(self, watchers: tuple[WatcherState, ...]) -> None:
         self._watchers = watchers
@@ -394,12 +394,12 @@ class ConversationScreen(RunScreen):
 
     def action_resume(self) -> None:
         """Decide about the call that waits, or resume the run."""
-        if self.session.asks:
-            self.ask()
+        if self.session.needs_decision:
+            self.show_approval()
         elif self.session.paused is not None:
             self.go_on()
 
-    def ask(self) -> None:
+    def show_approval(self) -> None:
         """Request the user's decision about the call that waits."""
         call, paused = self.session.waiting_call, self.session.paused
         if call is None or paused is None:

@@ -185,7 +185,7 @@ class Session:
         paused: The paused result that can be resumed.
         sent: The messages that were sent into the run.
         finished: Whether the last run finished normally.
-        asked_to_pause: Whether the user requested the pause.
+        pause_requested: Whether the user requested the pause.
     """
 
     def __init__(self, worker: Worker, wording: Wording | None = None) -> None:
@@ -194,7 +194,7 @@ class Session:
         self.paused: Paused[Any] | None = None
         self.sent = Sent()
         self.finished = True
-        self.asked_to_pause = False
+        self.pause_requested = False
         self._lanes = Lanes()
         self._wording = wording or _plain
         self._cancelling = False
@@ -224,7 +224,7 @@ class Session:
         if self.active is not None:
             if self._cancelling:
                 return "cancelling"
-            return "pausing" if self.asked_to_pause else "answering"
+            return "pausing" if self.pause_requested else "answering"
         return "ready" if self.paused is None else "paused"
 
     @property
@@ -236,9 +236,9 @@ class Session:
         return paused.pending[paused.approved_count]
 
     @property
-    def asks(self) -> bool:
+    def needs_decision(self) -> bool:
         """Whether a hook paused the run at a call that needs a decision."""
-        return self.waiting_call is not None and not self.asked_to_pause
+        return self.waiting_call is not None and not self.pause_requested
 
     @property
     def totals(self) -> Totals:
@@ -308,7 +308,7 @@ class Session:
     def pause(self) -> None:
         """Request a pause at the next safe moment."""
         if self.active is not None and self.status == "answering":
-            self.asked_to_pause = True
+            self.pause_requested = True
             self.active.pause(reason="requested by the user")
 
     def cancel(self) -> asyncio.Future[None] | None:
@@ -363,7 +363,7 @@ class Session:
         self.id = self.worker.labels[CONVERSATION] = name
         for tool in list(self.allowed):
             self.disallow(tool)
-        self.paused, self.finished, self.asked_to_pause = None, True, False
+        self.paused, self.finished, self.pause_requested = None, True, False
         self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
 
     async def close(self) -> None:
@@ -408,13 +408,13 @@ class Session:
             self.paused = result if isinstance(result, Paused) else None
             self.finished = self.paused is None
         if self.paused is None:
-            self.asked_to_pause = False
+            self.pause_requested = False
         self._cancelling = False
         return lane
 
     def _started(self, begun: Run[Any]) -> None:
         self.active, self.paused = begun, None
-        self.asked_to_pause = self._cancelling = False
+        self.pause_requested = self._cancelling = False
 
 
 def _plain(error: BaseException) -> str:

@@ -276,7 +276,7 @@ def page_response(
     if query.offset == "now":
         headers["Cache-Control"] = "no-store"
     else:
-        # More may follow on the last page of an open stream, so that a client asks each time.
+        # More may follow on the last page of an open stream, so that a client revalidates it each time.
         is_whole = page.is_closed or not page.is_up_to_date
         headers["Cache-Control"] = _WHOLE_PAGE if is_whole else "private, no-cache"
         etag = headers["ETag"] = _etag(source, query.offset or "-1", page)

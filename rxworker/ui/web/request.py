@@ -92,7 +92,7 @@ class WebRequest(ABC):
 
     @abstractmethod
     async def open_socket(self, max_message: int) -> Socket | None:
-        """Accept the WebSocket that the request asks for; ``None`` if it asks for none.
+        """Accept the WebSocket that the request opens; ``None`` if it opens none.
 
         Args:
             max_message: The maximum number of bytes of a client's message.

@@ -34,14 +34,14 @@ class SentRequest(Struct, frozen=True):
     """The request of an attempt.
 
     Attributes:
-        provider: Who was asked.
-        model: Which model was asked.
+        provider: The name of the provider.
+        model: The name of the model.
         url: Where to; empty if it is not known in the form of the provider.
         body: The body, without what is a secret by its name in the settings of the provider's own; if it is not known in the form of the provider, the
             conversation, the tools and the settings.
         doubts: Why it may differ from what was sent: ``nested``: a tool made it, whose worker is not known; ``worker``: this server has no such worker;
             ``process``: another process sent it, whose settings may have been others; ``hooks``: so may its messages, after hooks;
-            ``model``: another model was asked than that of the worker; ``tools``: the tools have changed since; ``form``: the body is not in the form of the
+            ``model``: the request was for another model than that of the worker; ``tools``: the tools have changed since; ``form``: the body is not in the form of the
             provider: the model is not called over HTTP, is one of several, or has no key here.
         hooks: The names of these hooks.
     """
@@ -69,12 +69,12 @@ def sent_request(entry: RunEntry, seq: int, worker: Worker | None) -> SentReques
     last = records[-1] if records else None
     if last is None or last.seq != seq or not isinstance(last.event, AttemptStart):
         raise ApiError(404, "no_request", f"record {seq} of this run is no beginning of a request")
-    asked = last.event
+    start_event = last.event
     conversation = fold_run(records, RunState(path=last.path)).conversation
     if last.path or worker is None or isinstance(worker, QueuedWorker):
         body = msgspec.Raw(encode_json({"conversation": conversation}))
         why: tuple[Doubt, ...] = ("nested",) if last.path else ("worker",)
-        return SentRequest(asked.provider, asked.model, "", body, why)
+        return SentRequest(start_event.provider, start_event.model, "", body, why)
     here, doubts, hooks = entry.here, list[Doubt](), list[str]()
     if here is not None and here.worker is worker and seq >= here.first_seq:
         request = here.request(last.turn, conversation)
@@ -84,7 +84,7 @@ def sent_request(entry: RunEntry, seq: int, worker: Worker | None) -> SentReques
         doubts.append("process")
         if hooks:
             doubts.append("hooks")
-    if (asked.provider, asked.model) != (worker.model.name, worker.model.model):
+    if (start_event.provider, start_event.model) != (worker.model.name, worker.model.model):
         doubts.append("model")
     start = records[0].event
     known = {meta.name: digest_of(meta) for meta in request.tools}
@@ -93,7 +93,9 @@ def sent_request(entry: RunEntry, seq: int, worker: Worker | None) -> SentReques
     url, body = _encoded(worker, request)
     if not url:
         doubts.append("form")
-    return SentRequest(asked.provider, asked.model, url, body, tuple(doubts), tuple(hooks))
+    return SentRequest(
+        start_event.provider, start_event.model, url, body, tuple(doubts), tuple(hooks)
+    )
 
 
 def _records_until(entry: RunEntry, seq: int) -> list[Record]:

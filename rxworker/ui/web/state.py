@@ -101,7 +101,7 @@ class ServerState:
         if self._fleet is None:
             raise ApiError(404, "no_log", "runs are not stored: give the server a log")
         if self._has_users:
-            message = "this server has users, and may not show the runs of all: ask a server of the same log without user="
+            message = "this server has users, and may not show the runs of all users: use a server of the same log without user="
             raise ApiError(403, "has_users", message)
         return self._fleet
 

@@ -132,7 +132,7 @@ class StoredEntry(RunEntry):
             self.changed()
 
     async def refresh(self) -> None:
-        """Ask the log for newer information: the list may be a moment behind."""
+        """Read newer information from the log: the list may be a moment behind."""
         info = await self._log.info(self.id)
         if info is not None:
             self.update(info)
