@@ -86,6 +86,16 @@ async def test_a_row_is_inspected_with_its_arguments_result_and_events(
         await page.locator("#lanes .attempt .lane-label").first.click()
         await expect(inspector.locator("dd")).to_contain_text(["done", "1"])
         await expect(inspector).to_contain_text("gated-1")
+        await page.locator("#lanes .turn .lane-label").last.click()
+        await inspector.get_by_text("Request as sent").click()
+        await expect(inspector.locator(".doubts")).to_contain_text("not called over HTTP")
+        tree = inspector.get_by_role("tree")
+        await expect(tree.locator(".json-key", has_text="messages")).to_be_visible()
+        await page.route("**/requests/*", lambda route: route.abort())
+        await page.locator("#lanes .attempt .lane-label").first.click()
+        await inspector.get_by_text("Request as sent").click()
+        await expect(inspector.locator(".request-body")).to_contain_text("cannot be reached")
+        desk.problems.clear()  # the browser complains of the refused request
 
 
 async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[GatedModel]) -> None:

@@ -41,7 +41,7 @@ const views = {
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
-  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), (run, thing) => actions.reveal(run, thing)),
+  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), (run, thing) => actions.reveal(run, thing), api.request),
   compare: new CompareView({ swap: () => actions.compare(selection.id, selection.otherId), choose: () => commands.run({ id: "compare" }), close: () => actions.select(selection.id) }, () => renderer.schedule()),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
 };

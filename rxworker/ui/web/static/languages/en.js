@@ -102,6 +102,13 @@ export const words = {
     close: "Close", from: "Begins", took: "Takes", firstBlock: "First block", state: "State", inTurn: "Turn", model: "Model", tokens: "Tokens", cost: "Cost", size: "Size",
     raw: "Raw events", events: { one: "{n} raw event", other: "{n} raw events" }, more: "and {n} more", notices: "Notices", show: "Show in the conversation",
   },
+  request: {
+    title: "Request as sent", loading: "Loading…", noAddress: "Not in the form of the provider", doubts: "Why it may differ from what was sent",
+    note: "Made again from the records and the worker. Headers are not shown, since keys are in them.",
+    nested: "A tool made this request. Its tools and settings are not known: this is the conversation.", worker: "This server does not have the worker: this is the conversation.",
+    process: "Another process has sent it: its settings may have been others.", hooks: "Hooks may have changed the messages: {hooks}.", model: "The worker now has another model than the one that was asked.",
+    tools: "The tools have changed since the run began.", form: "The model is not called over HTTP, is one of several, or has no key here: these are the conversation, the tools and the options.",
+  },
   watchers: {
     title: "Watching", none: "No watcher is attached yet.", gone: "The server does not know this run any more. What is shown here stays.",
     ended: "The run has ended, and every watcher has all of it. What is shown here stays.",

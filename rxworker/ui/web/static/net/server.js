@@ -166,6 +166,8 @@ export async function info() {
 }
 
 export const workerOf = async (run) => (await ask(of(run, "worker"))).worker;
+// The request of the attempt that starts with a record, as it was sent.
+export const request = (run, seq) => ask(of(run, `requests/${seq}`));
 export const runs = (query) => ask(`api/runs?${query}`);
 export const fleet = (query) => ask(`api/fleet?${query}`);
 // `where` is the conversation to continue, or the message that the input replaces: { conversation } or { edits: { run, message, text } }.

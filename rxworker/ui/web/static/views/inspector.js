@@ -1,7 +1,8 @@
-// Everything about one row of the trace: times, state, tokens, arguments, result, notices, and the records as they were received.
+// Everything about one row of the trace: times, state, tokens, arguments, result, notices, the request as it was sent, and the records as they were received.
 
-import { codeBlock } from "./code.js";
+import { codeBlock, copyButton } from "./code.js";
 import { el, show } from "./dom.js";
+import { JsonTree } from "./json_tree.js";
 import { count, money, plural, pretty, seconds, statusWord } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { costOf, textOf } from "../model/run_state.js";
@@ -9,13 +10,16 @@ import { costOf, textOf } from "../model/run_state.js";
 const MOST = 200; // records that are listed
 
 export class Inspector {
-  // `tape(id)` returns the records of a run, `priceOf(model)` the prices of a model or null, `reveal(run, thing)` shows a row in the conversation, if there is one.
-  constructor(node, tape, priceOf, reveal) {
+  // `tape(id)` returns the records of a run, `priceOf(model)` the prices of a model or null, `reveal(run, thing)` shows a row in the conversation, if there is one,
+  // and `sent(id, seq)` returns a promise of the request of an attempt, if the server can be asked for it.
+  constructor(node, tape, priceOf, reveal, sent = null) {
     this.node = node;
     this.tape = tape;
     this.priceOf = priceOf;
     this.reveal = reveal;
+    this.sent = sent;
     this.shown = null;
+    this.asked = null; // the request that is shown: { run, seq, node }
   }
 
   open(timeline, run, thing) {
@@ -40,12 +44,12 @@ export class Inspector {
 
   fill() {
     const { run, thing } = this.shown, { trace } = words;
-    const isOpen = this.node.querySelector("details")?.open ?? false;
+    const isOpen = this.node.querySelector("details.raw")?.open ?? false, found = recordsOf(this.tape(run.id), thing);
     const head = el("div", { class: "inspector-head" }, el("h3", { id: "inspector-title", text: titleOf(thing) }),
       thing.kind === "span" || !this.reveal ? null : el("button", { type: "button", text: trace.show, onclick: () => this.reveal(run, thing) }),
       el("button", { type: "button", text: trace.close, onclick: () => this.close(true) }));
     const facts = el("dl", {}, ...this.facts().filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", { text: name }), el("dd", { text }))));
-    this.node.replaceChildren(head, facts, ...this.parts(), this.events(isOpen));
+    this.node.replaceChildren(head, facts, ...this.parts(), ...this.request(found), this.events(found, isOpen));
   }
 
   facts() {
@@ -77,15 +81,23 @@ export class Inspector {
     return parts;
   }
 
+  // The request of an attempt, or of the last attempt of a turn. It is requested when the user opens it.
+  request(found) {
+    const { run, thing } = this.shown, seq = thing.kind === "span" ? found.findLast(({ event }) => event.type === "attempt_start")?.seq : undefined;
+    if (seq === undefined || this.sent === null) return [];
+    if (this.asked?.run !== run.id || this.asked.seq !== seq) this.asked = { run: run.id, seq, node: requestNode(() => this.sent(run.id, seq)) };
+    return [this.asked.node];
+  }
+
   // The records are listed when the user asks for them: there may be thousands.
-  events(isOpen) {
-    const { run, thing } = this.shown, found = recordsOf(this.tape(run.id), thing), list = el("ol", { class: "events", tabindex: "0", "aria-label": words.trace.raw });
+  events(found, isOpen) {
+    const list = el("ol", { class: "events", tabindex: "0", "aria-label": words.trace.raw });
     const fillList = () => {
       if (list.childElementCount > 0) return;
       list.append(...found.slice(0, MOST).map((record) => el("li", { text: JSON.stringify(record) })));
       if (found.length > MOST) list.append(el("li", { text: fill(words.trace.more, { n: found.length - MOST }) }));
     };
-    const details = el("details", { ontoggle: () => details.open && fillList() }, el("summary", { text: fill(words.trace.events, { n: found.length }, count) }), list);
+    const details = el("details", { class: "raw", ontoggle: () => details.open && fillList() }, el("summary", { text: fill(words.trace.events, { n: found.length }, count) }), list);
     details.open = isOpen;
     return details;
   }
@@ -102,6 +114,37 @@ function stateOf(thing) {
   if (thing.retracted) return words.call.retracted;
   if (thing.kind === "call") return words.call[thing.state] ?? thing.state;
   return thing.phase === "open" ? statusWord("running", "") : thing.phase === "aborted" ? words.call.cut : words.call.done;
+}
+
+const { request } = words;
+const DOUBTS = { nested: request.nested, worker: request.worker, process: request.process, hooks: request.hooks, model: request.model, tools: request.tools, form: request.form };
+
+function requestNode(load) {
+  const body = el("div", { class: "request-body", "aria-live": "polite" });
+  let isLoaded = false;
+  const fillBody = async () => {
+    if (isLoaded) return;
+    isLoaded = true;
+    body.replaceChildren(el("p", { text: request.loading }));
+    try {
+      body.replaceChildren(...sentNodes(await load()));
+    } catch (problem) {
+      isLoaded = false; // opening it again asks again
+      body.replaceChildren(el("p", { class: "bad", text: problem.message }));
+    }
+  };
+  const details = el("details", { class: "request", ontoggle: () => details.open && fillBody() }, el("summary", { text: request.title }), body);
+  return details;
+}
+
+function sentNodes({ url, body, doubts, hooks }) {
+  const why = doubts.map((doubt) => el("li", { text: fill(DOUBTS[doubt] ?? doubt, { hooks: hooks.join(", ") }) }));
+  return [
+    el("div", { class: "request-head" }, el("code", { text: url ? `POST ${url}` : request.noAddress }), copyButton(() => JSON.stringify(body, null, 2))),
+    why.length ? el("ul", { class: "doubts", "aria-label": request.doubts }, ...why) : null,
+    new JsonTree(body).node,
+    el("p", { class: "request-note", text: request.note }),
+  ].filter(Boolean);
 }
 
 function codeOf(text, value) {
