@@ -36,7 +36,7 @@ STATIONS = 4
 
 def first_answer() -> Reply:
     """The model thinks, and requests both forecasts at once."""
-    thoughts = "Two cities, two forecasts. Neither needs the other, so I ask for both at once."
+    thoughts = "Two cities, two forecasts. Neither needs the other, so I request both at once."
     calls = call("forecast", city="Kyoto", days=2) + call("forecast", city="Lisbon", days=2)
     used = Reply(usage=Usage(input_tokens=412, output_tokens=96))
     return think(thoughts) + say("Let me look at both forecasts.") + calls + used

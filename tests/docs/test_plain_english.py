@@ -25,6 +25,8 @@ RETIRED = {
     r"says?|said|saying": "state, contain, report, write, send",
     r"everybody|everyone|someone|no one|anyone": "name who it is: the user, every client, no observer",
     r"of its own make|of our own make": "own",
+    # A program may ask a person, or ask for approval.
+    r"(?:asks?|asked|asking)(?! (?:(?:a|the|its) (?:people|person|user)|for (?:an )?approval)\b)": "request, query, call, run",
 }
 """Words that the project does not use in prose, and what it uses instead."""
 

@@ -261,18 +261,18 @@ async def get_info(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_fleet(state: ServerState, request: WebRequest) -> web.Response | None:
     """Return all runs of the log together, and those that match; as server-sent events also after each change."""
-    feed, asked = state.fleet, RunFilter.of(request.query)
+    feed, query = state.fleet, RunFilter.of(request.query)
     if "text/event-stream" not in request.headers.get("Accept", ""):
-        return bytes_response(await feed.answer(await feed.ready(), asked))
+        return bytes_response(await feed.answer(await feed.ready(), query))
     with state.places.take():
-        await state.streams.send(request, fleet_events(feed, asked), SSE_HEADERS)
+        await state.streams.send(request, fleet_events(feed, query), SSE_HEADERS)
     return None
 
 
-async def fleet_events(feed: FleetFeed, asked: RunFilter) -> AsyncGenerator[bytes, None]:
+async def fleet_events(feed: FleetFeed, query: RunFilter) -> AsyncGenerator[bytes, None]:
     """Yield what matches as server-sent events."""
     yield retry_frame(RETRY)
-    async with aclosing(feed.answers(asked)) as answers:
+    async with aclosing(feed.answers(query)) as answers:
         async for data in answers:
             yield b"data: " + data + b"\n\n"
 
@@ -291,9 +291,9 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
     """Return the runs that are kept, newest first; with parameters, those that match, also of the log."""
-    asked = RunQuery.of(request.query)
-    if asked != RunQuery():
-        found = await state.runs_of(request).search(asked)
+    query = RunQuery.of(request.query)
+    if query != RunQuery():
+        found = await state.runs_of(request).search(query)
         summaries = [msgspec.Raw(one.entry.encoded()) for one in found.runs]
         excerpts = {one.entry.id: one.excerpt for one in found.runs if one.excerpt}
         answer = FoundAnswer(state.instance, summaries, excerpts, found.is_more)
@@ -446,8 +446,8 @@ RETRY = 1000
 async def get_events(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream the records of a run after the last one that the client has; 204 if there are none left."""
     entry = await state.runs_of(request).find(request.params["id"])
-    asked = request.headers.get("Last-Event-ID") or request.query.get("after")
-    after = read_last_event_id(asked)
+    given = request.headers.get("Last-Event-ID") or request.query.get("after")
+    after = read_last_event_id(given)
     await entry.open()
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)

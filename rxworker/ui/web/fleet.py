@@ -222,13 +222,13 @@ class FleetFeed:
             self._task.result()
         return self.fleet
 
-    async def answers(self, asked: RunFilter) -> AsyncGenerator[bytes, None]:
+    async def answers(self, query: RunFilter) -> AsyncGenerator[bytes, None]:
         """What matches as JSON, now and after each change, until the server is stopped."""
         while not self._is_closed:
             began = time.perf_counter()
             fleet, changed = await self.ready(), self._changed
             fleet.sample(time.time())
-            data = await self.answer(fleet, asked)
+            data = await self.answer(fleet, query)
             spent = time.perf_counter() - began
             yield data
             await asyncio.sleep(max(PAUSE, SHARE * spent))
@@ -239,15 +239,15 @@ class FleetFeed:
             except TimeoutError:
                 pass
 
-    async def answer(self, fleet: Fleet, asked: RunFilter) -> bytes:
+    async def answer(self, fleet: Fleet, query: RunFilter) -> bytes:
         """What matches now as JSON."""
         rows: list[FleetRow] = []
         is_more = False
         for seen, info in enumerate(fleet.newest(), 1):
             if not seen % SLICE:
                 await asyncio.sleep(0)
-            if asked.matches(info):
-                if len(rows) == asked.limit:
+            if query.matches(info):
+                if len(rows) == query.limit:
                     is_more = True
                     break
                 rows.append(_row(info))

@@ -285,19 +285,19 @@ class Runs:
         """Return the conversation with this id, or ``None``."""
         return self._store.conversation(id, self._owner)
 
-    async def search(self, asked: RunQuery) -> FoundRuns:
+    async def search(self, query: RunQuery) -> FoundRuns:
         """Return the runs that match, also those that only the log has. It looks at the newest `MOST_SEARCHED` of these."""
-        log, words = self._store.log, words_of(asked.text)
+        log, words = self._store.log, words_of(query.text)
         found: dict[str, FoundRun] = {}
         for entry in self:
             if not isinstance(entry, LiveEntry):
                 continue
             texts = texts_in(entry.messages)
             is_match = matches(words, f"{entry.title}\n{texts.text}")
-            if is_match and (not asked.tool or asked.tool in texts.tools):
+            if is_match and (not query.tool or query.tool in texts.tools):
                 found[entry.id] = FoundRun(entry, excerpt(words, entry.title, texts.text))
         if log is not None:
-            async with aclosing(log.search(asked.text, tool=asked.tool)) as stored:
+            async with aclosing(log.search(query.text, tool=query.tool)) as stored:
                 read = 0
                 async for one in stored:
                     entry, read = self._store.look(one.info, self._owner), read + 1
@@ -305,7 +305,7 @@ class Runs:
                         found.setdefault(entry.id, FoundRun(entry, one.excerpt))
                     if read == MOST_SEARCHED:
                         break
-        return asked.select(list(found.values()))
+        return query.select(list(found.values()))
 
     async def prepare(self, conversation: ConversationEntry | None) -> None:
         """Create the worker of a stored conversation, with its messages, unless this process has run it last.

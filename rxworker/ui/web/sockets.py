@@ -116,21 +116,21 @@ class Connection:
         try:
             if isinstance(message, bytes):
                 raise RemoteProtocolError("messages are JSON in text messages")
-            asked = read_client_message(message)
+            request = read_client_message(message)
         except RemoteProtocolError as error:
             self._bad += 1
             if self._bad >= MAX_BAD:
                 return await self._disconnect("bad_messages", f"too many bad messages: {error}")
             await self._send_message(RequestRefused("bad_message", str(error)))
             return True
-        match asked:
+        match request:
             case ListRuns():
                 if self._listing is None:
                     self._listing = self._loop.create_task(self._list(self._runs.feed))
             case UnwatchRun(run=run):
                 await self._stop(run)
             case WatchRun():
-                await self._watch(asked)
+                await self._watch(request)
         return True
 
     def _accepts_message(self) -> bool:
@@ -151,53 +151,56 @@ class Connection:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _watch(self, asked: WatchRun) -> None:
-        await self._stop(asked.run)
+    async def _watch(self, request: WatchRun) -> None:
+        await self._stop(request.run)
         try:
-            await self._runs.find(asked.run)
+            await self._runs.find(request.run)
         except ApiError:
-            await self._send_message(RunGone(asked.run))
+            await self._send_message(RunGone(request.run))
             return
-        task = self._loop.create_task(self._follow(asked))
-        self._watching[asked.run] = task
+        task = self._loop.create_task(self._follow(request))
+        self._watching[request.run] = task
 
         def done(_task: asyncio.Task[None]) -> None:
-            if self._watching.get(asked.run) is _task:
-                del self._watching[asked.run]
+            if self._watching.get(request.run) is _task:
+                del self._watching[request.run]
 
         task.add_done_callback(done)
 
-    async def _follow(self, asked: WatchRun) -> None:
+    async def _follow(self, request: WatchRun) -> None:
         """Send a run until it ends."""
         try:
-            await self._send_run(asked)
+            await self._send_run(request)
         except ApiError as error:
-            await self._try_send_message(RequestRefused(error.code, error.message, asked.run))
+            await self._try_send_message(RequestRefused(error.code, error.message, request.run))
         except RxWorkerError as error:
-            await self._try_send_message(RequestRefused("detached", str(error), asked.run))
+            await self._try_send_message(RequestRefused("detached", str(error), request.run))
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
             logger.error(
-                "sending %r failed\n%s", asked.run, format_error(error), extra={"run": asked.run}
+                "sending %r failed\n%s",
+                request.run,
+                format_error(error),
+                extra={"run": request.run},
             )
             await self._try_send_message(
-                RequestRefused("error", "the server failed; its log has the details", asked.run)
+                RequestRefused("error", "the server failed; its log has the details", request.run)
             )
 
     async def _try_send_message(self, message: ServerMessage) -> None:
         with suppress(ConnectionError):
             await self._send_message(message)
 
-    async def _send_run(self, asked: WatchRun) -> None:
-        entry = await self._runs.find(asked.run)
+    async def _send_run(self, request: WatchRun) -> None:
+        entry = await self._runs.find(request.run)
         with self._places.take(entry):
             await entry.open()
-            watch = watch_run(entry, asked.after, asked.delivery, asked.name or self._who)
+            watch = watch_run(entry, request.after, request.delivery, request.name or self._who)
             async with aclosing(batches_of(entry, watch)) as batches:
                 async for batch in batches:
-                    await self._send(records_message(asked.run, batch, entry.encode))
-        end = RunEnd(asked.run, entry.status, entry.reason)
+                    await self._send(records_message(request.run, batch, entry.encode))
+        end = RunEnd(request.run, entry.status, entry.reason)
         await self._send(entry.redact(socket_message(end)))
 
     async def _list(self, feed: RunFeed) -> None:
