@@ -10,7 +10,7 @@ from rxworker.worker import Worker
 ACCOUNT = """\
 Kyoto or Lisbon this weekend, and what do I pack?
 turn 1
-  thinking  Two cities, two forecasts. Neither needs the other, so I ask for both at once.
+  thinking  Two cities, two forecasts. Neither needs the other, so I request both at once.
   text      Let me look at both forecasts.
   calls     forecast(city="Kyoto", days=2)
   calls     forecast(city="Lisbon", days=2)
