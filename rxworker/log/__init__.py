@@ -8,7 +8,7 @@ from rxworker.log.entry import Entry, entries_of, read_line, record_of, records_
 from rxworker.log.fleet import Fleet, Group, Totals
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
-from rxworker.log.recover import dismiss_run, recover_all
+from rxworker.log.recover import dismiss_run, recover_all, set_allowed
 from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
 from rxworker.log.search import Found
@@ -51,6 +51,7 @@ __all__ = [
     # who owns a run
     "recover_all",
     "dismiss_run",
+    "set_allowed",
     "Claim",
     "Command",
     # copies

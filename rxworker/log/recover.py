@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush
 from typing import Literal, Protocol, Self, TypeVar
@@ -348,12 +348,48 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
         await log.release(claim)
 
 
+async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]]) -> None:
+    """Store which tools a person always allows with a run, as soon as no process runs it. A process that continues the run then has them.
+
+    Args:
+        log: Where the run is.
+        run: The run's id.
+        allowed: The tools, each with the hook that then pauses no run for it; see ``allowed`` of `Worker`.
+
+    Raises:
+        LogError: There is no such run, or the log cannot be read or written.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.log import MemoryLog
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     async with MemoryLog() as log:
+        ...         run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        ...         await set_allowed(log, run.id, [("delete", "requires_approval")])
+        ...         print((await log.info(run.id)).row.allowed)
+        >>> asyncio.run(main())
+        (('delete', 'requires_approval'),)
+    """
+    claim = await _claim_released(log, run)
+    try:
+        info = await log.info(run)
+        if info is None:
+            raise no_run(run)
+        row = replace(info.row, allowed=tuple(allowed))
+        await log.append(claim, [], after=claim.last_seq, row=row)
+    finally:
+        await log.release(claim)
+
+
 async def _claim_released(log: EventLog, run: str) -> Claim:
-    """Claim a paused run when its process has released it, which follows the pause."""
+    """Claim a run when its process has released it, which follows its pause or its end."""
     async with aclosing(log.changes(limit=0, every=0.0)) as changes:
-        async for _ in changes:
-            with suppress(LeaseHeldError):
-                return await log.claim(run)
+        async for infos in changes:
+            # At first in any case, since the log has noted no change since.
+            if not infos or any(one.run == run and one.lease_until <= time.time() for one in infos):
+                with suppress(LeaseHeldError):
+                    return await log.claim(run)
     raise LogError(f"the log was closed before {run} was released")
 
 

@@ -44,6 +44,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         cause: The cause of an abort, such as ``cancel``.
         labels: What the application adds, for example the name of a tenant; see ``labels`` of `Worker`.
         priority: Of two queued runs the one with the higher priority is taken first.
+        allowed: The tools that a person always allows, each with the hook that then pauses no run for it.
     """
 
     status: StoredStatus = "running"
@@ -67,6 +68,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     cause: str = ""
     labels: dict[str, str] = {}
     priority: int = 0
+    allowed: tuple[tuple[str, str], ...] = ()
 
 
 class RunInfo(Struct, frozen=True):

@@ -338,7 +338,8 @@ async def _ask(
             results[place] = _missing(context, each, emit)
             continue
         hooks = context.hooks.at(BEFORE)
-        verdict, hook, left, reached, is_allowed = Continue(), "", call, 0, False
+        verdict, hook, left, reached = Continue(), "", call, 0
+        is_allowed = (call.name, REQUIRES_APPROVAL) in context.allowed
         if hooks:
             verdict, hook, left, reached, is_allowed = await _run_call_hooks(
                 context, scope, each, tool, emit
@@ -395,6 +396,7 @@ async def _run_call_hooks(
         call=replace(each.call, input=copy.deepcopy(each.call.input)),
         tool=tool,
         spared=each.spared,
+        allowed={hook for name, hook in context.allowed if name == each.call.name},
         **context.hook_input(scope.variables),
     )
     verdict, hook = await context.hooks.run(BEFORE, hook_context, emit)

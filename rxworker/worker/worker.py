@@ -105,6 +105,8 @@ class Worker:
         tools: The toolbox; tools may be added and removed between turns.
         hooks: The hooks; they may be added and removed.
         labels: Stored with the next run.
+        allowed: The tools that a person always allows, each with the hook that pauses no run for it, or ``requires_approval`` for the policy of the tool: as
+            with the hook `always_allow`, and stored with the next run. A change concerns the running run, too; a recovered run has what is stored with it.
         shared_state: The state that tools and hooks share with user interfaces; the next run continues it.
         timeline: Handlers may be added to it.
 
@@ -178,6 +180,7 @@ class Worker:
         self.log = expect("log", log, EventLog, "log=SQLiteLog('runs.db')") if log else None
         self.name = name
         self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
+        self.allowed: list[tuple[str, str]] = []
         if on_unknown not in get_args(OnUnknown):
             message = f"on_unknown={on_unknown!r}: give one of {get_args(OnUnknown)}"
             raise ConfigurationError(message)
@@ -249,7 +252,10 @@ class Worker:
         return self._begin((start,), TurnScope(), stored=stored, run=run)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
-        return RunRow(title=title, worker=self.name, resumes=resumes, labels=dict(self.labels))
+        labels, allowed = dict(self.labels), tuple(self.allowed)
+        return RunRow(
+            title=title, worker=self.name, resumes=resumes, labels=labels, allowed=allowed
+        )
 
     def _stored_in(self, log: EventLog | None, row: RunRow) -> LoggedRun | None:
         log = self.log or log
@@ -525,6 +531,7 @@ class Worker:
         if info.status == "paused" and (decided := decision_of(await log.sent(run))) is not None:
             paused = await self._load_paused(run)
             self._check_free("recover")
+            self.allowed[:] = info.row.allowed
             return self.resume(paused, decisions=decided[0], add=decided[1])
         if info.status not in ("queued", "running"):
             raise LocalProtocolError(
@@ -551,6 +558,7 @@ class Worker:
         except BaseException:
             await log.release(claim)
             raise
+        self.allowed[:] = info.row.allowed
         recoveries = info.row.recoveries + (info.status != "queued")
         row = replace(info.row, status="running", recoveries=recoveries)
         return self._begin(
@@ -633,6 +641,7 @@ class Worker:
             model=self.model,
             tools=self.tools,
             hooks=self.hooks,
+            allowed=self.allowed,
             timeline=self.timeline,
             operators=self.operators,
             options=self.options

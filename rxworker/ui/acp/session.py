@@ -270,7 +270,7 @@ class Session:
             return None
         is_allowed = choice.startswith("allow")
         if choice == "allow_always":
-            self.conversation.allow(cause)
+            await self._runs.allow(self.conversation, (*self.conversation.allowed, cause))
         elif choice == "reject_always":
             self._rejected.add(cause)
         return is_allowed

@@ -6,6 +6,7 @@ It does not depend on widgets: it returns lanes, and the actions of the user cal
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal, TypeAlias
 
@@ -23,10 +24,9 @@ from rxworker.errors import (
     TransportError,
 )
 from rxworker.hooks.points import REQUIRES_APPROVAL
-from rxworker.hooks.ready import always_allow
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog
+from rxworker.log import EventLog, MemoryLog, RunInfo, set_allowed
 from rxworker.messages import Message, ToolCall, Usage
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
@@ -34,6 +34,11 @@ from rxworker.ui.terminal.sessions import CONVERSATION, StoredSession, new_sessi
 from rxworker.views import RunView
 from rxworker.worker import Decision, Paused, Run, Worker
 from rxworker.worker.stored import read_run
+
+logger = logging.getLogger("rxworker.ui.terminal")
+
+STORING_SECONDS = 1.0
+"""Seconds that closing waits until what is always allowed is stored."""
 
 
 class Sent:
@@ -180,7 +185,6 @@ class Session:
     Attributes:
         worker: Answers the messages.
         id: The id of the conversation in the log.
-        allowed: The tools that are always allowed in this conversation, each with the hooks that then pause no run for it.
         active: The running run.
         paused: The paused result that can be resumed.
         sent: The messages that were sent into the run.
@@ -200,7 +204,9 @@ class Session:
         self._cancelling = False
         self._before = Totals()
         self._held = Totals()
-        self.allowed: dict[str, list[str]] = {}
+        self._given = tuple(worker.allowed)
+        self._last = ""
+        self._storing: asyncio.Task[None] | None = None
         self._memory: EventLog | None = None
         if worker.log is None:
             worker.log = self._memory = MemoryLog()
@@ -212,6 +218,11 @@ class Session:
         """Where the runs are stored."""
         assert self.worker.log is not None
         return self.worker.log
+
+    @property
+    def allowed(self) -> list[str]:
+        """The tools that are always allowed in this conversation."""
+        return [*dict.fromkeys(tool for tool, _ in self.worker.allowed)]
 
     @property
     def last_run(self) -> RunView:
@@ -295,15 +306,32 @@ class Session:
             tool: The name of the tool.
             hook: The hook that paused the run; by default what pauses for a tool that requires approval.
         """
-        hooks = self.allowed.setdefault(tool, [])
-        if hook not in hooks:
-            hooks.append(hook)
-            self.worker.hooks.add(always_allow(tool, hook))
+        if (tool, hook) not in self.worker.allowed:
+            self._allow([*self.worker.allowed, (tool, hook)])
 
     def disallow(self, tool: str) -> None:
         """Request approval for calls of a tool again."""
-        for hook in self.allowed.pop(tool, ()):
-            self.worker.hooks.remove(always_allow(tool, hook).name)
+        self._allow([each for each in self.worker.allowed if each[0] != tool])
+
+    def _allow(self, allowed: list[tuple[str, str]]) -> None:
+        """Allow these tools, and store that with the last run as soon as it has ended; a later run has them from its start."""
+        self.worker.allowed[:] = allowed
+        if self._last and self._storing is None:
+            loop = asyncio.get_running_loop()
+            self._storing = loop.create_task(self._store_allowed(), name="store what is allowed")
+
+    async def _store_allowed(self) -> None:
+        stored = None
+        try:
+            while (allowed := [*self.worker.allowed]) != stored and self._last:
+                if self.active is not None:
+                    await self.active.barrier()
+                await set_allowed(self.log, self._last, allowed)
+                stored = allowed
+        except RxWorkerError as error:
+            logger.warning("what is always allowed was not stored: %s", error)
+        finally:
+            self._storing = None
 
     def pause(self) -> None:
         """Request a pause at the next safe moment."""
@@ -352,24 +380,33 @@ class Session:
                 worker.use_conversation(state.conversation, state.shared_state)
                 if info.status == "paused":
                     paused = await worker.load(info.run)
-        self._use(stored.id, lanes, totals)
+        self._use(stored.id, lanes, totals, last)
         if run is not None:
             self._started(run)
         elif isinstance(paused, Paused):
             self.paused = paused
         return list(shown)
 
-    def _use(self, name: str, lanes: Lanes | None = None, totals: Totals = Totals()) -> None:  # noqa: B008 - frozen
+    def _use(
+        self,
+        name: str,
+        lanes: Lanes | None = None,
+        totals: Totals = Totals(),  # noqa: B008 - frozen
+        last: RunInfo | None = None,
+    ) -> None:
         self.id = self.worker.labels[CONVERSATION] = name
-        for tool in list(self.allowed):
-            self.disallow(tool)
+        self._last = "" if last is None else last.run
+        self.worker.allowed[:] = self._given if last is None else last.row.allowed
         self.paused, self.finished, self.pause_requested = None, True, False
         self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
 
     async def close(self) -> None:
         """End what was allowed, and remove the log that the worker was given, if it had none."""
-        for tool in list(self.allowed):
-            self.disallow(tool)
+        storing = self._storing
+        if storing is not None:
+            await asyncio.wait([storing], timeout=STORING_SECONDS)
+            storing.cancel()
+        self.worker.allowed[:] = self._given
         if self._memory is not None:
             self.worker.log, memory, self._memory = None, self._memory, None
             await memory.close()
@@ -413,7 +450,7 @@ class Session:
         return lane
 
     def _started(self, begun: Run[Any]) -> None:
-        self.active, self.paused = begun, None
+        self.active, self.paused, self._last = begun, None, begun.id
         self.pause_requested = self._cancelling = False
 
 

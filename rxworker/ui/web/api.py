@@ -391,9 +391,9 @@ class AllowedAnswer(Struct, frozen=True):
 async def post_disallow(state: ServerState, request: WebRequest) -> web.Response:
     """Pause again for a tool that was always allowed."""
     runs, conversation = state.runs_of(request), request.params["id"]
-    runs.disallow(conversation, await read_json(request, AllowedTool))
+    await runs.disallow(conversation, await read_json(request, AllowedTool))
     found = runs.conversation(conversation)
-    return json_response(AllowedAnswer(() if found is None else tuple(found.allowed)))
+    return json_response(AllowedAnswer(() if found is None else found.allowed))
 
 
 class ForkBody(Struct, frozen=True):

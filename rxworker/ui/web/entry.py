@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
@@ -20,7 +20,6 @@ from reactivex import operators as ops
 
 from rxworker.errors import RunCancelledError
 from rxworker.events import Event, Record, RunResume, RunStart
-from rxworker.hooks.ready import always_allow
 from rxworker.hub import Coalesce
 from rxworker.log import Replica
 from rxworker.messages import Conversation, Message
@@ -137,7 +136,8 @@ class ConversationEntry:
         client_tools: The names of the tools that its client has sent.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
         output: The type of the answers of its runs.
-        allowed: The tools that its user always allows. Each is a hook of the worker; they end with this process.
+        allowed: The tools that its user always allows, as the worker has them.
+        is_allowing: Whether what is allowed is not stored yet: what the log lists is older.
     """
 
     __slots__ = (
@@ -147,6 +147,7 @@ class ConversationEntry:
         "client_tools",
         "current",
         "id",
+        "is_allowing",
         "made",
         "name",
         "options",
@@ -171,7 +172,8 @@ class ConversationEntry:
         self.received: tuple[Message, ...] = ()
         self.client_tools: tuple[str, ...] = ()
         self.output: type[Any] | None = None
-        self.allowed: list[AllowedTool] = []
+        self.allowed: tuple[AllowedTool, ...] = ()
+        self.is_allowing = False
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self.made = Conversation()
         self.options = Options()
@@ -185,26 +187,18 @@ class ConversationEntry:
         self.client_tools = ()
         self.made = worker.conversation
         self.options = worker.options
-        for each in self.allowed:
-            worker.hooks.add(always_allow(each.tool, each.hook))
+        self.allow(self.allowed or [AllowedTool(*each) for each in worker.allowed])
 
-    def allow(self, allowed: AllowedTool) -> bool:
-        """Always allow calls of a tool from now on; whether that is new."""
-        if allowed in self.allowed:
-            return False
-        self.allowed.append(allowed)
+    def allow(self, allowed: Iterable[AllowedTool]) -> None:
+        """Always allow calls of these tools, and of no others."""
+        self.allowed = tuple(allowed)
         if self._worker is not None:
-            self._worker.hooks.add(always_allow(allowed.tool, allowed.hook))
-        return True
+            self._worker.allowed[:] = self.allowed_pairs
 
-    def disallow(self, allowed: AllowedTool) -> bool:
-        """Pause again for calls of a tool; whether it was allowed."""
-        if allowed not in self.allowed:
-            return False
-        self.allowed.remove(allowed)
-        if self._worker is not None:
-            self._worker.hooks.remove(always_allow(allowed.tool, allowed.hook).name)
-        return True
+    @property
+    def allowed_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The tools that are always allowed, as a worker and the log have them."""
+        return tuple([(each.tool, each.hook) for each in self.allowed])
 
     @property
     def has_worker(self) -> bool:
@@ -566,7 +560,7 @@ class LiveEntry(RunEntry):
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=watchers_of(run),
-            allowed=tuple(self.conversation.allowed),
+            allowed=self.conversation.allowed,
         )
 
 

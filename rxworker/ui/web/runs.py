@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias, cast
 
@@ -460,7 +460,7 @@ class Runs:
 
         Raises:
             ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running; or the run did not pause
-                at the call that is always allowed, or other processes run it.
+                at the call that is always allowed.
             LocalProtocolError: A decision names a call that is not pending.
         """
         before = await self.find(run)
@@ -474,15 +474,16 @@ class Runs:
         if always is None:
             return await self._resume(before, decisions, add, shared_state)
         await self.prepare(before.conversation)
-        allowed = await _allowed_by(before, always)
-        is_new = before.conversation.allow(allowed)
+        conversation, allowed = before.conversation, await _allowed_by(before, always)
+        old = conversation.allowed
+        # The process that resumes a queued run has what is stored with the paused one.
+        await self.allow(conversation, dict.fromkeys((*old, allowed)))
         try:
             entry = await self._resume(before, decisions, add, shared_state)
         except BaseException:
-            if is_new:
-                before.conversation.disallow(allowed)
+            await self.allow(conversation, old)
             raise
-        self._changed_in(before.conversation)
+        self._changed_in(conversation)
         return entry
 
     async def _resume(
@@ -516,17 +517,28 @@ class Runs:
         before.changed()
         return entry
 
-    def disallow(self, conversation: str, allowed: AllowedTool) -> None:
-        """Pause again for a tool that was always allowed in a conversation.
+    async def disallow(self, conversation: str, allowed: AllowedTool) -> None:
+        """Pause again for a tool that was always allowed in a conversation. A run that another process runs has it until it ends.
 
         Raises:
             ApiError: There is no such conversation, or the tool was not allowed.
+            LogError: The log cannot be written.
         """
         found = self.conversation(conversation)
-        if found is None or not found.disallow(allowed):
+        if found is None or allowed not in found.allowed:
             message = f"{allowed.tool} is not always allowed in this conversation"
             raise ApiError(404, "not_allowed", message)
+        await self.allow(found, [each for each in found.allowed if each != allowed])
         self._changed_in(found)
+
+    async def allow(self, conversation: ConversationEntry, allowed: Iterable[AllowedTool]) -> None:
+        """Always allow calls of these tools in a conversation, and of no others, and store that.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        conversation.allow(allowed)
+        await self._store.keep_allowed(conversation)
 
     def _changed_in(self, conversation: ConversationEntry) -> None:
         """Report a change of all runs of a conversation."""
@@ -621,7 +633,11 @@ def new_entry(
     now = time.time()
     labels = dict(conversation.worker.labels) if conversation.has_worker else {}
     row = RunRow(
-        title=title[:TITLE], worker=conversation.name, resumes=resumes or "", labels=labels
+        title=title[:TITLE],
+        worker=conversation.name,
+        resumes=resumes or "",
+        labels=labels,
+        allowed=conversation.allowed_pairs,
     )
     if isinstance(run, str):
         row = replace(row, status="queued")
@@ -647,11 +663,8 @@ async def _allowed_by(paused: RunEntry, call: str) -> AllowedTool:
     """What a person allows who always allows the call that a run paused at.
 
     Raises:
-        ApiError: The run did not pause at this call, or other processes run it.
+        ApiError: The run did not pause at this call.
     """
-    if isinstance(paused.conversation.worker, QueuedWorker):
-        message = "other processes run this worker: approve the calls one by one"
-        raise ApiError(409, "elsewhere", message)
     await paused.open()
     pause = paused.run.state.pause
     names = [] if pause is None else [each.name for each in pause.pending if each.id == call]

@@ -13,9 +13,10 @@ import msgspec
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
+from rxworker.errors import RxWorkerError
 from rxworker.hub import Latest
-from rxworker.log import EventLog, RunInfo
-from rxworker.protocols import RunList, socket_message
+from rxworker.log import EventLog, RunInfo, set_allowed
+from rxworker.protocols import AllowedTool, RunList, socket_message
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import LIST_WATCHER, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
@@ -181,6 +182,7 @@ class RunStore:
         self._entries: dict[str, RunEntry] = {}
         self._conversations: dict[tuple[str | None, str], ConversationEntry] = {}
         self._following: set[asyncio.Task[None]] = set()
+        self._storing: set[asyncio.Task[None]] = set()
         self._feeds: dict[str | None, RunFeed] = {}
         self._resuming: dict[str | None, dict[str, None]] = {}
         self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
@@ -294,6 +296,9 @@ class RunStore:
             current = conversation.current
             if not isinstance(current, StoredEntry) or current.info.created <= info.created:
                 conversation.current = entry
+        conversation = entry.conversation
+        if conversation.current is entry and not conversation.is_allowing:
+            conversation.allow(AllowedTool(*each) for each in entry.info.row.allowed)
         before = None if entry.resumes is None else self._entries.get(entry.resumes)
         if before is not None and before.resumed_as is None:
             before.resumed_as = entry.id
@@ -303,6 +308,38 @@ class RunStore:
         self._forget_oldest()
         self.changed(entry)
         return entry
+
+    async def keep_allowed(self, conversation: ConversationEntry) -> None:
+        """Store what is always allowed in a conversation with its last run. If that run is running, this is done when it has ended.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        entry, log = conversation.current, self.log
+        if not isinstance(entry, StoredEntry) or log is None or conversation.is_allowing:
+            return
+        conversation.is_allowing = True
+        storing = asyncio.get_running_loop().create_task(self._store_allowed(log, conversation))
+        self._storing.add(storing)
+        storing.add_done_callback(self._storing.discard)
+        await entry.refresh()
+        if entry.is_over:
+            await asyncio.shield(storing)
+
+    async def _store_allowed(self, log: EventLog, conversation: ConversationEntry) -> None:
+        stored = None
+        try:
+            while (allowed := conversation.allowed_pairs) != stored:
+                entry = conversation.current
+                assert entry is not None
+                await entry.accepted()
+                await set_allowed(log, entry.id, allowed)
+                stored = allowed
+        except RxWorkerError as error:
+            logger.error("what is always allowed was not stored: %s", error)
+            raise
+        finally:
+            conversation.is_allowing = False
 
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
         """Return the entry of a run of the log, which is not kept if it is not yet; ``None`` if it is not one of this user, or nested in another run."""
@@ -347,6 +384,9 @@ class RunStore:
                 ends.append(entry.here.cancel(reason=reason))
         if ends:
             await asyncio.wait(ends, timeout=seconds)
+        if self._storing:
+            await asyncio.wait(self._storing, timeout=CLOSING_SECONDS)
+            self._following |= self._storing
         for task in self._following:
             task.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)

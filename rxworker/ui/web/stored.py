@@ -270,7 +270,7 @@ class StoredEntry(RunEntry):
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=() if self._replica is None else watchers_of(self._replica),
-            allowed=tuple(self.conversation.allowed),
+            allowed=self.conversation.allowed,
         )
 
 

@@ -146,6 +146,38 @@ async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is
         await person.press("escape")
 
 
+async def test_what_is_always_allowed_is_kept_with_a_stored_session(
+    open_app: Open, tmp_path: Path
+) -> None:
+    @tool(requires_approval=True)
+    async def delete(path: str) -> str:
+        """Delete a file."""
+        return f"{path} is gone"
+
+    model = ScriptedModel(
+        lambda request: (
+            "Done." if request.conversation.messages[-1].tool_results else call("delete", path="a")
+        )
+    )
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        for is_first in (True, False):
+            async with open_app(Worker(model, tools=[delete], log=log), size=(100, 30)) as person:
+                session = person.app.session
+                if is_first:
+                    await person.ask("Clean up")
+                    await person.sees("delete waits for approval")
+                    await person.press("ctrl+a")
+                    await person.sees("Done.")
+                    continue
+                [stored] = await list_sessions(log)
+                await person.say(f"/resume {stored.id}")
+                await person.until(lambda: len(person.lanes) > 1)
+                assert session.allowed == ["delete"]
+                session.disallow("delete")
+        [stored] = await list_sessions(log)
+        assert stored.runs[-1].row.allowed == ()
+
+
 async def test_the_model_is_switched_and_the_conversation_goes_on(open_app: Open) -> None:
     first, second = ScriptedModel(["One."]), ScriptedModel(["Two."], model="other")
     worker = Worker(first)

@@ -368,6 +368,94 @@ async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_pr
             await there.http.close()
 
 
+async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_taken_back(
+    sites: Sites,
+) -> None:
+    one, stack = await sites.open()
+    run = await paused_at_delete(one, (await one.begin("delete"))["id"])
+    forget, allowed = (
+        f"api/conversations/{run['conversation']}/disallow",
+        {"tool": "delete", "hook": "permit"},
+    )
+    resumed = await always(one, run)
+    await one.frames(resumed["id"])
+    two, _ = await sites.open()
+    assert (await two.listed(resumed["id"]))["allowed"] == [allowed]
+    await stack.aclose()
+    again = {"conversation": run["conversation"]}
+    after = await two.begin("delete", **again)
+    await two.frames(after["id"])
+    assert (two.deleted, (await two.listed(after["id"]))["status"]) == (["a"], "finished")
+    assert await two.post(forget, allowed) == (200, {"allowed": []})
+    three, _ = await sites.open()
+    assert (await three.listed(after["id"]))["allowed"] == []
+    await paused_at_delete(three, (await three.begin("delete", **again))["id"])
+    assert three.deleted == []
+
+
+async def test_a_tool_is_allowed_and_taken_back_while_other_processes_run_the_conversation(
+    sites: Sites,
+) -> None:
+    desk, _ = await sites.open(queues=True)
+    async with SQLiteLog(desk.log.path, lease=LEASE) as log:  # pyright: ignore
+        there = Site(log, sites.gate, Settings())
+        working = asyncio.create_task(work(log, lambda _: there.worker()))
+        try:
+            run = await paused_at_delete(desk, (await desk.begin("delete"))["id"])
+            again = {"conversation": run["conversation"]}
+            resumed = await always(desk, run)
+            await desk.frames(resumed["id"])
+            after = (await desk.begin("delete", **again))["id"]
+            await desk.frames(after)
+            assert there.deleted == ["a", "a"]
+            waiting = (await desk.begin("wait", **again))["id"]
+            await until_it(desk, waiting, lambda row: row.turns == 1)
+            forget = f"api/conversations/{run['conversation']}/disallow"
+            allowed = {"tool": "delete", "hook": "permit"}
+            assert await desk.post(forget, allowed) == (200, {"allowed": []})
+            sites.gate.set()
+            await desk.frames(waiting)
+            await until_it(desk, waiting, lambda row: not row.allowed)
+            assert (await desk.get(f"api/runs/{waiting}"))["allowed"] == []
+            await paused_at_delete(desk, (await desk.begin("delete", **again))["id"])
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await there.http.close()
+
+
+async def test_a_tool_is_taken_back_while_a_run_of_this_process_goes_on(sites: Sites) -> None:
+    site, _ = await sites.open()
+    run = await paused_at_delete(site, (await site.begin("delete"))["id"])
+    again = {"conversation": run["conversation"]}
+    await site.frames((await always(site, run))["id"])
+    waiting = (await site.begin("wait", **again))["id"]
+    forget = f"api/conversations/{run['conversation']}/disallow"
+    body = {"tool": "delete", "hook": "permit"}
+    assert await site.post(forget, body) == (200, {"allowed": []})
+    sites.gate.set()
+    await site.frames(waiting)
+    await until_it(site, waiting, lambda row: row.status == "finished" and not row.allowed)
+    await paused_at_delete(site, (await site.begin("delete", **again))["id"])
+    assert site.deleted == ["a"]
+
+
+async def paused_at_delete(site: Site, run: str) -> Body:
+    await site.frames(run)
+    paused = await site.get(f"api/runs/{run}")
+    assert paused["pause"]["pending"][0]["name"] == "delete"
+    return paused
+
+
+async def always(site: Site, run: Body) -> Body:
+    """Approve the call that the run paused at, and all later ones."""
+    decisions = {run["pause"]["paused_at"]: {"type": "approve", "always": True}}
+    status, resumed = await site.post(f"api/runs/{run['id']}/resume", {"decisions": decisions})
+    assert status == 201, resumed
+    assert resumed["allowed"] == [{"tool": "delete", "hook": "permit"}]
+    return resumed
+
+
 async def test_a_stored_run_that_the_program_adds_is_resumed_by_its_worker(
     sites: Sites,
 ) -> None:
