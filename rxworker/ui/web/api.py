@@ -316,7 +316,7 @@ class WorkerAnswer(Struct, frozen=True):
 
 async def get_worker(state: ServerState, request: WebRequest) -> web.Response:
     """Return the worker of a run, which the program may have added: then the list of workers does not contain it."""
-    worker = await state.runs_of(request).worker_of(request.params["id"])
+    worker = await state.runs_of(request).describe_worker(request.params["id"])
     return bytes_response(json_redactor()(encode_json(WorkerAnswer(worker))))
 
 

@@ -251,7 +251,7 @@ class Runs:
             raise ApiError(404, "no_run", message)
         return entry
 
-    async def worker_of(self, run: str) -> WorkerInfo | None:
+    async def describe_worker(self, run: str) -> WorkerInfo | None:
         """Return the description of a run's worker; ``None`` if this process has no such worker.
 
         Raises:
