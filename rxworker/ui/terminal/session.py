@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -325,7 +326,8 @@ class Session:
         try:
             while (allowed := [*self.worker.allowed]) != stored and self._last:
                 if self.active is not None:
-                    await self.active.barrier()
+                    with suppress(Exception):
+                        await self.active
                 await set_allowed(self.log, self._last, allowed)
                 stored = allowed
         except RxWorkerError as error:

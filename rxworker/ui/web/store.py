@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
@@ -332,7 +333,11 @@ class RunStore:
             while (allowed := conversation.allowed_pairs) != stored:
                 entry = conversation.current
                 assert entry is not None
-                await entry.accepted()
+                if (
+                    entry.here is not None
+                ):  # a slow process may lose its lease: it must not take it itself
+                    with suppress(Exception):
+                        await entry.here
                 await set_allowed(log, entry.id, allowed)
                 stored = allowed
         except RxWorkerError as error:
