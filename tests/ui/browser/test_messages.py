@@ -53,6 +53,30 @@ async def test_files_go_with_a_message_and_are_shown_with_it(
         assert [type(block) for block in content] == [Image, Document, Text]
 
 
+async def test_a_message_with_files_is_answered_again_and_edited_with_those_that_are_left(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("One."), say("Two."), say("Three.")], free=True)):
+        page = await desk.open()
+        await page.locator("#attach-input").set_input_files(
+            [file("dot.png", "image/png", PNG), file("a.pdf", "application/pdf", b"%PDF-")]
+        )
+        await desk.ask(page, "What is this?")
+        await desk.answers(page, "One.")
+        await desk.press(page, "Answer again")
+        await desk.answers(page, "Two.")
+        message = page.locator(".message.user")
+        await desk.press(page, "Edit")
+        await message.get_by_role("button", name="Remove a.pdf").click()
+        await expect(message.locator(".edit li")).to_have_count(1)
+        await message.get_by_role("textbox").fill("")
+        await message.get_by_role("button", name="Send").click()
+        await desk.answers(page, "Three.")
+        sent = [run.state.conversation.messages[0].content for run in desk.runs]
+        assert sent[1] == sent[0]
+        assert sent[2] == sent[0][:1]
+
+
 async def test_a_file_that_is_too_large_is_refused_with_its_name(
     desk: Desk, gated: type[GatedModel]
 ) -> None:

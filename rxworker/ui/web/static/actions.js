@@ -117,10 +117,10 @@ export class Actions {
   }
 
   // Answer a message of the user again, or another one in its place, in a new conversation.
-  edit(run, message, text, original) {
+  edit(run, message, input, original) {
     const { selection } = this.page, shown = selection.id;
     return this.attempt(async () => {
-      const begun = await api.start(text, null, { edits: { run, message, text: original } });
+      const begun = await api.start(input, null, { edits: { run, message, text: original } });
       this.page.store.summaries.set(begun.id, begun);
       if (selection.id === shown) this.select(begun.id);
       return begun;

@@ -63,6 +63,12 @@ export class Attachments {
   }
 }
 
+// What is sent: a text, or the blocks of the files and of the text.
+export const withFiles = (files, text) => (files.length === 0 ? text : [...files, ...(text ? [{ type: "text", text }] : [])]);
+
+// Whether these parts of a message can be sent again.
+export const areFiles = (parts) => parts.every((part) => part.type === "image" || part.type === "document");
+
 const nameOf = (block) => block.title ?? (block.type === "image" ? words.talk.image : words.attach.document);
 
 // An image that is part of the message is shown; one at an address is named, since the page loads nothing from elsewhere.

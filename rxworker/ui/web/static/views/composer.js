@@ -13,7 +13,7 @@
 //
 // Drafts and outbox are kept in the tab's session storage; if storage is forbidden or full, they last until the page is closed.
 
-import { Attachments } from "./attachments.js";
+import { Attachments, withFiles } from "./attachments.js";
 import { byId, el, setText, show } from "./dom.js";
 import { words } from "../model/language.js";
 
@@ -146,7 +146,7 @@ export class Composer {
   async send() {
     const text = this.field.value.trim(), { id } = this;
     if ((text === "" && this.attached.blocks.length === 0) || this.busy || this.current === "paused") return;
-    const files = this.attached.take(), input = files.length === 0 ? text : [...files, ...(text ? [{ type: "text", text }] : [])];
+    const files = this.attached.take(), input = withFiles(files, text);
     this.busy = true;
     this.button.disabled = true;
     this.showNote("");

@@ -4,7 +4,7 @@ import { el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
 import { plural, seconds } from "../model/format.js";
 import { textOf, tookOf } from "../model/run_state.js";
 import { fill, words } from "../model/language.js";
-import { attachmentNode } from "./attachments.js";
+import { areFiles, attachmentNode, Attachments, withFiles } from "./attachments.js";
 import { CallView } from "./call.js";
 import { copyButton } from "./code.js";
 import { Markdown } from "./markdown.js";
@@ -52,14 +52,14 @@ export class ConversationView {
   }
 
   // Messages of the user are numbered as in the conversation of the run.
-  send(message, text) {
+  send(message, input) {
     const said = this.run.root.items.filter((item) => item.kind === "message" && item.role === "user");
-    return this.edit(this.run.id, said.indexOf(message), text, message.said);
+    return this.edit(this.run.id, said.indexOf(message), input, message.said);
   }
 
   // The view of an item; items of a nested run are placed within its call.
   place(item, container, before = null) {
-    const view = item.kind === "message" ? new MessageView(item, this.edit && ((text) => this.send(item, text))) : viewOf(item, this.onText);
+    const view = item.kind === "message" ? new MessageView(item, this.edit && ((input) => this.send(item, input))) : viewOf(item, this.onText);
     this.views.set(item, view);
     if (before) before.before(view.node);
     else container.append(view.node);
@@ -181,7 +181,7 @@ const SPEAKER = { user: talk.you, system: talk.instructions, assistant: talk.mod
 const LABELS = { thinking: talk.thinking, refusal: talk.refusal, tool_result: talk.result, image: talk.image, opaque: talk.other };
 
 class MessageView {
-  // `send(text)` sends the message again, with this text; null if it cannot be sent.
+  // `send(input)` sends this in place of the message: a text, or content blocks. Its promise is null if it cannot be sent.
   constructor(message, send = null) {
     this.message = message;
     this.send = send;
@@ -189,10 +189,10 @@ class MessageView {
     const who = source === "send" ? talk.intoRun : source ? fill(talk.addedBy, { source }) : scope.depth > 0 && role === "user" ? talk.task : SPEAKER[role];
     this.text = el("div", { class: "text" });
     new GrowingText(this.text).grow([message.said]);
-    const files = message.parts.length ? el("div", { class: "attached-list" }, ...message.parts.map(attachmentNode)) : null;
+    this.files = message.parts.length ? el("div", { class: "attached-list" }, ...message.parts.map(attachmentNode)) : null;
     if (role === "system") this.node = el("details", { class: "item message system" }, el("summary", { text: who }), this.text);
     else {
-      this.node = el("div", { class: `item message ${role}${source && source !== "send" ? " added" : ""}` }, el("h3", { class: "speaker", text: who }), files, this.text);
+      this.node = el("div", { class: `item message ${role}${source && source !== "send" ? " added" : ""}` }, el("h3", { class: "speaker", text: who }), this.files, this.text);
       if (role === "user" && scope.depth === 0 && (source === "" || source === "send")) this.node.append(this.actions());
     }
     this.node.dataset.role = role;
@@ -203,26 +203,30 @@ class MessageView {
   actions() {
     const { message } = this, button = (text, act) => el("button", { type: "button", text, onclick: act });
     this.bar = el("div", { class: "item-actions", role: "group", "aria-label": words.message.actions }, copyButton(() => message.said));
-    if (this.send && message.parts.length === 0) this.bar.append(button(words.message.edit, () => this.edit()), button(words.message.again, () => this.send(message.said)));
+    if (this.send && areFiles(message.parts)) this.bar.append(button(words.message.edit, () => this.edit()), button(words.message.again, () => this.send(withFiles(message.parts, message.said))));
     return this.bar;
   }
 
   edit() {
     const field = el("textarea", { rows: Math.min(12, this.message.said.split("\n").length + 1), dir: "auto", "aria-label": words.message.editing });
+    const list = el("ul", { class: "attached-list", "aria-label": words.attach.title, hidden: true }), files = new Attachments(list, () => field.focus(), () => {});
+    const showMessage = (isShown) => {
+      for (const node of [this.files, this.text, this.bar]) if (node) show(node, isShown);
+    };
     const close = () => {
       form.remove();
-      show(this.text, true);
-      show(this.bar, true);
+      showMessage(true);
       this.bar.querySelector("button").focus();
     };
     const form = el("form", { class: "edit", onsubmit: async (event) => {
       event.preventDefault();
-      if (field.value.trim() !== "" && (await this.send(field.value.trim())) !== null) close();
-    }, onkeydown: (event) => event.key === "Escape" && (event.preventDefault(), close()) }, field,
+      const input = withFiles(files.blocks, field.value.trim());
+      if (input !== "" && (await this.send(input)) !== null) close();
+    }, onkeydown: (event) => event.key === "Escape" && (event.preventDefault(), close()) }, list, field,
     el("div", {}, el("button", { class: "button small primary", type: "submit", text: words.message.save }), el("button", { class: "button small", type: "button", text: words.message.cancel, onclick: close })));
     field.value = this.message.said;
-    show(this.text, false);
-    show(this.bar, false);
+    files.put(this.message.parts);
+    showMessage(false);
     this.node.append(form);
     field.focus();
   }
