@@ -75,7 +75,7 @@ def routes_of(state: ServerState) -> list[Route]:
         *health_routes(lambda: state.obstacle),
         get("/api/runs", bound(get_runs)),
         post("/api/runs", bound(post_run)),
-        get("/api/runs/{id}", bound(get_run)),
+        get("/api/runs/{id}", bound(get_run), "run"),
         get("/api/runs/{id}/worker", bound(get_worker)),
         post("/api/runs/{id}/send", bound(post_send)),
         post("/api/runs/{id}/pause", bound(post_pause)),

@@ -85,6 +85,9 @@ _HTTP_ERRORS = {
 PAGES = frozenset({"page", "fleet-page"})
 """The routes of pages, whose address may contain the token."""
 
+EMBEDDED = frozenset({"static", "run"})
+"""The routes of what a page of an allowed origin loads to show a run in its own page; the records come over the WebSocket."""
+
 CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
 """The routes of ``useChat``, which shows the body of an error to its user unchanged."""
 
@@ -110,12 +113,13 @@ def add_headers(headers: MutableMapping[str, str], origin: str | None = None) ->
 
     Args:
         headers: The headers.
-        origin: The other origin whose page may read the response, for a client of OpenAI's APIs that runs in a browser.
+        origin: The other origin whose page may read the response.
     """
     headers.update(HEADERS)
     headers.setdefault("Cache-Control", "no-store")
     if origin is not None:
         headers["Access-Control-Allow-Origin"] = origin
+        headers["Access-Control-Allow-Credentials"] = "true"
         headers["Access-Control-Expose-Headers"] = "*"
         headers["Vary"] = "Origin"
 
@@ -159,7 +163,7 @@ class Guard:
             if not is_own_origin(origin, hosts[0], self._origins):
                 message = "a page of another origin may send no requests here: see allowed_origins"
                 raise ApiError(403, "foreign_origin", message)
-            if origin in self._origins and _is_openai(request):
+            if origin in self._origins and (request.route in EMBEDDED or _is_openai(request)):
                 request.origin = origin
         if "Origin" not in request.headers and _is_foreign(request):
             raise ApiError(403, "foreign_origin", "another site's page may send no requests here")

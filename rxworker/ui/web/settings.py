@@ -123,8 +123,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         token: The token that every request except those for static files must contain; ``None``: no token, for this machine alone.
         allowed_hosts: The host names that requests may use, besides ``localhost``, ``127.0.0.1`` and ``[::1]``: names, networks of
             addresses such as ``192.168.0.0/16``, or ``*`` for any name.
-        allowed_origins: The origins of other pages that may send requests; for example ``https://desk.example.com``. The answers of
-            OpenAI's APIs they may also read.
+        allowed_origins: The origins of other pages that may send requests; for example ``https://desk.example.com``. They may also
+            read the answers of OpenAI's APIs, and show runs in their own pages.
         max_body: The maximum number of bytes of a request's body.
         max_runs: The maximum number of runs that are running at once, of all users together.
         max_runs_per_user: The maximum number of runs of one user that are running at once, if the server has users.

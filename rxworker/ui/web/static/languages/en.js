@@ -136,6 +136,12 @@ export const words = {
     costHelp: "Tokens times the prices that the server was given. What the provider bills may differ.",
     rateHelp: "The fastest half second so far. A token is taken to be four characters, so this is an estimate.",
   },
+  embed: {
+    source: "This element has no run: set its src to the address of one, which ends in api/runs/ and the id of the run, or to a link that the page of the server has copied.",
+    login: "The server needs to know who you are: log in there, or open its page once with its token.", unknown: "The server does not know this run.",
+    gone: "This run is gone: the server does not know it any more. What is shown stays readable.",
+    refused: "The server refused: {message}", unreachable: "The server cannot be reached, or does not allow this page. Trying again.",
+  },
   fleet: {
     skip: "Skip to the runs", title: "Runs of all processes", conversations: "Conversations", tab: "Fleet · {title}", lost: "The connection was lost. Trying again.",
     running: "Running", queued: "Queued", paused: "Paused", recovering: "Recovering", finished: "Finished", aborted: "Aborted", processes: "Processes", oldest: "the oldest for {seconds}",

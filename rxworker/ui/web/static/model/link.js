@@ -22,3 +22,15 @@ function decoded(text) {
     return text; // not a valid id: the server will report it
   }
 }
+
+const ADDRESS = /^(.*\/)api\/runs\/([^/]+)\/?$/;
+
+// The server and the run of an address: that of the run in the API, or of the page with a fragment. Null if it is neither.
+export function readSource(text, base) {
+  try {
+    const url = new URL(text, base), [, server, run] = ADDRESS.exec(url.pathname) ?? [null, ".", readLink(url.hash).run];
+    return run === null || text === "" ? null : { server: new URL(server, url).href, run: server === "." ? run : decoded(run) };
+  } catch {
+    return null;
+  }
+}

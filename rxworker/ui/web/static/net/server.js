@@ -13,7 +13,7 @@ const FIRST = 300, LONGEST = 8_000, STABLE = 5_000;
 
 export class Connection {
   // handlers: hello(instance, isNew), runs(list), records(run, list), end(run, message), gone(run), error(message), state(word)
-  constructor(handlers, { makeSocket = defaultSocket, name = "page" } = {}) {
+  constructor(handlers, { makeSocket = () => socketAt(document.baseURI), name = "page" } = {}) {
     this.handlers = handlers;
     this.makeSocket = makeSocket;
     this.name = name;
@@ -56,6 +56,14 @@ export class Connection {
     this.tries += 1;
     this.timer = setTimeout(() => this.open(), most / 2 + (Math.random() * most) / 2);
     this.handlers.state("lost");
+  }
+
+  // For good: no other attempt is made.
+  close() {
+    const { socket } = this;
+    for (const timer of [this.timer, this.stable]) clearTimeout(timer);
+    Object.assign(this, { socket: null, timer: null, ready: false });
+    socket?.close();
   }
 
   watch(run, cursor, delivery = "coalesce") {
@@ -121,8 +129,9 @@ export class Connection {
   }
 }
 
-function defaultSocket() {
-  const url = new URL("api/ws", document.baseURI);
+// A socket of the server at an address, which ends in a slash.
+export function socketAt(server) {
+  const url = new URL("api/ws", server);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
   return new WebSocket(url);
 }
@@ -159,9 +168,11 @@ function post(path, body = {}) {
 const of = (run, verb) => `api/runs/${encodeURIComponent(run)}/${verb}`;
 
 // Information about the server, and the time of its clock in seconds since the epoch.
-export async function info() {
+export const info = () => timed("api/info");
+
+async function timed(path, options) {
   let clock = Date.now();
-  const found = await ask("api/info", {}, (response) => (clock = Date.parse(response.headers.get("date") ?? "") || clock));
+  const found = await ask(path, options, (response) => (clock = Date.parse(response.headers.get("date") ?? "") || clock));
   return [found, clock / 1000];
 }
 
@@ -169,6 +180,9 @@ export const workerOf = async (run) => (await ask(of(run, "worker"))).worker;
 // The request of the attempt that starts with a record, as it was sent.
 export const request = (run, seq) => ask(of(run, `requests/${seq}`));
 export const runs = (query) => ask(`api/runs?${query}`);
+// One run of the server at an address, with the cookies of that server, and the time of its clock.
+export const runAt = (server, run) => timed(new URL(of(run, ""), server).href.slice(0, -1), { credentials: "include" });
+
 export const fleet = (query) => ask(`api/fleet?${query}`);
 // `where` is the conversation to continue, or the message that the input replaces: { conversation } or { edits: { run, message, text } }.
 export const start = (input, worker, where = {}) => post("api/runs", { input, ...(worker && { worker }), ...where });

@@ -1,0 +1,278 @@
+// <rx-run src="…/api/runs/RUN" view="conversation|trace">: a run in a page of one's own, as it happens, with the views of the server's page.
+//
+// Theory of operation. An element that is in a document shows its run with data and a connection of its own. It ends them when it is removed, and begins
+// again when its address or its view changes; what changes within one task counts once, so that an element that is only moved keeps both. A run that was
+// paused and resumed is shown together with the run that continues it. When a run is over, its connection is closed.
+//
+// The style sheets are those of the page, shared by all elements. Within a shadow root nothing of them reaches the page around it, and nothing of that page
+// reaches the views, except the tokens of `theme.css` that it sets on the element.
+
+import { el, onceAFrame, setText, show } from "./views/dom.js";
+import { ConversationView } from "./views/conversation.js";
+import { Inspector } from "./views/inspector.js";
+import { LanesView } from "./views/lanes.js";
+import { Connection, runAt, socketAt } from "./net/server.js";
+import { fill, locale, words } from "./model/language.js";
+import { readSource, writeLink } from "./model/link.js";
+import { Store } from "./model/store.js";
+import { Selection } from "./model/timeline.js";
+
+const SHEETS = ["theme", "style", "talk", "markdown", "call", "side", "embed"];
+const TICK = 200, LATER = 500; // milliseconds
+const OVER = ["finished", "aborted"];
+const FOR_NOW = [408, 429]; // refusals that may be answered otherwise later
+
+// What is the root of a document is the element here.
+const hosted = (css) => css.replace(/:root(\[[^\]]*\])?/g, (_, which) => (which ? `:host(${which})` : ":host"));
+
+async function sheet(name) {
+  const response = await fetch(new URL(`styles/${name}.css`, import.meta.url));
+  return new CSSStyleSheet().replace(hosted(await response.text()));
+}
+
+const sheets = await Promise.all(SHEETS.map(sheet));
+
+function conversation(root, shown) {
+  const pane = el("div", { class: "conversation", tabindex: "0", role: "log", "aria-live": "off", "aria-label": words.talk.title });
+  const stream = el("div", { class: "stream" }, pane, el("button", { class: "latest", type: "button", hidden: true, text: words.talk.latest }));
+  root.append(stream);
+  const view = new ConversationView(stream, null, null, (run, item) => new URL(writeLink({ run, item }), shown.source.server).href);
+  return { open: ({ run }) => view.open(run), settle() {}, draw: (changed) => view.draw(changed), tick() {} };
+}
+
+function trace(root, shown) {
+  const button = (text, props) => el("button", { type: "button", text, ...props }), { trace: names } = words;
+  const zoom = el("div", { class: "zoom", role: "group", "aria-label": names.zoom },
+    button("−", { "aria-label": names.out, disabled: true }), button(names.fit, { disabled: true }), button("+", { "aria-label": names.in }));
+  const line = el("p", { class: "trace-line", "aria-hidden": "true", hidden: true }, el("span"));
+  const node = el("section", { class: "inspector", "aria-labelledby": "inspector-title", tabindex: "-1", hidden: true });
+  const panel = el("section", { class: "panel timeline", "aria-label": words.lanes.title },
+    el("div", { class: "panel-head" }, el("h2", { text: words.lanes.title }), el("p"), zoom),
+    el("div", { class: "axis", "aria-hidden": "true" }), el("div", { class: "trace" }, el("ol", { class: "lanes", tabindex: "-1" }), line), node, el("p", { class: "empty", text: words.lanes.none }));
+  root.append(panel);
+  const { store, selection } = shown, inspector = new Inspector(node, (id) => store.tape(id), () => null, null);
+  const lanes = new LanesView(panel, () => {}, (run, thing) => inspector.open(selection.timeline, run, thing));
+  panel.addEventListener("keydown", (event) => event.key === "Escape" && inspector.close(true));
+  const open = (timeline, now) => {
+    inspector.close();
+    lanes.open(timeline, now);
+  };
+  const draw = (changed, now) => {
+    lanes.draw(changed, now);
+    inspector.draw(changed);
+  };
+  return { open, settle: open, draw, tick: (now) => lanes.tick(now) };
+}
+
+const VIEWS = { conversation, trace };
+
+// What an element shows, until it is closed.
+class Shown {
+  constructor(element, source, makeView) {
+    this.element = element;
+    this.source = source; // { server, run }
+    this.store = new Store();
+    this.connection = new Connection(this, { makeSocket: () => socketAt(source.server), name: "rx-run" });
+    this.selection = new Selection(this.store, this.connection);
+    this.schedule = onceAFrame(() => this.isClosed || this.draw());
+    this.note = el("p", { class: "banner", role: "status", hidden: true });
+    this.root = el("div", { class: "embed", lang: locale }, this.note);
+    this.view = makeView(this.root, this);
+    this.isClosed = false;
+    this.isListed = false; // whether the runs of the server are known
+    this.problem = ""; // the code of the error that is shown
+    this.status = "new";
+    this.ending = new AbortController();
+    this.timer = setInterval(() => document.hidden || this.selection.status !== "running" || this.view.tick(this.store.now()), TICK);
+    const { signal } = this.ending, hurry = () => document.hidden || this.connection.hurry();
+    addEventListener("online", hurry, { signal });
+    addEventListener("offline", () => this.connection.drop(), { signal });
+    document.addEventListener("visibilitychange", hurry, { signal });
+  }
+
+  async begin() {
+    this.open(this.source.run);
+    if (await this.check()) this.connection.open();
+  }
+
+  close() {
+    this.isClosed = true;
+    this.ending.abort();
+    clearInterval(this.timer);
+    this.connection.close();
+  }
+
+  open(id) {
+    const { selection } = this;
+    selection.open(id);
+    this.view.open(selection.timeline, this.store.now());
+    selection.run.changed.clear();
+    this.schedule();
+  }
+
+  // Whether the server may show the run, now or later. A browser does not report why a socket was refused.
+  async check() {
+    const { server, run } = this.source;
+    try {
+      const [, clock] = await runAt(server, run);
+      this.store.set(clock);
+    } catch ({ status, message }) {
+      if (this.isClosed) return false;
+      const isFinal = status >= 400 && status < 500 && !FOR_NOW.includes(status), { embed } = words;
+      if (isFinal) this.connection.close();
+      if (status === 401) this.fail("login", embed.login);
+      else if (status === 404) this.fail("unknown", embed.unknown);
+      else if (isFinal) this.fail("refused", fill(embed.refused, { message }));
+      else if (this.problem === "") this.fail("unreachable", embed.unreachable);
+      return !isFinal;
+    }
+    return !this.isClosed;
+  }
+
+  fail(code, message) {
+    setText(this.note, message);
+    show(this.note, true);
+    if (code === this.problem) return;
+    this.problem = code;
+    this.element.dispatchEvent(new CustomEvent("error", { detail: { code, message } }));
+  }
+
+  draw() {
+    const { store, selection, view } = this, holed = store.apply();
+    if (holed !== null) {
+      store.forget(holed);
+      this.open(selection.id);
+    }
+    const isSettled = selection.settle(), { run, timeline } = selection, now = store.now();
+    if (isSettled) view.settle(timeline, now);
+    view.draw(run.changed, now);
+    run.changed.clear();
+    this.report(selection);
+    const isOver = OVER.includes(selection.status) && timeline.runs.every(({ id }) => store.over.has(id));
+    if (this.isListed && isOver) this.connection.close();
+  }
+
+  report({ id, status }) {
+    if (status === this.status) return;
+    this.status = status;
+    this.element.dispatchEvent(new CustomEvent("status", { detail: { run: id, status } }));
+  }
+
+  // Messages of the connection.
+
+  hello() {}
+
+  runs(list) {
+    const { store, selection } = this;
+    let { id } = selection;
+    store.setRuns(list);
+    this.isListed = true;
+    for (let next; (next = store.summaries.get(id)?.resumed_as); ) id = next;
+    if (id !== selection.id || selection.isAnother) this.open(id);
+    this.schedule();
+  }
+
+  records(id, list) {
+    this.store.add(id, list);
+    this.schedule();
+  }
+
+  end(id) {
+    this.store.end(id);
+    this.schedule();
+  }
+
+  gone(id) {
+    this.store.lose(id);
+    if (id === this.selection.id) {
+      this.connection.close();
+      this.fail("gone", words.embed.gone);
+    }
+    this.schedule();
+  }
+
+  error({ code, run, message }) {
+    // The watcher was too far behind: attach again at the same position.
+    if (code === "detached" && run) setTimeout(() => this.isClosed || this.connection.again(run), LATER);
+    else this.fail("refused", fill(words.embed.refused, { message }));
+  }
+
+  state(word) {
+    if (word === "open") {
+      this.problem = "";
+      show(this.note, false);
+    } else {
+      if (this.problem === "") this.fail("lost", words.link.lostBanner);
+      this.check();
+    }
+  }
+}
+
+class RunElement extends HTMLElement {
+  static observedAttributes = ["src", "view", "theme"];
+
+  #shown = null;
+  #isDue = false;
+  #isOther = false;
+
+  constructor() {
+    super();
+    this.attachShadow({ mode: "open" }).adoptedStyleSheets = sheets;
+  }
+
+  connectedCallback() {
+    elements.add(this);
+    colour(this);
+    this.#renew();
+  }
+
+  disconnectedCallback() {
+    elements.delete(this);
+    this.#renew();
+  }
+
+  attributeChangedCallback(name) {
+    if (name === "theme") return colour(this);
+    this.#isOther = true;
+    this.#renew();
+  }
+
+  #renew() {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    queueMicrotask(() => {
+      this.#isDue = false;
+      if (this.isConnected && this.#shown && !this.#isOther) return;
+      this.#shown?.close();
+      this.#shown = null;
+      this.#isOther = false;
+      if (this.isConnected) this.#begin();
+    });
+  }
+
+  #begin() {
+    const source = readSource(this.getAttribute("src") ?? "", document.baseURI), view = this.getAttribute("view") ?? "conversation";
+    this.#shown = new Shown(this, source, VIEWS[view] ?? VIEWS.conversation);
+    this.shadowRoot.replaceChildren(this.#shown.root);
+    if (source === null) this.#shown.fail("source", words.embed.source);
+    else this.#shown.begin();
+  }
+}
+
+// The colours: those of the attribute `theme`, or of the page around the element as it declares them by `color-scheme`.
+
+const elements = new Set(), dark = matchMedia("(prefers-color-scheme: dark)");
+
+function colour(element) {
+  const around = element.parentElement ?? element.getRootNode().host ?? document.documentElement;
+  const scheme = element.getAttribute("theme") ?? getComputedStyle(around).colorScheme;
+  const isDark = scheme.includes("dark") && (!scheme.includes("light") || dark.matches);
+  element.dataset.theme = isDark ? "dark" : "light";
+}
+
+const recolour = () => elements.forEach(colour);
+dark.addEventListener("change", recolour);
+const changes = new MutationObserver(recolour);
+for (const node of [document.documentElement, document.body]) if (node) changes.observe(node, { attributes: true });
+
+customElements.define("rx-run", RunElement);

@@ -1,0 +1,230 @@
+"""The custom element ``<rx-run>``: runs in a page of one's own, which another server serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from rxworker import tool
+from rxworker.providers import Request
+from rxworker.testing import Reply, call, say
+from rxworker.ui.web import Settings
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Browser, Page, WebSocket
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href="data:,">
+<style>body {{ font: 40px serif; color: red; text-transform: uppercase }} p, div, button {{ color: red; padding: 99px }} rx-run {{ padding: 0; height: 300px; --accent: rgb(1, 2, 3) }}</style>
+<script>const seen = []; for (const name of ["error", "status"]) addEventListener(name, ({{ detail }}) => seen.push(detail.code ?? detail.status), true);</script>
+<script type="module" src="{url}static/embed.js"></script>
+<h2 class="text">mine</h2>{body}</html>"""
+
+
+class OwnSite:
+    """A server with a page that shows runs of the desk.
+
+    Attributes:
+        origin: Its origin.
+        page: The page, opened.
+        sockets: The WebSockets that the page has opened.
+    """
+
+    page: Page
+
+    def __init__(self, desk: Desk, browser: Browser) -> None:
+        self._desk = desk
+        self._browser = browser
+        self._html = ""
+        self.origin = ""
+        self.sockets: list[WebSocket] = []
+
+    async def get(self, _request: web.Request) -> web.Response:
+        """The page."""
+        return web.Response(text=self._html, content_type="text/html")
+
+    def served(self, model: GatedModel, **options: Any) -> Any:
+        """The desk, which allows this origin."""
+        tools = options.pop("tools", ())
+        settings = Settings(allowed_origins=(self.origin,), **options)
+        return self._desk.serve(model, tools, closes=False, settings=settings)
+
+    async def start(self, text: str, **headers: str) -> str:
+        """Begin a run; its id."""
+        request = self.page.context.request
+        answer = await request.post(
+            self._desk.url + "api/runs", data={"input": text}, headers=headers
+        )
+        summary: dict[str, str] = await answer.json()
+        return summary["id"]
+
+    async def show(self, body: str) -> None:
+        """Open the page with these elements."""
+        self._html = HTML.format(url=self._desk.url, body=body)
+        await self.page.goto(self.origin)
+
+    async def window(self) -> None:
+        """Open a window."""
+        context = await self._browser.new_context(viewport={"width": 1000, "height": 900})
+        self._desk.contexts.append(context)
+        self.page = await context.new_page()
+        self._desk.attend(self.page)
+        self.page.on("websocket", lambda socket: self.sockets.append(socket))
+
+
+@pytest.fixture
+def own_site(desk: Desk, browser: Browser) -> Any:
+    """A site of its own, as a context manager."""
+
+    @asynccontextmanager
+    async def serve() -> AsyncGenerator[OwnSite, None]:
+        site, app = OwnSite(desk, browser), web.Application()
+        app.router.add_get("/", site.get)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            site.origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            await site.window()
+            yield site
+        finally:
+            await desk.close()
+            await runner.cleanup()
+
+    return serve
+
+
+@tool(requires_approval=True)
+def book(seat: str) -> str:
+    """Book a seat."""
+    return f"{seat} is booked"
+
+
+def reply(request: Request) -> Reply:
+    """The answer to "Count", or a call that waits for its approval and then an answer."""
+    last = request.conversation.messages[-1]
+    if last.text == "Count":
+        return say("One <b>and</b> two.")
+    return say("Booked.") if last.role == "tool" or not last.text else call("book", seat="12A")
+
+
+async def closed(socket: WebSocket) -> None:
+    """Wait until the socket is closed."""
+    if not socket.is_closed():
+        await socket.wait_for_event("close")
+
+
+async def test_two_elements_show_two_runs_of_a_server_as_they_happen(
+    desk: Desk, gated: type[GatedModel], own_site: Any
+) -> None:
+    model = gated(reply)
+    async with own_site() as site, site.served(model, tools=[book]):
+        page = site.page
+        first, second = await site.start("Count"), await site.start("Book")
+        await site.show(
+            f'<rx-run src="{desk.url}api/runs/{first}"></rx-run>'
+            f'<rx-run view="trace" src="{desk.url}#{second}"></rx-run>'
+        )
+        talk, trace = page.locator("rx-run").first, page.locator("rx-run").last
+        await expect(talk.locator(".message.user .text")).to_have_text("Count")
+        await expect(talk.get_by_role("button", name="Edit")).to_have_count(0)
+        answer = talk.locator(".block.text .text")
+        model.let(1)
+        await expect(answer).to_contain_text("One")
+        await expect(answer).not_to_contain_text("two")
+        # The run that continues a paused one is shown with it.
+        await expect(trace.locator(".lane[data-state=paused]")).to_have_count(1)
+        [waiting] = (await desk.runs[1]).pending
+        decisions = {waiting.id: {"type": "approve"}}
+        resume = f"{desk.url}api/runs/{second}/resume"
+        await page.context.request.post(resume, data={"decisions": decisions})
+        await expect(trace.locator(".turn .lane-name")).to_have_count(2)
+        await expect(trace.locator(".lane-break")).to_have_count(1)
+        await trace.get_by_role("button", name="book").click()
+        await expect(trace.locator(".inspector")).to_contain_text("12A is booked")
+        await page.keyboard.press("Escape")
+        await expect(trace.locator(".inspector")).to_be_hidden()
+        model.let_all()
+        model.let(1)
+        await expect(answer).to_have_text("One <b>and</b> two.")
+        # What is over needs no connection.
+        for socket in site.sockets:
+            await closed(socket)
+        seen: list[str] = await page.evaluate("seen")
+        ends = [one for one in seen if one != "running"]
+        assert sorted(ends) == ["finished", "finished", "paused"]
+
+
+async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(
+    desk: Desk, gated: type[GatedModel], own_site: Any
+) -> None:
+    async with own_site() as site, site.served(gated([say("Hi")])):
+        page, run = site.page, await site.start("Go")
+        await site.show(f'<rx-run src="{desk.url}api/runs/{run}"></rx-run>')
+        element = page.locator("rx-run")
+        said = element.locator(".message.user .text")
+        for name, value in (("font-size", "15px"), ("padding", "0px"), ("text-transform", "none")):
+            await expect(said).to_have_css(name, value)
+        await expect(said).to_have_css("color", "rgb(28, 33, 36)")
+        await expect(page.locator("h2.text")).to_have_css("white-space", "normal")
+        await expect(page.locator("h2.text")).to_have_css("font-size", "60px")
+        # A token of the theme is set from outside, the colours are those of the page, and the element has its height.
+        await expect(element.locator(".block .speaker")).to_have_css("color", "rgb(11, 110, 105)")
+        token = "(e) => getComputedStyle(e.shadowRoot.firstChild).getPropertyValue('--accent')"
+        assert await element.evaluate(token) == "rgb(1, 2, 3)"
+        await page.evaluate("document.documentElement.style.colorScheme = 'dark'")
+        await expect(said).to_have_css("color", "rgb(231, 234, 235)")
+        await element.evaluate("(e) => e.setAttribute('theme', 'light')")
+        await expect(said).to_have_css("color", "rgb(28, 33, 36)")
+        assert await element.evaluate("(e) => e.offsetHeight") == 300
+        # One that is only moved keeps its connection, one that is removed closes it.
+        await page.evaluate("document.body.prepend(document.querySelector('rx-run'))")
+        await expect(said).to_have_text("Go")
+        [socket] = site.sockets
+        assert not socket.is_closed()
+        await element.evaluate("(e) => e.remove()")
+        await closed(socket)
+
+
+async def test_an_element_shows_why_there_is_no_run(
+    desk: Desk, gated: type[GatedModel], own_site: Any
+) -> None:
+    token = "a long secret"
+    async with own_site() as site:
+        page = site.page
+        async with site.served(gated(reply), tools=[book], token=token):
+            run = await site.start("Book", Authorization=f"Bearer {token}")
+            address = f"{desk.url}api/runs/{run}"
+            await site.show(f'<rx-run src="{address}"></rx-run><rx-run></rx-run>')
+            element, note = page.locator("rx-run").first, page.locator("rx-run .banner")
+            await expect(note.last).to_contain_text("This element has no run")
+            await expect(note.first).to_contain_text("needs to know who you are")
+            # With the cookie of a page that was opened with the token, the element is told to begin again.
+            other = await page.context.new_page()
+            await other.goto(f"{desk.url}?token={token}")
+            set_src = "(e, src) => e.setAttribute('src', src)"
+            await element.evaluate(set_src, f"{desk.url}#nothing")
+            await expect(note.first).to_have_text("The server does not know this run.")
+            await element.evaluate(set_src, address)
+            await expect(element.locator(".message.user .text")).to_have_text("Book")
+            await expect(note.first).to_be_hidden()
+            await other.close()
+        # A server that has stopped is tried again, and what was shown stays.
+        await expect(note.first).to_contain_text("The connection was lost")
+        await expect(element.locator(".message.user .text")).to_have_text("Book")
+        seen: list[str] = await page.evaluate("seen")
+        assert seen == ["source", "login", "unknown", "paused", "lost"]
+        await desk.close()
+        # The browser reports what was refused.
+        assert desk.problems
+        desk.problems.clear()
