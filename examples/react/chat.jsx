@@ -1,4 +1,4 @@
-// A worker with useChat: text as it arrives, approvals, a tool of the page, the shared state, stop, and the history after a reload.
+// A worker with useChat: text as it arrives, approvals, a tool of the page, the shared state, stop, the history after a reload, and the trace of the last run.
 import { useChat } from "@ai-sdk/react";
 import {
   DefaultChatTransport,
@@ -20,16 +20,23 @@ function paint({ color }) {
 
 function Chat({ messages: initial }) {
   const [text, setText] = useState("");
+  const [run, setRun] = useState(null);
   const { messages, status, sendMessage, addToolOutput, addToolApprovalResponse, stop } = useChat({
     id,
     messages: initial,
     resume: true, // a reload does not stop the run
-    transport: new DefaultChatTransport({ api }),
+    transport: new DefaultChatTransport({ api, fetch: (...request) => fetch(...request).then(noteRun) }),
     sendAutomaticallyWhen: (chat) => isAnswered(chat) || isDecided(chat),
     onToolCall({ toolCall: { toolName: tool, toolCallId, input } }) {
       if (tool === "paint") addToolOutput({ tool, toolCallId, output: paint(input) });
     },
   });
+
+  // Each answer names its run, which <rx-run> shows.
+  function noteRun(response) {
+    setRun((before) => response.headers.get("X-Rxworker-Run") ?? before);
+    return response;
+  }
 
   function send(event) {
     event.preventDefault();
@@ -55,6 +62,7 @@ function Chat({ messages: initial }) {
         <input value={text} onChange={(event) => setText(event.target.value)} />
         {status === "ready" || status === "error" ? <button>Send</button> : <button type="button" onClick={stopRun}>Stop</button>}
       </form>
+      {run && <rx-run view="trace" src={`/worker/api/runs/${run}`} />}
     </>
   );
 }

@@ -24,9 +24,12 @@ from playwright.async_api import expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+CSP = "default-src 'none'; script-src 'nonce-own' {url}; style-src 'nonce-own'; connect-src {url} ws:; img-src data:"
+"""The policy of the page: what an element needs, and what its own styles and script need."""
+
 HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href="data:,">
-<style>body {{ font: 40px serif; color: red; text-transform: uppercase }} p, div, button {{ color: red; padding: 99px }} rx-run {{ padding: 0; height: 300px; --accent: rgb(1, 2, 3) }}</style>
-<script>const seen = []; for (const name of ["error", "status"]) addEventListener(name, ({{ detail }}) => seen.push(detail.code ?? detail.status), true);</script>
+<style nonce="own">body {{ font: 40px serif; color: red; text-transform: uppercase }} p, div, button {{ color: red; padding: 99px }} rx-run {{ padding: 0; height: 300px; --accent: rgb(1, 2, 3) }}</style>
+<script nonce="own">const seen = []; for (const name of ["error", "status"]) addEventListener(name, ({{ detail }}) => seen.push(detail.code ?? detail.status), true);</script>
 <script type="module" src="{url}static/embed.js"></script>
 <h2 class="text">mine</h2>{body}</html>"""
 
@@ -51,7 +54,8 @@ class OwnSite:
 
     async def get(self, _request: web.Request) -> web.Response:
         """The page."""
-        return web.Response(text=self._html, content_type="text/html")
+        headers = {"Content-Security-Policy": CSP.format(url=self._desk.url)}
+        return web.Response(text=self._html, content_type="text/html", headers=headers)
 
     def served(self, model: GatedModel, **options: Any) -> Any:
         """The desk, which allows this origin."""

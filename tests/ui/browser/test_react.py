@@ -1,4 +1,4 @@
-"""The pages of ``examples/react``, built with Vite: useChat, and assistant-ui over AG-UI, in a browser."""
+"""The pages of ``examples/react``, built with Vite: useChat with ``<rx-run>``, and assistant-ui over AG-UI, in a browser."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def page_of(
 
 async def ask(page: Page, text: str) -> None:
     await page.get_by_role("textbox").fill(text)
-    await page.get_by_role("button", name="Send").click()
+    await page.get_by_role("button", name="Send", exact=True).click()
 
 
 async def test_a_page_with_use_chat(
@@ -97,7 +97,10 @@ async def test_a_page_with_use_chat(
         await page.get_by_role("button", name="Approve").click()
         await expect(answer.last).to_have_text("Sent.")
         await expect(page.locator("pre").last).to_contain_text("Sent to Ada.")
-        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        # The trace of the run, with the one that paused for the approval.
+        await expect(page.locator("rx-run").get_by_role("button", name="send_mail")).to_be_visible()
+        await expect(page.locator("rx-run .turn")).to_have_count(2)
+        await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         await page.reload()
         await expect(page.locator("[data-role]")).to_have_count(4)
         await expect(answer.last).to_have_text("Sent.")
@@ -106,7 +109,7 @@ async def test_a_page_with_use_chat(
         await ask(page, "Talk")
         await expect(answer).to_have_count(3)
         await page.get_by_role("button", name="Stop").click()
-        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
 
 
 async def test_a_page_with_assistant_ui_over_ag_ui(
@@ -133,4 +136,4 @@ async def test_a_page_with_assistant_ui_over_ag_ui(
         await ask(page, "Talk")
         await expect(page.locator("p").last).to_contain_text("On")
         await page.get_by_role("button", name="Stop").click()
-        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()

@@ -147,6 +147,19 @@ async def test_a_page_that_was_allowed_may_send_but_no_answer_lets_it_read(
     assert not is_own_origin(page, "desk.example.com.evil.com")
 
 
+async def test_a_page_that_was_allowed_may_load_what_shows_a_run(open_desk: OpenDesk) -> None:
+    page = "https://desk.example.com"
+    desk = await open_desk(settings=Settings(token=TOKEN, allowed_origins=(page,)))
+    for path, status in (("static/embed.js", 200), ("api/runs/nothing", 401)):
+        async with desk.http.get(desk.url(path), headers={"Origin": page}) as response:
+            assert response.status == status
+            assert response.headers["Access-Control-Allow-Origin"] == page
+            assert response.headers["Vary"] == "Origin"
+        async with desk.http.get(desk.url(path), headers={"Origin": "null"}) as response:
+            assert response.status == 403
+            assert not [n for n in response.headers if n.lower().startswith("access-control")]
+
+
 async def test_a_form_of_a_foreign_page_begins_nothing(open_desk: OpenDesk) -> None:
     desk = await open_desk("one")
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):

@@ -259,13 +259,14 @@ class RunElement extends HTMLElement {
   }
 }
 
-// The colours: those of the attribute `theme`, or of the page around the element as it declares them by `color-scheme`.
+// The colours: those of the attribute `theme`, or those that the page around the element declares by `color-scheme`, in its styles or in a meta element.
 
 const elements = new Set(), dark = matchMedia("(prefers-color-scheme: dark)");
 
 function colour(element) {
   const around = element.parentElement ?? element.getRootNode().host ?? document.documentElement;
-  const scheme = element.getAttribute("theme") ?? getComputedStyle(around).colorScheme;
+  const { colorScheme } = getComputedStyle(around), meta = document.querySelector("meta[name=color-scheme]")?.content ?? "light";
+  const scheme = element.getAttribute("theme") ?? (colorScheme === "normal" ? meta : colorScheme);
   const isDark = scheme.includes("dark") && (!scheme.includes("light") || dark.matches);
   element.dataset.theme = isDark ? "dark" : "light";
 }

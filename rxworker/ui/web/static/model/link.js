@@ -29,7 +29,7 @@ const ADDRESS = /^(.*\/)api\/runs\/([^/]+)\/?$/;
 export function readSource(text, base) {
   try {
     const url = new URL(text, base), [, server, run] = ADDRESS.exec(url.pathname) ?? [null, ".", readLink(url.hash).run];
-    return run === null || text === "" ? null : { server: new URL(server, url).href, run: server === "." ? run : decoded(run) };
+    return run === null || text === "" || !url.protocol.startsWith("http") ? null : { server: new URL(server, url).href, run: server === "." ? run : decoded(run) };
   } catch {
     return null;
   }
