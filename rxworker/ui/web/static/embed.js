@@ -33,8 +33,8 @@ async function sheet(name) {
 const sheets = await Promise.all(SHEETS.map(sheet));
 
 function conversation(root, shown) {
-  const pane = el("div", { class: "conversation", tabindex: "0", role: "log", "aria-live": "off", "aria-label": words.talk.title });
-  const stream = el("div", { class: "stream" }, pane, el("button", { class: "latest", type: "button", hidden: true, text: words.talk.latest }));
+  const pane = el("div", { class: "conversation", tabindex: "0", role: "log", "aria-live": "off", "aria-labelledby": "talk-title" });
+  const stream = el("div", { class: "stream" }, el("h2", { id: "talk-title", class: "hidden", text: words.talk.title }), pane, el("button", { class: "latest", type: "button", hidden: true, text: words.talk.latest }));
   root.append(stream);
   const view = new ConversationView(stream, null, null, (run, item) => new URL(writeLink({ run, item }), shown.source.server).href);
   return { open: ({ run }) => view.open(run), settle() {}, draw: (changed) => view.draw(changed), tick() {} };
