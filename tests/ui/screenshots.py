@@ -35,6 +35,8 @@ SETTLE = """() => {
   document.querySelector(".found")?.classList.remove("found");
 }"""
 """The beginning of the trace, and nothing marked."""
+ARGS = ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks"]
+"""Of the browser. A page that Playwright serves may open a WebSocket to this machine."""
 DOCS = Path(__file__).parents[2] / "docs"
 SIZES = [(1400, 900), (820, 1180), (390, 844), (844, 390)]
 THEMES = ["light", "dark"]
@@ -44,9 +46,21 @@ IN_DOCS = {
     "pictures/approval.png": ("approval", (1280, 800), "light"),
     "pictures/inspector.png": ("inspector", (1280, 800), "dark"),
     "pictures/past.png": ("past", (1280, 800), "light"),
+    "pictures/embed.png": ("embed", (1280, 720), "light"),
     "pictures/phone.png": ("finished", (390, 844), "light"),
     "pictures/phone-timeline.png": ("inspector", (390, 844), "dark"),
 }
+OWN_PAGE = """<!doctype html><html lang="en"><title>Incident 4711</title><link rel="icon" href="data:,">
+<style>
+  body {{ margin: 32px auto; max-width: 1160px; font: 17px/1.5 Georgia, serif; background: white }}
+  div {{ display: grid; grid-template-columns: 1fr 1fr; gap: 20px }}
+  rx-run {{ height: 520px; border: 1px solid #ddd; border-radius: 12px; overflow: hidden; --bg: white }}
+</style>
+<script type="module" src="static/embed.js"></script>
+<h1>Incident 4711</h1><p>What the assistant of the operations team has found:</p>
+<div><rx-run src="api/runs/{run}"></rx-run><rx-run src="api/runs/{run}" view="trace"></rx-run></div></html>"""
+"""A page that is not that of the server."""
+
 STATES = (
     *("welcome", "streaming", "approval", "finished", "inspector", "past"),
     *("result", "error", "runs", "fleet", "palette", "shortcuts"),
@@ -280,6 +294,13 @@ class Stage:
         await page.goto(f"{self.url}fleet")
         await page.wait_for_selector("#fleet-rows tr")
 
+    async def embed(self, page: Page) -> None:
+        """The conversation and the trace in a page of one's own."""
+        html = OWN_PAGE.format(run=self.runs_of[QUESTION].id)
+        await page.route("**/own", lambda route: route.fulfill(body=html, content_type="text/html"))
+        await page.goto(f"{self.url}own")
+        await page.locator("rx-run .lane-label", has_text="answer").last.wait_for()
+
     async def palette(self, page: Page) -> None:
         """The command palette."""
         await self.finished(page)
@@ -360,7 +381,7 @@ async def main(arguments: argparse.Namespace) -> None:
 
         settings = Settings(title="Operations", prices=prices)
         async with WebServer({"operations": make}, port=0, log=log, settings=settings) as server:
-            browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            browser = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
             stage = Stage(server.url, make, model)
             await stage.prepare()
             for state, size, theme, path in wanted:

@@ -27,7 +27,9 @@ const hosted = (css) => css.replace(/:root(\[[^\]]*\])?/g, (_, which) => (which 
 
 async function sheet(name) {
   const response = await fetch(new URL(`styles/${name}.css`, import.meta.url));
-  return new CSSStyleSheet().replace(hosted(await response.text()));
+  const made = new CSSStyleSheet();
+  made.replaceSync(hosted(await response.text()));
+  return made;
 }
 
 const sheets = await Promise.all(SHEETS.map(sheet));
@@ -194,7 +196,10 @@ class Shown {
   error({ code, run, message }) {
     // The watcher was too far behind: attach again at the same position.
     if (code === "detached" && run) setTimeout(() => this.isClosed || this.connection.again(run), LATER);
-    else this.fail("refused", fill(words.embed.refused, { message }));
+    else {
+      this.connection.close();
+      this.fail("refused", fill(words.embed.refused, { message }));
+    }
   }
 
   state(word) {
