@@ -113,6 +113,8 @@ export class StickToEnd {
     pane.addEventListener("scroll", () => this.scrolled(), { passive: true });
     // Elements below may take some of its room.
     new ResizeObserver(() => this.follow()).observe(pane);
+    // What is shown for the first time replaces its estimated height.
+    pane.addEventListener("contentvisibilityautostatechange", () => this.follow());
   }
 
   follow() {
