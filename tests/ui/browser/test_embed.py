@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from aiohttp import web
@@ -12,7 +12,9 @@ from aiohttp import web
 from rxworker import tool
 from rxworker.providers import Request
 from rxworker.testing import Reply, call, say
-from rxworker.ui.web import Settings
+from rxworker.tools import Tool
+from rxworker.ui.web import Settings, WebServer
+from rxworker.worker import Paused
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -57,9 +59,10 @@ class OwnSite:
         headers = {"Content-Security-Policy": CSP.format(url=self._desk.url)}
         return web.Response(text=self._html, content_type="text/html", headers=headers)
 
-    def served(self, model: GatedModel, **options: Any) -> Any:
+    def served(
+        self, model: GatedModel, tools: Sequence[Tool] = (), **options: Any
+    ) -> AbstractAsyncContextManager[WebServer]:
         """The desk, which allows this origin."""
-        tools = options.pop("tools", ())
         settings = Settings(allowed_origins=(self.origin,), **options)
         return self._desk.serve(model, tools, closes=False, settings=settings)
 
@@ -86,8 +89,11 @@ class OwnSite:
         self.page.on("websocket", lambda socket: self.sockets.append(socket))
 
 
+OpenSite: TypeAlias = Callable[[], AbstractAsyncContextManager[OwnSite]]
+
+
 @pytest.fixture
-def own_site(desk: Desk, browser: Browser) -> Any:
+def own_site(desk: Desk, browser: Browser) -> OpenSite:
     """A site of its own, as a context manager."""
 
     @asynccontextmanager
@@ -119,7 +125,7 @@ def reply(request: Request) -> Reply:
     last = request.conversation.messages[-1]
     if last.text == "Count":
         return say("One <b>and</b> two.")
-    return say("Booked.") if last.role == "tool" or not last.text else call("book", seat="12A")
+    return say("Booked.") if last.tool_results else call("book", seat="12A")
 
 
 async def closed(socket: WebSocket) -> None:
@@ -129,10 +135,10 @@ async def closed(socket: WebSocket) -> None:
 
 
 async def test_two_elements_show_two_runs_of_a_server_as_they_happen(
-    desk: Desk, gated: type[GatedModel], own_site: Any
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
 ) -> None:
     model = gated(reply)
-    async with own_site() as site, site.served(model, tools=[book]):
+    async with own_site() as site, site.served(model, [book]):
         page = site.page
         first, second = await site.start("Count"), await site.start("Book")
         await site.show(
@@ -148,7 +154,9 @@ async def test_two_elements_show_two_runs_of_a_server_as_they_happen(
         await expect(answer).not_to_contain_text("two")
         # The run that continues a paused one is shown with it.
         await expect(trace.locator(".lane[data-state=paused]")).to_have_count(1)
-        [waiting] = (await desk.runs[1]).pending
+        paused = await desk.runs[1]
+        assert isinstance(paused, Paused)
+        [waiting] = paused.pending
         decisions = {waiting.id: {"type": "approve"}}
         resume = f"{desk.url}api/runs/{second}/resume"
         await page.context.request.post(resume, data={"decisions": decisions})
@@ -170,7 +178,7 @@ async def test_two_elements_show_two_runs_of_a_server_as_they_happen(
 
 
 async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(
-    desk: Desk, gated: type[GatedModel], own_site: Any
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
 ) -> None:
     async with own_site() as site, site.served(gated([say("Hi")])):
         page, run = site.page, await site.start("Go")
@@ -200,13 +208,26 @@ async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(
         await closed(socket)
 
 
+async def test_a_run_that_is_over_is_shown_at_its_end(
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
+) -> None:
+    """Also when its parts, which are seen for the first time, replace their estimated heights."""
+    part = "Some text\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n```python\nx = 1\n\ny = 2\n\nz = 3\n```\n\n1. one\n2. two"
+    async with own_site() as site, site.served(gated([say(part)], free=True)):
+        page, run = site.page, await site.start("Go")
+        await desk.runs[0]
+        await site.show(f'<rx-run src="{desk.url}api/runs/{run}"></rx-run>')
+        pane = page.locator("rx-run .conversation")
+        await expect(pane.locator("li").last).to_be_in_viewport(ratio=1)
+
+
 async def test_an_element_shows_why_there_is_no_run(
-    desk: Desk, gated: type[GatedModel], own_site: Any
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
 ) -> None:
     token = "a long secret"
     async with own_site() as site:
         page = site.page
-        async with site.served(gated(reply), tools=[book], token=token):
+        async with site.served(gated(reply), [book], token=token):
             run = await site.start("Book", Authorization=f"Bearer {token}")
             address = f"{desk.url}api/runs/{run}"
             await site.show(f'<rx-run src="{address}"></rx-run><rx-run></rx-run>')
