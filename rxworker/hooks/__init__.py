@@ -31,7 +31,12 @@ from rxworker.hooks.decorate import (
     on_message_send,
     on_turn_end,
 )
-from rxworker.hooks.operator import OperatorFunction, from_operator
+from rxworker.hooks.operator import (
+    OperatorFunction,
+    StatefulOperator,
+    from_operator,
+    from_stateful_operator,
+)
 from rxworker.hooks.points import (
     Abort,
     AfterToolCallVerdict,
@@ -64,13 +69,10 @@ if TYPE_CHECKING:
         harmless_environment,
         run_command,
     )
-    from rxworker.hooks.operator import StatefulOperator, from_stateful_operator
 
 _LATER = {
     "CommandError": "command",
     "CommandResult": "command",
-    "StatefulOperator": "operator",
-    "from_stateful_operator": "operator",
     "harmless_environment": "command",
     "run_command": "command",
 }
