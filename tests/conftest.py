@@ -13,7 +13,8 @@ import pytest
 from hypothesis import settings
 
 # A test that is slow on a busy machine has not failed; what measures time is a step of .ci/run.
-settings.register_profile("no deadline", deadline=None)
+# Half of the usual number of examples finds the same on the second run of the suite, and each is a run of its own.
+settings.register_profile("no deadline", deadline=None, max_examples=50)
 settings.load_profile("no deadline")
 
 # Where this forbids it, each of the many processes that tests start would compile the package again, and each worker all tests.

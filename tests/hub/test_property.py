@@ -255,7 +255,7 @@ def check_given(watcher: Watcher, exact: Sequence[Record]) -> None:
             )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(source=sources(), moves=st.lists(MOVES, max_size=40), data=st.data())
 def test_any_interleaving_keeps_the_hubs_word(
     source: list[Record], moves: list[str], data: st.DataObject

@@ -107,7 +107,7 @@ sound = conversations.map(repair)
 # --- mending
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(conversations)
 def test_what_is_repaired_is_sound_and_repairing_it_again_changes_nothing(
     said: Conversation,
@@ -117,7 +117,7 @@ def test_what_is_repaired_is_sound_and_repairing_it_again_changes_nothing(
     assert repair(mended) == mended
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(conversations)
 def test_a_conversation_is_sound_exactly_if_repair_leaves_it_as_it_is(said: Conversation) -> None:
     assert (validate(said) == []) == (repair(said) == said)
@@ -319,7 +319,7 @@ def test_a_fork_is_the_conversation_up_to_a_turn_and_sound(
     assert validate(forked) == []
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(sound, st.integers(0, 200), st.integers(0, 3))
 def test_what_is_trimmed_is_sound_and_keeps_what_has_to_stay(
     said: Conversation, most: int, first: int

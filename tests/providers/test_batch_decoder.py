@@ -110,7 +110,7 @@ def together(reads: Sequence[bytes]) -> list[str]:
     st.lists(st.one_of(USUAL, USUAL, RUN), max_size=20),
     st.lists(st.integers(1, 700), max_size=9),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_what_comes_out_is_what_frames_make_one_by_one_however_they_are_cut(
     runs: list[tuple[int, int]], cuts: list[int]
 ) -> None:

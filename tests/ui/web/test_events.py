@@ -171,7 +171,7 @@ async def test_no_more_watch_than_may(open_desk: OpenDesk) -> None:
 
 
 async def test_a_client_that_takes_nothing_is_let_go_and_may_come_back(open_desk: OpenDesk) -> None:
-    settings = Settings(stall_seconds=0.1)
+    settings = Settings(stall_seconds=0.5)
     desk = await open_desk(say("x" * 20_000_000, chunk=100_000), "unused", settings=settings)
     run = await desk.begin()
     server = desk.server.url.removeprefix("http://").rstrip("/")
