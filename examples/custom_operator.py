@@ -1,4 +1,4 @@
-"""An operator of your own: numbered lines instead of pieces of text. It is composed of ours and of reactivex's.
+"""An operator of your own: numbered lines instead of pieces of text. It is composed of operators of rxworker and of reactivex.
 
 Needs the environment variable ``ANTHROPIC_API_KEY``.
 """

@@ -225,7 +225,7 @@ class LeaseHeldError(LogError):
 
     def __init__(self, run: str, owner: str, until: float) -> None:
         super().__init__(
-            f"{run} is held by {owner}: wait until that process has ended and its lease is over, "
+            f"{run} is held by {owner}: wait until that process has ended and its lease has expired, "
             "or send commands to the run with log.send(...)",
             retryable=True,
         )
@@ -315,7 +315,7 @@ def describe(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The text of an error that ended something: one of ours in its own words, any other with its type.
+    """The text of an error that ended something: the message of an `RxWorkerError`; the message of any other error with its type.
 
     >>> reason_of(RunCancelledError("lunch")), reason_of(KeyError("city"))
     ('the run was cancelled: lunch', "KeyError: 'city'")
@@ -324,7 +324,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def as_exception(error: BaseException) -> Exception:
-    """What a stream ends with if user code has raised ``error``: ``on_error`` takes an `Exception`.
+    """The exception with which a stream ends if user code raised ``error``: ``on_error`` takes an `Exception`.
 
     An `Exception` stays as it is. ``KeyboardInterrupt`` stays too, so that it reaches the program through whatever awaits the stream.
     Anything else, such as ``SystemExit`` or a test framework's failure, becomes an `RxWorkerError` with ``error`` as its cause: raised

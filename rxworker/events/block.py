@@ -19,7 +19,7 @@ from rxworker.messages.stop import StopReason
 
 
 class BlockType(Enum):
-    """What a block holds."""
+    """The kind of content of a block."""
 
     # A member is one object; the hash that an Enum has is a function in Python, called at each look into a table.
     __hash__ = object.__hash__
@@ -64,7 +64,7 @@ class ToolResultMetadata(Struct, frozen=True, tag="tool_result"):
 
 
 class OpaqueMetadata(Struct, frozen=True, tag="opaque"):
-    """What the provider calls a block that we do not know."""
+    """The provider's name for a block of an unknown kind."""
 
     kind: str
 

@@ -121,7 +121,7 @@ class Deltas(Sequence[E]):
 _NO_ENDS = array("I")
 
 Parts: TypeAlias = Sequence[E | Deltas[E]]
-"""What arrived together: single events, and adjacent deltas as one `Deltas` each."""
+"""Events that arrived together: single events, and adjacent deltas as one `Deltas` each."""
 
 
 def gather(events: Iterable[E]) -> list[E | Deltas[E]]:

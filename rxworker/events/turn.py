@@ -43,7 +43,7 @@ class TurnStart(Struct, frozen=True, tag="turn_start", gc=False):
 
 
 class TurnStop(Struct, frozen=True, tag="turn_stop", gc=False):
-    """A turn is over; another may follow."""
+    """A turn has ended; another may follow."""
 
 
 class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True, gc=False):

@@ -59,7 +59,7 @@ class Output(asyncio.SubprocessProtocol):
 
     @property
     def text(self) -> str:
-        """What is kept of it."""
+        """The part of the output that is kept."""
         return b"".join(self._pieces).decode("utf-8", "replace")
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - part of the signature
@@ -153,7 +153,7 @@ SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"
 
 
 class CommandResult(Struct, frozen=True):
-    """What came of a command.
+    """The output and the exit code of a command.
 
     Attributes:
         output: What it wrote, to its standard output and its standard error, in the order in which it came.

@@ -35,7 +35,7 @@ class CallableTool(Protocol):
 
     @property
     def meta(self) -> ToolMeta:
-        """What the model sees of it."""
+        """Its description for the model."""
         ...
 
 
@@ -44,7 +44,7 @@ class KnownTools(Protocol):
 
     @property
     def metas(self) -> tuple[ToolMeta, ...]:
-        """What the model sees of them, in order."""
+        """Their descriptions for the model, in order."""
         ...
 
     def get(self, name: str) -> CallableTool | None:
@@ -79,7 +79,7 @@ def unmade() -> None:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HookContext:
-    """What every hook is given.
+    """The fields that every hook receives.
 
     Attributes:
         conversation: All messages so far.
@@ -166,7 +166,7 @@ class HookContext:
 
     @property
     def tools(self) -> tuple[ToolMeta, ...]:
-        """What the model sees of the tools."""
+        """The descriptions of the tools for the model."""
         return () if self.toolbox is None else self.toolbox.metas
 
     def list_tool_names(self) -> list[str]:
@@ -178,7 +178,7 @@ class HookContext:
         return None if self.toolbox is None else self.toolbox.get(name)
 
     def get_variable(self, key: str, default: object = None) -> object:
-        """What was put under this name in this run."""
+        """The value under this name in this run."""
         return self.variables.get(key, default)
 
     def set_variable(self, key: str, value: object) -> None:

@@ -143,7 +143,7 @@ class ToolCallContext(HookContext):
 
     @property
     def meta(self) -> ToolMeta:
-        """What the model sees of the tool; cannot be changed."""
+        """The tool's description for the model; it cannot be changed."""
         return self.tool.meta
 
     @property
@@ -199,7 +199,7 @@ class ToolResultContext(HookContext):
 
     Attributes:
         call: What was called.
-        result: What came of it; may be replaced.
+        result: The result of the call; may be replaced.
         tool: The tool itself.
     """
 
@@ -229,7 +229,7 @@ class ToolResultContext(HookContext):
 
     @property
     def meta(self) -> ToolMeta:
-        """What the model sees of the tool."""
+        """The tool's description for the model."""
         return self.tool.meta
 
     @property
@@ -239,7 +239,7 @@ class ToolResultContext(HookContext):
 
     @property
     def tool_args(self) -> JsonObject | None:
-        """What it was called with; ``None`` where that was no object."""
+        """The arguments of the call; ``None`` if they are not an object."""
         return self.call.input if isinstance(self.call.input, dict) else None
 
     @property

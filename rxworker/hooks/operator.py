@@ -226,7 +226,7 @@ def judge(
     if not items:
         return dropped(point, reason)
     if all(item is context for item in items):
-        return let_through(point)
+        return passed(point)
     first = items[0]
     if len(items) == 1 and isinstance(first, VERDICTS[point]):
         return first
@@ -234,8 +234,8 @@ def judge(
     raise wrong_verdict(what, context.hook, point, THE_CONTEXT)
 
 
-def let_through(point: HookPoint) -> Verdict | None:
-    """What it is at this point to pass the context on."""
+def passed(point: HookPoint) -> Verdict | None:
+    """The verdict at this point if the operator emits the context."""
     match point:
         case HookPoint.ON_TURN_END:
             return Finish()
@@ -246,7 +246,7 @@ def let_through(point: HookPoint) -> Verdict | None:
 
 
 def refused(point: HookPoint, error: Exception) -> Verdict:
-    """What an operator's error is at this point."""
+    """The verdict at this point if the operator fails."""
     if point in (HookPoint.ON_TURN_END, HookPoint.ON_ABORT):
         raise error
     reason = str(error) or type(error).__name__
@@ -254,7 +254,7 @@ def refused(point: HookPoint, error: Exception) -> Verdict:
 
 
 def dropped(point: HookPoint, reason: str | None) -> Verdict | None:
-    """What it is at this point not to pass the context on."""
+    """The verdict at this point if the operator does not emit the context."""
     match point:
         case HookPoint.BEFORE_TOOL_CALL:
             return Skip(reason or REASON)

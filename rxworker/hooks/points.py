@@ -126,7 +126,7 @@ Verdict: TypeAlias = Continue | Cancel | Skip | Abort | Pause | Finish | Continu
 
 
 REQUIRES_APPROVAL = "requires_approval"
-"""What pauses a run where the policy of a tool requires approval, in place of the name of a hook."""
+"""In place of the name of a hook: the policy of a tool, which requires approval, paused the run."""
 
 
 class HookPoint(Enum):

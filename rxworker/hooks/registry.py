@@ -228,14 +228,14 @@ class Hooks:
 
         Args:
             point: Which point.
-            context: What each hook is given; it sees what the hooks before it changed.
+            context: The context that each hook receives, with the changes of the hooks before it.
             report: Receives every verdict other than `Continue`, and every failure.
 
         Returns:
             The last verdict, and the name of the hook that gave it.
 
         Raises:
-            HookError: A hook failed whose failure ends the run, or answered with what its point does not have.
+            HookError: A hook failed whose failure ends the run, or returned a verdict that its point does not accept.
         """
         try:
             answer = await run_hooks(self.at(point), context, report)

@@ -39,7 +39,7 @@ ALLOWED = "this tool is always allowed here"
 """The reason of the verdict of a hook whose `Pause` is not wanted."""
 
 GRACE = 2.0
-"""Seconds for a hook whose time is over to clean up before it is left behind."""
+"""Seconds in which a hook may clean up after its time-out, before it is abandoned."""
 
 
 async def run_hooks(
@@ -49,7 +49,7 @@ async def run_hooks(
 
     Args:
         hooks: In the order in which they run.
-        context: What each is given; it sees what those before it have changed.
+        context: The context that each hook receives, with the changes of the hooks before it.
         report: Receives every verdict other than `Continue`, and every failure.
         within: The names of the chains around them, each with a slash.
 
@@ -57,7 +57,7 @@ async def run_hooks(
         The verdict and the name of the hook that gave it; ``None`` if all returned `Continue`.
 
     Raises:
-        HookError: A hook failed whose failure ends the run, or answered with what its point does not have.
+        HookError: A hook failed whose failure ends the run, or returned a verdict that its point does not accept.
         EndRun: A hook ends the run.
     """
     for hook in hooks:

@@ -29,7 +29,7 @@ FAILURES: dict[HookPoint, tuple[OnFailure, ...]] = {
 }
 MATCHED = (HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL, HookPoint.ON_TURN_END)
 ABORT_SECONDS = 5.0
-"""What a hook at ``on_abort`` may take: nothing else can end a run that is ending."""
+"""The maximum number of seconds of a hook at ``on_abort``: nothing else can end a run that is ending."""
 
 
 class HookSettings(TypedDict, total=False):
@@ -108,7 +108,7 @@ def names_of(names: str | Iterable[str], name: str, side: str) -> tuple[str, ...
 
 
 def failure_of(on_failure: OnFailure | None, point: HookPoint, name: str) -> OnFailure:
-    """What the hook's failure means.
+    """The setting ``on_failure`` of a hook, or its default.
 
     Raises:
         ConfigurationError: The point does not have that.

@@ -131,7 +131,7 @@ def expect_seq(after: object) -> None:
 
 
 def take(history: History, delivery: Delivery, after: int) -> list[Record]:
-    """What a watcher that has seen everything up to ``after`` receives next; empty when there is nothing new.
+    """The next records of a watcher that has received everything up to ``after``; empty if there are none.
 
     >>> from rxworker.events import TextDelta
     >>> history = History()

@@ -103,7 +103,7 @@ class Hub(Stage[Record]):
 
     @property
     def error(self) -> Exception | None:
-        """What it has ended with, if anything."""
+        """The error with which it ended; ``None`` if there is none."""
         return self._error
 
     @property

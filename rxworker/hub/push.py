@@ -136,7 +136,7 @@ class WatcherGroup:
         return len(self._members) + len(self._joining)
 
     def add(self, watcher: Watcher) -> None:
-        """Give it what it has not seen at the next flush."""
+        """Push the records that are new for it at the next flush."""
         if not self._members and not self._joining:
             self._seen = watcher.seen
         self._joining[watcher] = None

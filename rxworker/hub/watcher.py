@@ -2,7 +2,7 @@
 
 Theory of operation. A watcher with an observer is pushed to; one without takes its records itself. Neither has a buffer: what a watcher has not
 seen is in the history. The history belongs to the thread of the hub's event loop. A watcher in another thread, or on another event loop, has
-each of its steps made on the hub's loop, and receives a list. When the run is over or that loop is closed, nothing is written any more, and the
+each of its steps made on the hub's loop, and receives a list. When the run has ended or that loop is closed, nothing is written any more, and the
 watcher reads what is left directly: it does not wait for a loop that is about to close.
 """
 
@@ -183,7 +183,7 @@ class Watcher(abc.DisposableBase):
                 return None
 
     def now(self, *, is_paced: bool = True) -> list[Record] | None:
-        """What is new for it at this moment; ``None`` when nothing will follow.
+        """The records that are new for it now; ``None`` if no more will follow.
 
         Args:
             is_paced: Whether it waits for the pace of its delivery.
@@ -223,7 +223,7 @@ class Watcher(abc.DisposableBase):
                 pass
 
     async def next(self) -> list[Record] | None:
-        """What is new, as soon as something is; on the hub's event loop."""
+        """The new records, as soon as there are some; on the hub's event loop."""
         while True:
             batch = self.now()
             if batch is None or batch:
@@ -336,4 +336,4 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def ignore(_: object) -> None:
-    """What is pushed to a watcher that is detached."""
+    """The observer of a detached watcher, which drops everything."""

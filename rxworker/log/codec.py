@@ -18,7 +18,7 @@ class Codec(Protocol):
     """Encrypts or compresses what a log stores. Numbers, epochs, kinds and times stay readable."""
 
     def encode(self, data: bytes, run: str, /) -> bytes:
-        """What to store in place of ``data``. Its first byte must not be ``{``, which marks plain JSON."""
+        """Return the bytes to store in place of ``data``. The first byte must not be ``{``, which marks plain JSON."""
         ...
 
     def decode(self, data: bytes, run: str, /) -> bytes:

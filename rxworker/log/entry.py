@@ -1,4 +1,4 @@
-"""What a log stores: an entry is a record, or a span of adjacent deltas of one block with every number, text and time. Pure.
+"""The entries of a log: an entry is a record, or a span of adjacent deltas of one block with every number, text and time. Pure.
 
 The envelope of an entry has the numbers, the epoch, the kind and the time. Its body is JSON. As one line of JSON, as `write_line` makes it::
 
@@ -62,7 +62,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Private(Struct, frozen=True, omit_defaults=True):
-    """What a run needs to continue, and no watcher receives. It is stored in the body of an entry, as ``private``.
+    """Data that a run needs to continue, and that no watcher receives. It is stored in the body of an entry, as ``private``.
 
     Attributes:
         held: The result of a tool as the tool returned it, where ``after_tool_call`` hooks see it before the watchers.

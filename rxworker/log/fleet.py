@@ -31,7 +31,7 @@ _NO_TOOLS = [0] * (len(TOOL_BOUNDS) + 1)
 
 
 class Totals(Struct):
-    """What runs have taken.
+    """The consumption of runs.
 
     Attributes:
         ended: How many have finished, or were aborted.
@@ -102,7 +102,7 @@ class Group(Struct):
         worker: The name of the worker.
         tenant: The value of the label ``tenant``.
         runs: How many runs have which status now.
-        totals: What they have taken since they were first seen; it does not shrink when runs are deleted.
+        totals: Their consumption since they were first seen; it does not shrink when runs are deleted.
     """
 
     worker: str
@@ -196,7 +196,7 @@ class Fleet:
                     yield info
 
     def last(self, seconds: float, now: float) -> Totals:
-        """What was taken in the last seconds, to the minute for up to an hour, else to the hour."""
+        """The consumption in the last seconds, to the minute for up to an hour, else to the hour."""
         unit, buckets = (
             (MINUTE, self.minutes) if seconds <= MINUTE * MINUTES else (HOUR, self.hours)
         )
@@ -232,7 +232,7 @@ class Fleet:
             self._group(info.row).runs[info.status] += 1
 
     def _add(self, info: RunInfo, base: RunRow, before: RunInfo | None) -> None:
-        """Add what a run has taken since its last values."""
+        """Add the consumption of a run since its last values."""
         taken = _taken(info.row, base)
         if not info.row.outer and not _is_over(before):
             taken.ended = int(_is_over(info))

@@ -27,7 +27,7 @@ FEW = 20
 
 
 class Followers:
-    """What follows the runs of a log in this process. Any thread may wake it.
+    """The followers of the runs of a log in this process. Any thread may wake them.
 
     Args:
         started: Called with a run, or `ALL_RUNS`, when something begins to follow it.

@@ -526,7 +526,7 @@ async def _subscribe(
 
 
 def _raised(error: _Error) -> Exception:
-    """What to raise for an error: it may be over soon, or not."""
+    """The exception for an error: `AwayError` if the error is temporary."""
     if error.code == 503 or error.err_code == IN_PROCESS:
         return AwayError(error.description)
     return ApiError(error)

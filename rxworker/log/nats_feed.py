@@ -132,7 +132,7 @@ class Feed:
         consumer, self._consumer = self._consumer, ""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
-            with contextlib.suppress(Exception):  # it may be that of a connection that is over
+            with contextlib.suppress(Exception):  # it may belong to a connection that was closed
                 await subscription.unsubscribe()
         if consumer:
             # The server forgets it by itself, later.

@@ -150,7 +150,7 @@ class Head(Struct, frozen=True, omit_defaults=True):
 
 
 class Listed(Struct, frozen=True, omit_defaults=True):
-    """What a list shows of a run.
+    """The entry of a run in a list.
 
     Attributes:
         order: The sequence number of its first such message; 0 in this one.
@@ -233,7 +233,7 @@ def subject_token(text: str) -> str:
 
 
 def as_raw(data: bytes) -> Raw:
-    """JSON as it is, and what a codec has made as base64."""
+    """JSON as it is, and the output of a codec as base64."""
     return Raw(data if data[:1] == b"{" else b'"' + b64encode(data) + b'"')
 
 

@@ -157,7 +157,7 @@ class OwnedRuns:
         row: bytes | None,
         status: StoredStatus | None,
     ) -> bool:
-        """Append; returns whether what a list shows has changed."""
+        """Append; returns whether the entry of the run in a list has changed."""
         place, after, epoch = held.place, held.last_seq, claim.epoch
         last = entries[-1].last if entries else after
         now = time.time()
@@ -196,7 +196,7 @@ class OwnedRuns:
         return is_listed
 
     async def _check_kept(self, held: _Held) -> None:
-        """Check, after the connection was lost, that the server still has what it has acknowledged."""
+        """Check, after the connection was lost, that the server still has everything that it acknowledged."""
         run, returns = held.owner.run, self._session.connection.returns
         last = await self._session.last_append(run)
         number = 0 if last is None else last[1].last

@@ -52,7 +52,7 @@ POSITIONS = 1000
 """Readers whose place in a stream is remembered."""
 
 Known = tuple[int, Listed]
-"""What a list shows of a run, and its revision."""
+"""The entry of a run in a list, and its revision."""
 
 
 class Ownership(Struct, frozen=True):
@@ -180,7 +180,7 @@ class Session:
     # Owners
 
     async def ownership(self, run: str) -> Ownership | None:
-        """Who owns a run; ``None`` if there is no such run."""
+        """The owner of a run; ``None`` if there is no such run."""
         place = self.place(run)
         found = await self.connection.last(place.stream, place.owner)
         if found is None:
@@ -188,7 +188,7 @@ class Session:
         return Ownership(decode(found.data, Owner, run), found.seq, found.time)
 
     async def existing(self, run: str) -> Ownership:
-        """Who owns a run.
+        """The owner of a run.
 
         Raises:
             LogError: There is no such run, or it was deleted.
@@ -210,7 +210,7 @@ class Session:
         )
 
     async def check_free(self, found: Ownership) -> None:
-        """Check that the lease of a run is over.
+        """Check that the lease of a run has expired.
 
         Raises:
             LeaseHeldError: It is not.
@@ -332,7 +332,7 @@ class Session:
     # What lists show
 
     async def row(self, run: str) -> Known | None:
-        """What a list shows of a run."""
+        """The entry of a run in a list; ``None`` if there is none."""
         found = await self.connection.last(self._rows, self.place(run).row)
         return None if found is None else (found.seq, decode(found.data, Listed, run))
 

@@ -186,7 +186,7 @@ class RunSource:
         self._changed.set()
 
     async def _unless_failed(self, event: asyncio.Event, until: float | None = None) -> None:
-        """Wait for an event, at most until a time; raises what the task that follows the log has raised."""
+        """Wait for an event, at most until a time; raises the exception of the task that follows the log."""
         # `asyncio.wait_for` loses a cancellation that comes together with the event.
         with suppress(TimeoutError):
             async with asyncio.timeout(None if until is None else max(until - time.time(), 0.0)):

@@ -494,7 +494,7 @@ class SQLiteLog(EventLog):
         followed: Sequence[str],
         known: dict[str, tuple[int, int, str]],
     ) -> dict[str, tuple[int, int, str]]:
-        """Wake what follows the runs that have changed. Returns the numbers of entries and commands of each, and its status."""
+        """Wake the followers of the runs that have changed. Returns the numbers of entries and commands of each, and its status."""
         numbers: dict[str, tuple[int, int, str]] = {}
         for start in range(0, len(followed), 500):
             some = followed[start : start + 500]

@@ -20,7 +20,7 @@ CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide"]
 
 
 class RunRow(Struct, frozen=True, omit_defaults=True):
-    """What a list of runs shows of a run: the last values, written with its entries.
+    """The entry of a run in a list of runs: the last values, written with its entries.
 
     Attributes:
         status: The status of the run; a deleted run leaves only that.

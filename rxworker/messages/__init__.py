@@ -1,4 +1,4 @@
-"""What a conversation is: content blocks, messages, the conversation, usage, the reason a response stopped."""
+"""The parts of a conversation: content blocks, messages, the conversation, usage, the reason a response stopped."""
 
 from rxworker.messages.content import (
     Audio,

@@ -37,7 +37,7 @@ class Text(ContentBlock, frozen=True, tag="text", gc=False):
 
 
 class Thinking(ContentBlock, frozen=True, tag="thinking"):
-    """What the model thought before it spoke.
+    """The reasoning of the model before its answer.
 
     Attributes:
         text: The thoughts, or their summary; empty where the provider keeps them to itself.
@@ -61,7 +61,7 @@ class ToolCall(ContentBlock, frozen=True, tag="tool_call", gc=False):
     """A request of the model to run a tool.
 
     Attributes:
-        id: What the result must name. Made by us where the provider gives none.
+        id: The id that the result must contain. rxworker generates it if the provider sends none.
         name: The tool's name.
         input: Its arguments; a string for a tool that takes free text.
         echo: What the provider wants back.
@@ -191,7 +191,7 @@ ResultContent: TypeAlias = str | tuple[Text | Image | Document | Audio, ...]
 
 
 class ToolResult(ContentBlock, frozen=True, tag="tool_result", gc=False):
-    """What a tool call came to.
+    """The result of a tool call.
 
     Attributes:
         tool_use_id: The ``id`` of the call.
@@ -223,7 +223,7 @@ class ServerToolCall(ContentBlock, frozen=True, tag="server_tool_call"):
 
 
 class ServerToolResult(ContentBlock, frozen=True, tag="server_tool_result"):
-    """What a tool of the provider's came to."""
+    """The result of a call of one of the provider's tools."""
 
     tool_use_id: str = ""
     name: str = ""

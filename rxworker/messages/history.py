@@ -194,7 +194,7 @@ def compact(conversation: Conversation, summary: str | Message, keep: int = 4) -
 
     Args:
         conversation: All messages so far.
-        summary: What the replaced turns came to; a text is put under a heading.
+        summary: The summary of the replaced turns; a text is put under a heading.
         keep: How many of the last `turns` stay as they are.
 
     Raises:

@@ -62,7 +62,7 @@ class Halves:
         return self._read(data)
 
     def joined(self, data: bytes) -> bytes:
-        """What comes later: while a half is held, with the character whole, if it is that text's next piece."""
+        """Later data, with the two halves of a character joined if a half is held and this is the next piece of its text."""
         mended = self._read(data) if self.held else None
         return data if mended is None else mended
 

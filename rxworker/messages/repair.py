@@ -54,7 +54,7 @@ STRAY: dict[type, str] = {
 
 
 def validate(conversation: Conversation) -> list[str]:
-    """What a provider would refuse; nothing, for a sound conversation.
+    """The errors for which a provider would refuse the conversation; empty for a sound one.
 
     A conversation is sound if and only if `repair` returns it unchanged. A system message may be anywhere, and several
     messages of one role in a row are fine.

@@ -97,7 +97,7 @@ class Prices(Struct, frozen=True):
     currency: str = "USD"
 
     def cost(self, usage: Usage) -> float:
-        """What so many tokens cost."""
+        """The cost of a number of tokens."""
         read, written = usage.cache_read_tokens or 0, usage.cache_creation_tokens or 0
         fresh = max((usage.input_tokens or 0) - read - written, 0)
         of_read = self.input if self.cache_read is None else self.cache_read

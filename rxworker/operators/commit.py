@@ -114,7 +114,7 @@ def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:
 
 
 def _hold(observer: abc.ObserverBase[A]) -> _Held[A]:
-    """What takes the events of one run, and what lets out those that are held."""
+    """A sink for the events of one run, and a function that emits the held ones."""
     held: list[A] = []
     holding = started = False
 

@@ -15,7 +15,7 @@ B = TypeVar("B")
 
 
 def decode(make: Callable[[], Decoder[A, B]]) -> Operator[A, B]:
-    """Feed what comes to a decoder and emit what it completes; when the source completes, what was left in it.
+    """Feed the items to a decoder and emit the values that it completes; when the source completes, also the last ones.
 
         --ab-----c|            each item may complete none, one or several
         [ decode(Letters) ]

@@ -194,12 +194,12 @@ class UsageChange(Struct, frozen=True):
         return (self.after.output_tokens or 0) - (self.before.output_tokens or 0)
 
     def cost(self, prices: Prices) -> float:
-        """What these tokens cost. The sum over a run is the cost of all its responses."""
+        """The cost of these tokens. The sum over a run is the cost of all its responses."""
         return prices.cost(self.after) - prices.cost(self.before)
 
 
 def usage_changes() -> Operator[Record, UsageChange]:
-    """What each usage snapshot adds to the one before, so that it can be summed over responses and runs.
+    """The increase from one usage snapshot to the next, so that it can be summed over responses and runs.
 
         -a-5-8-a-2---|         a AttemptStart, between them usages of so many tokens
         [ usage_changes() ]

@@ -54,7 +54,7 @@ class Block(Source[BlockEvent]):
 
     @property
     def block_type(self) -> BlockType:
-        """What it holds."""
+        """The kind of its content."""
         return self.start.block_type
 
     @property

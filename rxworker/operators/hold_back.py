@@ -107,7 +107,7 @@ class _HeldText:
     Attributes:
         like: A delta of the block, with any text.
         once: Half a window that one check has seen; the next check sees it again, in front of what follows.
-        pieces: What no check has seen.
+        pieces: The text that no check has received.
         length: The characters in these.
     """
 
@@ -125,7 +125,7 @@ class _HeldText:
         self.length += len(text)
 
     def take(self) -> str:
-        """What no check has seen, as one text; it is no longer held here."""
+        """Return the text that no check has received, as one text, and no longer hold it."""
         text = "".join(self.pieces)
         self.pieces.clear()
         self.length = 0

@@ -105,7 +105,7 @@ class MemberScanner:
 
 
 class ToolInput:
-    """What is known of a tool call's arguments so far.
+    """The arguments of a tool call so far.
 
     Attributes:
         index: The block's name within the response.
@@ -192,7 +192,7 @@ class _Call:
 
 
 def tool_inputs() -> Operator[Event, ToolInput]:
-    r"""What is known of each tool call's arguments: whenever a member became whole, and when the block stops.
+    r"""The arguments of each tool call so far: whenever a member is complete, and when the block stops.
 
         -s-{"a":-1,"b-":2}-e-|     s start, e stop, between them the text of the arguments
         [ tool_inputs() ]

@@ -16,7 +16,7 @@ B = TypeVar("B")
 
 
 class _Job(Generic[B]):
-    """What came of one item so far, kept back until those before it are done."""
+    """The output for one item, held until the items before it are done."""
 
     __slots__ = ("is_done", "items")
 

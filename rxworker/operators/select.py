@@ -59,7 +59,7 @@ def expect_events(source: Observable[Any], verb: str) -> None:
         verb: The verb as it is written, for the message.
 
     Raises:
-        ConfigurationError: The source is a `Run` or another observable of ours that emits records.
+        ConfigurationError: The source is a `Run` or another observable of rxworker that emits records.
     """
     if isinstance(source, Stage) and source.emits_records:
         raise records_given(verb)

@@ -78,7 +78,7 @@ _Open: TypeAlias = dict[tuple[str, ...], dict[Hashable, Record]]
 
 
 class _Spans:
-    """What is open, by run, by the path of a run inside it, and by name."""
+    """The open spans, by run, by the path of a run inside it, and by name."""
 
     def __init__(self, begins: Marker, ends: Marker) -> None:
         self._begins = begins

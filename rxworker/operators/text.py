@@ -164,7 +164,7 @@ class _Splitter(Protocol):
         ...
 
     def finish(self) -> str:
-        """What is left; empty where nothing is."""
+        """The rest of the text; empty if there is none."""
         ...
 
 

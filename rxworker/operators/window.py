@@ -112,7 +112,7 @@ class View(Generic[A]):
 
 
 class Fold(Generic[A]):
-    """What the items come to."""
+    """The combined value of the items."""
 
     __slots__ = ("_back", "_back_total", "_combine", "_empty", "_front", "_oldest")
 
@@ -147,7 +147,7 @@ class Fold(Generic[A]):
         return dropped
 
     def value(self) -> A:
-        """What they come to; ``empty`` without one."""
+        """The combined value; ``empty`` without items."""
         if not self._front:
             return self._back_total if self._back else self._empty
         total = self._front[-1][1]
@@ -168,7 +168,7 @@ B_co = TypeVar("B_co", covariant=True)
 
 
 class _Held(Protocol[A_contra, B_co]):
-    """What a window holds."""
+    """The items of a window."""
 
     @property
     def due(self) -> float | None: ...
@@ -210,7 +210,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
 def fold_sliding(
     combine: Callable[[A, A], A], empty: A, seconds: float, scheduler: abc.SchedulerBase
 ) -> Operator[A, A]:
-    """What the items of the last seconds come to, after each that comes, and whenever some have left.
+    """The combined value of the items of the last seconds, after each new item, and whenever some have expired.
 
         -1--2------------|     the window is 6 columns wide
         [ fold_sliding(add, 0, 6) ]
@@ -221,7 +221,7 @@ def fold_sliding(
 
     Args:
         combine: Two neighbours in one, the older first. It must be associative: how they are grouped must not matter.
-        empty: What no items come to.
+        empty: The value without items.
         seconds: How long an item stays.
         scheduler: Whose time it is. It must run on the source's thread.
 

@@ -1,4 +1,4 @@
-"""What the protocols of user interfaces share: replies to a paused run, messages of a client, and the stream of a response."""
+"""Parts that the protocols of user interfaces share: replies to a paused run, messages of a client, and the stream of a response."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def split_interrupt(name: str) -> tuple[str, str]:
     run, colon, call_id = name.partition(":")
     if not colon or not run:
         raise LocalProtocolError(
-            f"{name!r} is no interrupt of ours: send back the id that the paused run gave, as it was"
+            f"{name!r} is no interrupt of this server: send back the unchanged id of the paused run"
         )
     return run, call_id
 

@@ -67,7 +67,7 @@ def hidden_url(url: str) -> str:
 
 
 class HttpRequest(Struct, frozen=True):
-    """What goes over the wire. Its ``repr`` shows neither keys nor body.
+    """An HTTP request of a provider. Its ``repr`` shows neither keys nor body.
 
     Attributes:
         url: Where to.
@@ -130,7 +130,7 @@ class Options(Struct, frozen=True, omit_defaults=True):
         output: What the answer must look like.
         extra: Fields of the provider's own, put into the body as they are.
         headers: Headers of the provider's own.
-        cache: What of a request may be cached besides what stands before a `rxworker.messages.CachePoint`: its tools,
+        cache: The parts of a request that may be cached besides those before a `rxworker.messages.CachePoint`: its tools,
             its system text. A provider that caches unasked, or not at all, leaves it out.
     """
 
@@ -184,7 +184,7 @@ class ResumableDecoder(ResponseDecoder, Protocol):
     def resume(self, sent: HttpRequest) -> HttpRequest | None:
         """The request for the rest of a response, given the one that began the response; the decoder then takes its bytes.
 
-        ``None``: the response is over, or has not begun.
+        ``None``: the response has ended, or has not begun.
         """
         ...
 

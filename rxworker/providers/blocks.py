@@ -29,7 +29,7 @@ CUT = Failure(
 
 
 class OpenBlocks:
-    """What has started and not ended. Every block event of start, stop and abort is made here.
+    """The open blocks of a response. Every block event of start, stop and abort is made here.
 
     >>> blocks = OpenBlocks()
     >>> start = blocks.start(BlockType.TEXT)

@@ -1,4 +1,4 @@
-"""What the encoders of all providers need to know of content blocks."""
+"""Content blocks, for the encoders of all providers."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ The rules, at every depth:
 - An object is merged with an object key by key; the application's values replace ours.
 - An object of another ``type`` replaces ours as a whole, since the members of one type mean nothing in another.
 - A JSON schema is one value: it replaces ours as a whole.
-- ``None`` removes a field of ours.
-- Tools are added to ours. One with the name of ours is merged with it, so that no name is sent twice.
+- ``None`` removes a field that rxworker sets.
+- Tools are added to those of the request. One with the same name is merged with it, so that no name is sent twice.
 """
 
 from __future__ import annotations

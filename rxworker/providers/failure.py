@@ -1,4 +1,4 @@
-"""What went wrong, read from the many shapes in which the services report it."""
+"""Errors, read from the many formats in which the services report them."""
 
 from __future__ import annotations
 

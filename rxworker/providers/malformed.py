@@ -55,7 +55,7 @@ S = TypeVar("S", bound=Struct)
 
 
 class _Nothing:
-    """What has been read of a value of which nothing could be read."""
+    """The result for a value of which nothing could be read."""
 
 
 NOTHING = _Nothing()
@@ -63,7 +63,7 @@ UNIONS = (Union, UnionType)
 
 
 def read_loosely(raw: JsonObject, kind: type[S]) -> tuple[S, JsonObject]:
-    """What of the object fits the Struct, and what does not. Numbers may come as text.
+    """Split an object into the part that fits the Struct and the rest. Numbers may be texts.
 
     A value without content, such as ``null``, is no loss. A name that the Struct does not know counts as one that does not fit
     only if the Struct forbids such names.
@@ -92,7 +92,7 @@ def read_loosely(raw: JsonObject, kind: type[S]) -> tuple[S, JsonObject]:
 
 
 def _read(value: Json, kind: Any) -> tuple[Any, Json]:
-    """What of the value fits the type, and what does not."""
+    """Split a value into the part that fits the type and the rest."""
     if kind is Raw:
         return Raw(msgspec.json.encode(value)), None
     try:

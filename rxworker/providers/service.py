@@ -1,4 +1,4 @@
-"""What the providers have in common: a model of a service, its address, its key, and its HTTP responses that are no stream: the error that they describe, and what their headers demand for a retry."""
+"""Common parts of the providers: a model of a service, its address, its key, and the HTTP responses that are no stream: their errors, and the retry that their headers require."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Service:
 
     @property
     def _credential(self) -> str:
-        """What a person sets to authenticate, for errors."""
+        """The setting for authentication, for errors."""
         return self._variable
 
     def _secrets(self) -> tuple[str | None, ...]:
-        """What a response may repeat, and an error must not show."""
+        """The secrets that a response may repeat, and that an error must not show."""
         return current_secrets(self._api_key, self._variable)
 
 

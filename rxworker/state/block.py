@@ -1,4 +1,4 @@
-"""What a block has come to so far: its state, and the step from one state to the next. Pure."""
+"""The state of a block, and the step from one state to the next. Pure."""
 
 from __future__ import annotations
 

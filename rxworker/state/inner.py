@@ -1,7 +1,7 @@
 """The tokens and tool calls of the runs inside a run, folded from their records. Pure.
 
-Of such a run only what it takes is of interest to the run around it. A usage is a snapshot of one response, so the last one
-of each response counts, as soon as the response is over.
+The outer run needs only the consumption of such a run. A usage is a snapshot of one response, so the last one
+of each response counts, as soon as the response has ended.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class InnerUsage(Struct, frozen=True):
 
 
 NOTHING_INSIDE = InnerUsage()
-"""What most runs have inside them."""
+"""The usage without nested runs."""
 
 
 def step_inner(state: InnerUsage, record: Record) -> InnerUsage:

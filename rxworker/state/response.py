@@ -1,4 +1,4 @@
-"""What a response has come to so far, and the message it makes. Pure."""
+"""The state of a response, and the message that it makes. Pure."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def _run_abort(state: RunState, event: RunAbort) -> RunState:
 
 
 def _last_result(each: CallState) -> ToolResult:
-    """What the model will read of a call of a run that has ended."""
+    """The result of a call of a run that has ended, for the model."""
     if each.result is not None:
         return each.result
     text = {"waiting": NOT_RUN, "running": STARTED_ONLY, "ended": HELD_BACK}[each.phase]
@@ -224,7 +224,7 @@ def _last_result(each: CallState) -> ToolResult:
 
 
 def _answered(conversation: Conversation, answers: Message) -> Conversation:
-    """The conversation with these results right behind the calls, before what hooks have added since."""
+    """The conversation with these results right behind the calls, before the messages that hooks have added since."""
     messages = conversation.messages
     end = len(messages)
     while end and messages[end - 1].role != "assistant":
@@ -375,7 +375,7 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
 def _conversation_replace(state: RunState, event: ConversationReplace) -> RunState:
     if not state.is_closed:
         state = close(state)
-    # What no request has carried yet stands at the end, before and after.
+    # The messages that no request has sent yet are at the end, before and after.
     behind = len(state.conversation.messages) - len(state.base.messages)
     messages = event.conversation.messages
     base = event.conversation.with_messages(messages[: max(0, len(messages) - behind)])

@@ -87,7 +87,7 @@ class RunState(Struct, frozen=True):
         cause: What sort of abort it was.
         stop_reason: Why the last response that completed ended.
         continuations: How often hooks have sent an answer back.
-        repeats: How many turns in a row the same calls have come to the same results, the last one included.
+        repeats: How many turns in a row the same calls have had the same results, the last one included.
         round: The calls of the last turn, and their results.
         pause: What the run waits for, while it is paused.
         seq: The number of the last record.

@@ -28,7 +28,7 @@ PAGE = "<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
 class Faults(TypedDict, total=False):
-    """What goes wrong while an answer is sent; see the attributes of `ServedResponse`."""
+    """The faults while an answer is sent; see the attributes of `ServedResponse`."""
 
     delay: float
     pace: float
@@ -164,7 +164,7 @@ Ending: TypeAlias = Literal["end", "cut", "stall"]
 
 
 def pieces(answer: ServedResponse, frames: Iterable[bytes]) -> list[bytes]:
-    """What is written of these frames, piece by piece.
+    """The pieces of these frames that are written.
 
     >>> pieces(ServedResponse((), chunk=2, cut_at=5), [b"abcd", b"efgh"])
     [b'ab', b'cd', b'e']
@@ -183,7 +183,7 @@ def pieces(answer: ServedResponse, frames: Iterable[bytes]) -> list[bytes]:
 
 
 def ending(answer: ServedResponse) -> Ending:
-    """What comes after the last piece: the end of the body, a closed connection, or silence.
+    """The ending after the last piece: the end of the body, a closed connection, or silence.
 
     >>> ending(ServedResponse((), stall_after=1))
     'stall'

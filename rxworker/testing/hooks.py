@@ -54,12 +54,12 @@ class HookStub(Hook[Any]):
     Args:
         point: Where it runs.
         answers: A verdict, ``None``, an exception to raise, `NEVER` to hang, or a function of the context. Anything else is
-            answered as it is, to see what comes of it.
+            returned unchanged, to test invalid verdicts.
         settings: Those of any hook; it is called ``stub`` where no name is given.
 
     Attributes:
-        contexts: What it was given, in order; as the later hooks and the worker have left it.
-        contents: The content of each, as it was when the hook ran.
+        contexts: The contexts that it received, in order, with the later changes of other hooks and the worker.
+        contents: The content of each, at the time when the hook ran.
         cancelled: How often it was cancelled while it hung.
 
     >>> stub = HookStub("before_tool_call")
@@ -104,7 +104,7 @@ class HookStub(Hook[Any]):
 
 
 class ContextFields(TypedDict, total=False):
-    """What a context may be given besides what its point needs.
+    """The optional fields of a context.
 
     Attributes:
         conversation: The conversation so far.
@@ -136,7 +136,7 @@ class _StubTool:
 
 
 def send_context(*messages: Message | str, **fields: Unpack[ContextFields]) -> MessageSendContext:
-    """What a hook at ``on_message_send`` is given, after these messages; a text is the user's.
+    """The context of a hook at ``on_message_send``, after these messages; a text is the user's.
 
     >>> send_context("hello").content
     'hello'
@@ -147,7 +147,7 @@ def send_context(*messages: Message | str, **fields: Unpack[ContextFields]) -> M
 def call_context(
     tool: str, call_id: str = "call_1", /, fields: ContextFields | None = None, **arguments: Any
 ) -> ToolCallContext:
-    """What a hook at ``before_tool_call`` is given.
+    """The context of a hook at ``before_tool_call``.
 
     >>> call_context("read", path="a").tool_args
     {'path': 'a'}
@@ -164,7 +164,7 @@ def result_context(
     is_error: bool = False,
     **arguments: Any,
 ) -> ToolResultContext:
-    """What a hook at ``after_tool_call`` is given.
+    """The context of a hook at ``after_tool_call``.
 
     >>> result_context("read", "nothing in it", path="a").content
     'nothing in it'
@@ -179,7 +179,7 @@ def result_context(
 
 
 def end_context(text: str, **fields: Unpack[ContextFields]) -> TurnEndContext:
-    """What a hook at ``on_turn_end`` is given, after this answer.
+    """The context of a hook at ``on_turn_end``, after this answer.
 
     >>> end_context("Done.").text
     'Done.'
@@ -192,7 +192,7 @@ def abort_context(
     reason: str = "cancelled",
     **fields: Unpack[ContextFields],
 ) -> AbortContext:
-    """What a hook at ``on_abort`` is given.
+    """The context of a hook at ``on_abort``.
 
     >>> abort_context("abort", "no").reason
     'no'
@@ -202,7 +202,7 @@ def abort_context(
 
 
 def _common(messages: tuple[Message | str, ...], fields: ContextFields) -> Any:
-    """What every context is given. Their types were checked where they came in."""
+    """The fields of every context. Their types were checked before."""
     all_messages = (Message.user(m) if isinstance(m, str) else m for m in messages)
     own = ("conversation", "received", "shared_state")
     rest = {key: value for key, value in fields.items() if key not in own}

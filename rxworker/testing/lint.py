@@ -346,7 +346,7 @@ class Linter:
 
 
 def lint(events: Iterable[Lintable], *, implicit: bool = False, complete: bool = True) -> list[str]:
-    """What is wrong with a stream; nothing, for a sound one.
+    """The errors of a stream; empty for a sound one.
 
     Args:
         events: Events of one response, or records of runs.

@@ -96,7 +96,7 @@ class Marbles:
         *,
         error: Exception = FAILURE,
     ) -> list[Recorded[Any]]:
-        """What `observe` gives when the drawing comes true."""
+        """The items that `observe` returns for this drawing."""
         return parse(drawing, lookup, SUBSCRIBED, error)
 
     def observe(

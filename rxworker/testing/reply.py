@@ -1,4 +1,4 @@
-"""What a scripted model answers, as a value.
+"""The answer of a scripted model, as a value.
 
 A reply is put together with ``+`` from small parts: thinking, text, calls, and how it ends. The same
 reply can be emitted as events (`ScriptedModel`) or over real HTTP in a provider's own format (`ReplayServer`).
@@ -114,11 +114,11 @@ class Reply(Struct, frozen=True):
 
     @property
     def breaks(self) -> bool:
-        """Whether it never comes to its proper end."""
+        """Whether it never ends normally."""
         return self.stalls or self.error is not None
 
     def blocks(self, prefix: str) -> tuple[ReplyBlock, ...]:
-        """What it consists of, in order: thinking, text, calls; calls without an id get ``<prefix>_<place>``."""
+        """Its blocks, in order: thinking, text, calls; calls without an id get ``<prefix>_<place>``."""
         thinking = (Thinking(self.thinking, self.signature),) if self.thinking else ()
         text = (Text(self.text),) if self.text else ()
         calls = tuple(

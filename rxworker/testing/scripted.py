@@ -71,7 +71,7 @@ class Script(Generic[A, B]):
         """The number of this request, from 1, and its answer.
 
         Raises:
-            ScriptExhaustedError: The list has come to its end.
+            ScriptExhaustedError: There are no more answers.
         """
         with self._lock:
             self._count += 1

@@ -29,7 +29,7 @@ from rxworker.transport.listening import stop_listening
 AnswerLike: TypeAlias = ServedResponse | Reply | str | Path
 
 HOST = "127.0.0.1"
-# A client that obeys this header shows a complaint of ours at once, and does not try again.
+# A client that obeys this header shows the server's complaint at once, and does not try again.
 FINAL = {"x-should-retry": "false"}
 # Where a response in the background is taken up again.
 RESUMED = re.compile(r"/responses/[^/]+$")
@@ -125,7 +125,7 @@ class Listener:
 
 
 def to_answer(answer: AnswerLike) -> ServedResponse:
-    """What the short forms of an answer stand for.
+    """The answer for its short form.
 
     >>> to_answer("Hello").body.text
     'Hello'
@@ -244,7 +244,7 @@ class ReplayServer:
 
     @property
     def requests(self) -> Sequence[Received]:
-        """What was received, in order."""
+        """The received requests, in order."""
         return self._listener.traffic.requests
 
     @property

@@ -50,7 +50,7 @@ class StoredResponse(Struct, frozen=True):
     Attributes:
         provider: The name of the provider.
         model: The name of the model.
-        conversation: The conversation of the request, without what a hook has changed for this request alone.
+        conversation: The conversation of the request, without the changes that a hook made for this request alone.
         tools: The names of the tools; ``None`` if the run has not stored them.
         events: The events of the response.
         error: The error that ended it.
@@ -112,7 +112,7 @@ async def stored_responses(log: EventLog, run: str) -> list[StoredResponse]:
 
 
 def _error_of(events: list[ResponseEvent], aborted: Exception | None) -> Exception | None:
-    """What ended the response, if it did not complete; ``aborted`` if its events do not contain it."""
+    """The error that ended the response, if it did not complete; ``aborted`` if its events do not contain it."""
     last = next((event for event in reversed(events) if isinstance(event, Status)), None)
     if last is not None and last.status is ResponseStatus.COMPLETED:
         return None

@@ -1,4 +1,4 @@
-"""What a replay server saw: requests and connections, and waiting for them without sleeping."""
+"""The traffic of a replay server: requests and connections, and waiting for them without sleeping."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from rxworker.hub.detach import reporters
 
 @contextmanager
 def raise_from_watchers() -> Generator[None, None, None]:
-    """Raise, at the end of the block, what watchers of runs have raised within it.
+    """Raise, at the end of the block, the exceptions of watchers of runs within it.
 
     A watcher that raises is detached, and the run goes on: an ``assert`` in a subscriber fails no test by itself. This holds for all runs of
     the process while the block runs. As a fixture of pytest, for every test::
@@ -21,7 +21,7 @@ def raise_from_watchers() -> Generator[None, None, None]:
                 yield
 
     Raises:
-        BaseException: What a watcher has raised; an exception group of several. If the block itself raises, that is raised, with a note
+        BaseException: The exception of a watcher; an exception group of several. If the block itself raises, that is raised, with a note
             for each watcher.
 
     >>> from rxworker import Worker

@@ -1,4 +1,4 @@
-"""What stands in a pipeline for a timeline: shows it the events, and passes them on."""
+"""The observer of a timeline in a pipeline: it dispatches the events to the timeline, and emits them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Followed(Protocol):
-    """What a follower needs of its timeline."""
+    """The methods of a timeline that a follower calls."""
 
     @property
     def only_gathers(self) -> bool:
@@ -25,26 +25,26 @@ class Followed(Protocol):
         ...
 
     def dispatch(self, event: Event) -> None:
-        """Show an event to the handlers."""
+        """Call the handlers with an event."""
         ...
 
     def dispatch_many(self, parts: Parts[Event]) -> None:
-        """Show them several events."""
+        """Call the handlers with several events."""
         ...
 
     def abort_current_block(self, reason: str = "") -> None:
-        """Close what is open."""
+        """Abort the open blocks."""
         ...
 
     def cancel(self, reason: str = "") -> None:
-        """Close what is open, and report that the response was cancelled."""
+        """Abort the open blocks, and report that the response was cancelled."""
         ...
 
 
 class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
-    """One subscription to a stream that a timeline follows: the handlers first, then who is downstream.
+    """One subscription to a stream that a timeline follows: the handlers are called first, then the observer.
 
-    It is the observer of the stream, too: it is made for each response.
+    It is also the observer of the stream. One is created for each response.
 
     Attributes:
         upstream: The subscription to the source.

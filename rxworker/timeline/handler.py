@@ -143,7 +143,7 @@ class _Plain:
 
 
 def raise_all(failures: list[BaseException]) -> None:
-    """Raise what handlers have raised, if anything, as one; an interrupt as it is."""
+    """Raise the exceptions of the handlers, if any, as one; an interrupt unchanged."""
     for failure in failures:
         if len(failures) == 1 or isinstance(failure, KeyboardInterrupt):
             raise failure
@@ -155,7 +155,7 @@ _text_of = attrgetter("text")
 
 
 class _Collector(Generic[C]):
-    """What was collected, safe to be taken by one thread while another collects."""
+    """A list of collected items. One thread may take it while another collects."""
 
     def __init__(self) -> None:
         self._collected: list[C | partial[C]] = []  # a partial makes the item when it is read
@@ -163,13 +163,13 @@ class _Collector(Generic[C]):
         self._before = 0  # how many of them are from responses before this one
 
     def collected(self) -> list[C]:
-        """What was collected so far; it stays."""
+        """A copy of the items collected so far."""
         with self._lock:
             collected = list(self._collected)
         return [_made(item) for item in collected]
 
     def take_collected(self) -> list[C]:
-        """What was collected so far; it is the caller's now, and the collector begins anew."""
+        """Return the items collected so far, and remove them from the collector."""
         with self._lock:
             taken, self._collected, self._before = self._collected, [], 0
         return [_made(item) for item in taken]
@@ -199,7 +199,7 @@ def _made(item: Any) -> Any:
 
 
 class TextBlockCollector(_Collector[str]):
-    """Gathers the text of each text block when it stops. Empty blocks and aborted ones give none.
+    """Gathers the text of each text block when it stops. Empty and aborted blocks are ignored.
 
     >>> from rxworker.events import BlockStop, BlockType
     >>> from rxworker.timeline.timeline import Timeline
@@ -236,7 +236,7 @@ class TextBlockCollector(_Collector[str]):
 
 
 class ToolCallCollector(_Collector[ToolCall]):
-    """Gathers each tool call when its block stops. Aborted blocks give none.
+    """Gathers each tool call when its block stops. Aborted blocks are ignored.
 
     The input of a call is an object; a call without any text has the input ``{}``. Where the text is no JSON object, the
     input is the text: that distinguishes a call whose arguments cannot be read.

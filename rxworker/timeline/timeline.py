@@ -90,7 +90,7 @@ class _Retract:
 
 
 class _Over:
-    """Stands among the events where a response is over."""
+    """The marker of the end of a response in the queue of events."""
 
 
 _Queued: TypeAlias = Event | Deltas[Any] | _Over | _Retract
@@ -111,8 +111,8 @@ class Timeline:
     """Calls handlers with the events of a stream, by hand (`dispatch`) or as an operator (``events.pipe(timeline)``).
 
     Args:
-        ends_with_stream: Whether a response is over only when its stream ends. By default it is over when it has completed, and what
-            comes after that is another response.
+        ends_with_stream: Whether a response ends only with its stream. By default it ends when it has completed, and later
+            events belong to another response.
 
     >>> from rxworker.events import TextDelta
     >>> timeline = Timeline()
@@ -241,7 +241,7 @@ class Timeline:
     def retract(self, reason: str = "") -> None:
         """Report that the response is retracted, since it is requested again.
 
-        Open blocks are aborted. Then each handler with a method ``on_retract`` is called: the collectors drop what they have collected of
+        Open blocks are aborted. Then each handler with a method ``on_retract`` is called: the collectors drop the items of
         the response.
 
         Args:
@@ -321,7 +321,7 @@ class Timeline:
             try:
                 if registration not in scopes:
                     scopes[registration] = registration.scope()
-                if registration.gather is not None:  # of course: for the type checker
+                if registration.gather is not None:  # always true; for the type checker
                     registration.gather(scopes[registration], deltas)
             except BaseException as error:
                 failures.append(error)

@@ -1,4 +1,4 @@
-"""The seam of the tools: what anything must have that a model may call."""
+"""The interface of tools: the attributes of an object that a model may call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # About 25,000 tokens of English text: much for one result, and little beside the context of a model.
 MAX_OUTPUT = 100_000
 Effect: TypeAlias = Literal["write", "idempotent", "pure"]
-"""What a call does: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only reads."""
+"""The effect of a call: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only reads."""
 
 
 class ToolPolicy(Struct, frozen=True):
@@ -74,7 +74,7 @@ class Tool(Protocol):
 
 
 class Done(Struct, frozen=True):
-    """What `Reconcile` returns for a call that had its effect.
+    """The return value of `Reconcile` for a call that had its effect.
 
     Attributes:
         content: The result for the model.
@@ -86,11 +86,11 @@ class Done(Struct, frozen=True):
 
 
 class NotDone(Struct, frozen=True):
-    """What `Reconcile` returns for a call that had no effect, so that it is to be made again."""
+    """The return value of `Reconcile` for a call that had no effect; the call is made again."""
 
 
 class Unknown(Struct, frozen=True):
-    """What `Reconcile` returns where it cannot find out.
+    """The return value of `Reconcile` if it cannot find out.
 
     Attributes:
         reason: For people.

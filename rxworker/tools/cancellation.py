@@ -26,7 +26,7 @@ class Work(Protocol):
 
     @property
     def tool(self) -> str:
-        """Whose work it is, where it is reported that it does not stop."""
+        """The name of the tool, for the report that the work does not stop."""
         ...
 
     def close(self) -> None:
@@ -35,7 +35,7 @@ class Work(Protocol):
 
 
 at_work: dict[asyncio.Task[Any], Work] = {}
-"""What is done right now in which task."""
+"""The running work of each task."""
 
 
 class TooLateError(Exception):
@@ -51,15 +51,15 @@ class TooLateError(Exception):
 
 
 async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str) -> B:
-    """What the work comes to. When the wait is cancelled or the time is over, the work is cancelled and waited for.
+    """The result of the work. When the wait is cancelled or the time has expired, the work is cancelled and waited for.
 
     Args:
-        work: What to wait for.
+        work: The coroutine to wait for.
         seconds: How long; ``None``: for ever.
-        name: What it is called where it is reported that it does not stop.
+        name: Its name for the report that it does not stop.
 
     Raises:
-        TooLateError: The time is over.
+        TooLateError: The time has expired.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:

@@ -1,4 +1,4 @@
-"""What a running tool may know about its call, and report while it works."""
+"""The call of a running tool, and its reports while it works."""
 
 from __future__ import annotations
 

@@ -206,8 +206,8 @@ class ArgumentDecoder:
 def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
     """A Struct with a field for each argument.
 
-    Its fields have names of ours, so that a parameter may be called as it likes. What is not given stays ``UNSET``,
-    and Python itself then puts in the default.
+    Its fields have generated names, so that a parameter may have any name. An argument that is not given stays ``UNSET``,
+    and Python then uses the default.
     """
     fields = {f"p{i}": p for i, p in enumerate(parameters) if not p.injected}
     definitions: list[Any] = [
@@ -233,7 +233,7 @@ B = TypeVar("B")
 async def in_thread(function: Callable[[], B]) -> B:
     """Run a function in a thread of its own, and wait for it.
 
-    A thread cannot be stopped. When the wait is cancelled the thread is left to end by itself, and what it comes to
+    A thread cannot be stopped. When the wait is cancelled the thread is left to end by itself, and its result
     is dropped. That is why it is not one of the loop's pool: a function that hangs would keep its place in the pool,
     and the loop could not be closed before it.
 
@@ -260,7 +260,7 @@ async def in_thread(function: Callable[[], B]) -> B:
 
 
 def _outcome(function: Callable[[], B], context: contextvars.Context) -> Callable[[], B]:
-    """What the function came to, as a function that returns or raises it."""
+    """The result of the function, as a function that returns or raises it."""
     try:
         value = context.run(function)
     except BaseException as raised:

@@ -89,7 +89,7 @@ class _Inliner:
 
 
 def _at(root: JsonObject, ref: str) -> JsonObject:
-    """What a reference within the schema points to; what allows anything, where that is nothing."""
+    """The target of a reference within the schema; a schema that allows anything if there is none."""
     if not ref.startswith("#"):
         return {}
     found: Json = root

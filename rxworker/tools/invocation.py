@@ -53,7 +53,7 @@ def ignore_record(call_id: str, record: Record) -> None:
 
 
 class CallScope(Struct, frozen=True):
-    """What the calls of a response share.
+    """The fields that the calls of a response share.
 
     Attributes:
         emit: Receives the start, the progress and the end of each call, in the event loop's thread. It must not raise.
@@ -163,7 +163,7 @@ async def attempts(
     left = policy.retries
     try:
         arguments = _text(tool, call.input) if isinstance(call.input, str) else encode(call.input)
-    except Exception as error:  # what a hook has put there may raise anything
+    except Exception as error:  # a hook may have replaced it with a function that raises anything
         text = f"invalid arguments at $: this has no JSON form: {error}"
         raise InvalidArgumentError(text, tool=call.name) from error
     while True:

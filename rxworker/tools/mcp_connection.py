@@ -55,7 +55,7 @@ class Connection:
         """The session, for a call of a tool.
 
         Raises:
-            ExecutionFailedError: It is over.
+            ExecutionFailedError: It is closed.
         """
         if self._client is None:
             raise ExecutionFailedError("the connection to its server is closed", tool=tool)
@@ -237,7 +237,7 @@ async def _with_errors(parameters: Any) -> AsyncGenerator[Any, None]:
 
 
 def _innermost(error: BaseException | None) -> str:
-    """What went wrong, where task groups have wrapped it."""
+    """The description of an error inside the exception groups of task groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return "it ended" if error is None else describe(error)

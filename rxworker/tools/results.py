@@ -57,7 +57,7 @@ def to_content(value: object, tool: str) -> ResultContent:
 
 
 def to_result(value: object, tool: str) -> ResultContent | ToolResult:
-    """What a tool returned, ready to be sent: its content, or the `ToolResult` that it made itself.
+    """The return value of a tool, ready to be sent: its content, or the `ToolResult` that it made itself.
 
     Raises:
         ExecutionFailedError: It has no JSON form.
@@ -167,7 +167,7 @@ def _sizes(block: Block) -> tuple[int, int]:
 
 
 def _data(block: Image | Document | Audio) -> str:
-    """What is sent in the request itself, and not fetched from elsewhere by the provider."""
+    """The data that is sent in the request itself, and not fetched by the provider."""
     url = "" if isinstance(block, Audio) else block.url or ""
     return block.data or (url if url.startswith("data:") else "")
 

@@ -275,7 +275,7 @@ class EarlyCalls:
         return bool(self._leaving)
 
     async def settled(self) -> None:
-        """Wait until what was thrown away has cleaned up."""
+        """Wait until the discarded calls have cleaned up."""
         leaving, self._leaving = self._leaving, []
         await stop_all(leaving)
 

@@ -102,7 +102,7 @@ class Toolbox:
         self._starts_early = None
 
     def missing(self, name: str) -> str:
-        """What the model reads where it calls a tool that is not here.
+        """The error for the model if it calls an unknown tool.
 
         >>> Toolbox().missing("fly")
         "There is no tool called 'fly'. These are the tools: none."
@@ -110,7 +110,7 @@ class Toolbox:
         return f"There is no tool called {name!r}. These are the tools: {self}."
 
     def format_error(self, error: ToolError) -> str:
-        """What the model reads of a call that went wrong."""
+        """The text of a failed call for the model."""
         if self.error_formatter is None:
             return format_error(error)
         try:

@@ -101,7 +101,7 @@ class Timeouts(Struct, frozen=True):
     keep_alive: float | None = 5.0
 
     def overrun(self, limit: float, quiet: float, waited: float) -> str:
-        """The time that is over, for the message; empty where there is still time.
+        """The time that has expired, for the message; empty if it has not.
 
         Args:
             limit: Seconds that may pass.
@@ -320,7 +320,7 @@ class Background:
         self._sent = sent
 
     def resume(self) -> Observable[bytes] | None:
-        """The bytes of the rest of the response; ``None`` if the response is over or has not begun."""
+        """The bytes of the rest of the response; ``None`` if the response has ended or has not begun."""
         request = self._decoder.resume(self._sent)
         if request is None:
             return None

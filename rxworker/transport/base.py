@@ -1,4 +1,4 @@
-"""The seams of a response: where its bytes come from, what a worker needs of a model, and backpressure.
+"""The interfaces of a response: the source of its bytes, the model as a worker uses it, and backpressure.
 
 A `Transport` turns a request into an observable of bytes. A `Model` turns a conversation into an observable of events; a
 `Client` is one, and so is a scripted model in a test. The simplest transport is a recorded response.
@@ -65,7 +65,7 @@ class Pressure(Protocol):
         ...
 
     def hold(self) -> Awaitable[object] | None:
-        """What to wait for before the next read; ``None`` to read on."""
+        """The awaitable to wait for before the next read; ``None`` to continue reading."""
         ...
 
 

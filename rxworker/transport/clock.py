@@ -127,7 +127,7 @@ class LoopClock(AsyncIOScheduler):
 
 
 class _Waiting(Slot):
-    """An action that waits, and then what it has begun."""
+    """An action that waits, and then the disposable that it returned."""
 
     __slots__ = ("_action", "_clock", "_state", "handle")
 

@@ -40,7 +40,7 @@ from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.store import OnRun
 
 Scope: TypeAlias = MutableMapping[str, Any]
-"""What an ASGI server reports of a connection."""
+"""The connection scope of an ASGI server."""
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]

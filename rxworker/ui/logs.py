@@ -18,7 +18,7 @@ _OWN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskN
 class JsonFormatter(logging.Formatter):
     """Formats a message as one line of JSON: ``time`` in UTC, ``level``, ``logger``, ``message``, its fields, and ``exception``, if there is one.
 
-    The fields are those of the argument ``extra=``, and what filters have added. In all texts, the values of environment variables with names of secrets, and the
+    The fields are those of the argument ``extra=``, and those that filters have added. In all texts, the values of environment variables with names of secrets, and the
     passwords of URLs, are replaced.
 
     >>> record = logging.makeLogRecord({"name": "rxworker.worker", "levelname": "WARNING", "msg": "it ended", "run": "run-1"})

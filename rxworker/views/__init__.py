@@ -1,4 +1,4 @@
-"""What a person is shown of a run: the changes that its records make, for protocols and for programs that draw."""
+"""Views of a run for people: the changes that its records make, for protocols and for programs that draw."""
 
 from rxworker.views.changes import (
     ArgumentValue,

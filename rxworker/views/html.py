@@ -22,7 +22,7 @@ SIGNS = {"done": "✓", "failed": "✗", "refused": "✗", "stopped": "✗", "re
 
 
 def view_html(view: RunView) -> str:
-    """Draw what a run has shown so far: its numbers, its input, and its items.
+    """Draw the view of a run so far: its numbers, its input, and its items.
 
     Args:
         view: The run.

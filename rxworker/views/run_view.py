@@ -177,7 +177,7 @@ class AttemptView(ViewItem):
 
 
 class ViewStep(Struct, frozen=True):
-    """What one record made of a view.
+    """The changes of a view by one record.
 
     Attributes:
         changes: The changes, in order.
@@ -189,7 +189,7 @@ class ViewStep(Struct, frozen=True):
 
 
 class RunView:
-    """What a person is shown of a run: a fold of its records.
+    """A view of a run for people: a fold of its records.
 
     Args:
         keep: How many items and attempts are kept, the last ones; ``None`` for all of them.
@@ -495,7 +495,7 @@ class RunView:
         return item
 
     def _forget(self) -> None:
-        """Nothing that has ended can change any more: the present attempt of the run itself is over."""
+        """Forget the items that have ended: they cannot change any more, since the present attempt of the run has ended."""
         self._live = {key: item for key, item in self._live.items() if not item.is_over}
         self._calls = {key: item for key, item in self._calls.items() if not item.is_over}
         self._unknown.clear()

@@ -1,4 +1,4 @@
-"""What is open in each scope of a run: the run itself, and the runs inside it."""
+"""The open parts of each scope of a run: the run itself, and the runs inside it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_RUN = "This call was not run."
 
 
 class ScopeTracker:
-    """What is open in one scope.
+    """The open parts of one scope.
 
     Args:
         scope: The scope.
@@ -138,7 +138,7 @@ class Scopes:
 
 
 class TrackerState:
-    """What a `Tracker` knows of its run.
+    """The state of a `Tracker`.
 
     Attributes:
         run: The run's id.

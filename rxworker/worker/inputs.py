@@ -16,7 +16,7 @@ from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
 
 WhenBusy: TypeAlias = Literal["queue", "switch", "send"]
-"""What an input does that arrives during a run: it waits (``queue``), cancels the run (``switch``), or joins it (``send``)."""
+"""The effect of an input that arrives during a run: it waits (``queue``), cancels the run (``switch``), or joins it (``send``)."""
 
 
 def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input, Run[Any]]:

@@ -224,7 +224,7 @@ def _pause(
 
 
 async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone | Unknown:
-    """What became of a call that was running."""
+    """Whether a call that was running had its effect."""
     tool = tools.get(call.name)
     if tool is not None and (
         policy_of(tool).effect != "write" or getattr(tool, "is_recoverable", False)

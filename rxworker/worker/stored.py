@@ -162,11 +162,11 @@ def _logged_time(now: Callable[[], float] = time.time) -> float:
 
 
 def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
-    """What a list shows of a run now.
+    """The present entry of a run in a list.
 
     Args:
         state: The state of the run.
-        row: What it has shown so far.
+        row: The entry so far.
         prices: The prices of its tokens, if they are known.
     """
     usage = state.usage

@@ -64,7 +64,7 @@ def title_of(call: ToolCall) -> str:
 
 
 def call_fields(name: str, call: ToolCall, cwd: str) -> CallFields:
-    """What is known of a call from its arguments.
+    """The fields of a call that follow from its arguments.
 
     Args:
         name: The call's id, as it is shown.

@@ -204,7 +204,7 @@ class _Calls:
         self._cwd = cwd
         self._pieces: dict[str, list[str]] = {}
         self._known: set[str] = set()
-        # What a call has produced besides its last progress; a client replaces the whole content.
+        # The output of a call before its last progress; a client replaces the whole content.
         self._content: dict[str, list[CallContent | Diff]] = {}
         self._edited: set[str] = set()
 

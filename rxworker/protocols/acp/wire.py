@@ -60,7 +60,7 @@ class ResourceLink(AcpStruct, frozen=True, tag="resource_link"):
 
 
 class ResourceContents(AcpStruct, frozen=True):
-    """What is in a resource: a text, or bytes in base64."""
+    """The content of a resource: a text, or bytes in base64."""
 
     uri: str
     text: str | None = None
@@ -226,7 +226,7 @@ class SessionCapabilities(AcpStruct, frozen=True):
 
 
 class AgentCapabilities(AcpStruct, frozen=True):
-    """What the agent can do."""
+    """The capabilities of the agent."""
 
     load_session: bool = False
     prompt_capabilities: PromptCapabilities = PromptCapabilities()

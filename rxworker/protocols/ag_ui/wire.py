@@ -116,7 +116,7 @@ class StepStarted(_Wire, frozen=True, tag="STEP_STARTED"):
 
 
 class StepFinished(_Wire, frozen=True, tag="STEP_FINISHED"):
-    """A turn is over."""
+    """A turn has ended."""
 
     step_name: str
     subagent_run_id: str | None = None

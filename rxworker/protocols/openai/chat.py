@@ -193,7 +193,7 @@ class ChatEncoder:
 
 
 def waits_for(pause: ViewPause) -> str:
-    """What a person has to decide about, for people.
+    """The decision that a paused run waits for, as a text for people.
 
     >>> waits_for(ViewPause("run-1", "hook", "paused by the user"))
     'the run waits for a decision: paused by the user'

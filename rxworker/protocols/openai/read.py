@@ -397,7 +397,7 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
 
 
 def _repeated(given: _Response, choice: ToolChoice | None) -> JsonObject:
-    """What a response repeats of its request: small values alone, since they are stored with the run."""
+    """The fields of the request that the response repeats: only small values, since they are stored with the run."""
     named: Json = None
     if choice is not None and choice.mode == "tool":
         named = {"type": "function", "name": choice.name}
@@ -439,7 +439,7 @@ def _add_item(item: _Item, collector: _Collector) -> None:
         case "function_call_output":
             collector.add_result(item.call_id, _content(item.output))
         case "reasoning" | "mcp_call":
-            pass  # what this server has written: a worker remembers it with previous_response_id
+            pass  # output of this server: a worker remembers it with previous_response_id
         case kind:
             raise LocalProtocolError(f"input of type {kind[:40]!r} is not supported")
 

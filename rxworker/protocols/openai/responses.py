@@ -52,7 +52,7 @@ _INCOMPLETE = {
 
 
 class ResponseHead(Struct, frozen=True):
-    """What of a response is known before its output.
+    """The fields of a response that are known before its output.
 
     Attributes:
         id: Its id.

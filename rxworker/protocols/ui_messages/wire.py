@@ -24,7 +24,7 @@ class StartStep(_Wire, frozen=True, tag="start-step"):
 
 
 class FinishStep(_Wire, frozen=True, tag="finish-step"):
-    """A turn is over."""
+    """A turn has ended."""
 
 
 class ResetStep(_Wire, frozen=True, tag="reset-step"):

@@ -70,11 +70,11 @@ class OpenBlock(Struct):
         self.pieces.setdefault(field, []).append(piece)
 
     def keep_all(self, fields: JsonObject) -> None:
-        """Put these into the echo as they are."""
+        """Add these fields to the echo unchanged."""
         self.kept = {**(self.kept or {}), **fields}
 
     def echo(self) -> JsonObject | None:
-        """What the deltas have added, ``None`` for nothing."""
+        """The echo that the deltas have added; ``None`` if there is none."""
         if self.pieces is None:
             return self.kept or None
         joined: JsonObject = {field: "".join(pieces) for field, pieces in self.pieces.items()}
@@ -84,7 +84,7 @@ class OpenBlock(Struct):
 
 
 def read_block(block: JsonObject) -> Opening:
-    """What a ``content_block`` is.
+    """The block type, the metadata and the echo of a ``content_block``.
 
     >>> read_block({"type": "text", "text": ""})
     (<BlockType.TEXT: 'text'>, None, None)

@@ -1,7 +1,7 @@
 """Frames of the Messages stream to events.
 
 Blocks come one after another, but they are kept by their index, so that they may also overlap. A ``message_start`` in
-the middle comes from a proxy that tried again: it retracts what the response emitted before it. A response is over at
+the middle comes from a proxy that tried again: it retracts what the response emitted before it. A response ends at
 ``message_stop`` or at an error; what comes later is ignored. Bytes that end before are a truncated response.
 """
 
@@ -335,7 +335,7 @@ class AnthropicDecoder:
 
 
 def _echo(container: Json) -> JsonObject | None:
-    """What the next request needs to know of the container in which code ran."""
+    """The container in which code ran, for the next request; ``None`` if there is none."""
     return {CONTAINER: container} if isinstance(container, dict) and container.get("id") else None
 
 

@@ -192,7 +192,7 @@ class MessagesEncoder(MessageEncoder):
             container: The id of the container that is sent.
         """
         if self._points or self._own_calls.is_open(self._said):
-            # What it comes to is not known before the end, so all of it is kept as it is.
+            # Its encoded form is not known before the end, so all of it is kept unchanged.
             said = self._marked(marks)
             self._own_calls.settle(said, container)
             said = _settled(said)

@@ -121,7 +121,7 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
 
 
 def encode_output(output: OutputFormat) -> JsonObject:
-    """What the answer must look like."""
+    """The required form of the answer."""
     return {"format": {"type": "json_schema", "schema": closed(output.schema)}}
 
 

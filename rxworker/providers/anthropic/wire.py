@@ -46,7 +46,7 @@ class WireCitationDelta(Struct, frozen=True, tag_field="type", tag="citations_de
 
 
 class WireCompactionDelta(Struct, frozen=True, tag_field="type", tag="compaction_delta", gc=False):
-    """What became of an older part of the conversation."""
+    """The compacted form of an older part of the conversation."""
 
     content: Json = None
     encrypted_content: Json = None
@@ -107,18 +107,18 @@ class WireStop(Struct, frozen=True, gc=False):
 
 
 class WireMessageDelta(Struct, frozen=True, tag_field="type", tag="message_delta", gc=False):
-    """What is known of a message near its end."""
+    """The stop reason and the usage of a message, near its end."""
 
     delta: WireStop | None = None
     usage: JsonObject | None = None
 
 
 class WireMessageStop(Struct, frozen=True, tag_field="type", tag="message_stop", gc=False):
-    """A message is over."""
+    """A message has ended."""
 
 
 class WirePing(Struct, frozen=True, tag_field="type", tag="ping", gc=False):
-    """The connection lives."""
+    """A keep-alive."""
 
 
 class WireError(Struct, frozen=True, tag_field="type", tag="error", gc=False):

@@ -91,7 +91,7 @@ TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
 
 
 class Choice:
-    """What is open in a candidate, and how it ended.
+    """The open blocks of a candidate, and how it ended.
 
     Args:
         index: The candidate's number.

@@ -114,7 +114,7 @@ class Calls:
 
 
 def nested(result: ToolResult) -> list[JsonObject]:
-    """What of a result stands in its answer, as models take it from Gemini 3 on: bytes of the types that Google names.
+    """The parts of a result that are sent inside its answer, for models from Gemini 3 on: bytes of the types that Google names.
 
     >>> nested(ToolResult("1", (Image(data="AA"), Image(url="https://h/i.png"))))
     [{'inlineData': {'mimeType': 'image/png', 'data': 'AA'}}]
@@ -132,7 +132,7 @@ def shown(
     *,
     since_3: bool,
 ) -> list[JsonObject]:
-    """What of a result is no text and not in its answer: parts that stand behind the results, after a line that names their call."""
+    """The media of a result that are not inside its answer: parts after the results, preceded by a line that names their call."""
     media = [block for block in _media_of(result) if not (since_3 and _is_nested(block))]
     if not media:
         return []

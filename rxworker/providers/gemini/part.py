@@ -67,11 +67,11 @@ class PendingCall:
                 yield from self._take_value(piece)
 
     def keep(self, echo: JsonObject) -> None:
-        """What a later part holds besides the call."""
+        """Keep the fields of a later part besides the call."""
         self._late_echo |= echo
 
     def late_echo(self) -> JsonObject | None:
-        """What came for the echo after the block had started."""
+        """The fields of the echo that arrived after the start of the block."""
         known = self._first_echo
         return {k: v for k, v in self._late_echo.items() if known.get(k) != v} or None
 
@@ -89,7 +89,7 @@ class PendingCall:
 
 
 def beside(part: JsonObject) -> JsonObject:
-    """What a part holds besides the call itself: its seal, and whatever Google may add. A text has a block of its own.
+    """The fields of a part besides the call itself: its signature, and fields that Google may add. A text has a block of its own.
 
     >>> beside({"functionCall": {"name": "look"}, "thoughtSignature": "AAAA"})
     {'thoughtSignature': 'AAAA'}
@@ -141,7 +141,7 @@ class PartReader:
         self._last_id = ""  # a result without an id belongs to the last call
 
     def read(self, part: JsonObject) -> WholePart:
-        """What the part becomes."""
+        """The block of a part."""
         kind = kind_of(part)
         value = part.get(kind)
         read = READERS.get(kind)

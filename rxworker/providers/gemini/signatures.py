@@ -43,7 +43,7 @@ class Seals:
         self.length = end
 
     def echo(self) -> JsonObject | None:
-        """What the next request needs; ``None`` where nothing was sealed."""
+        """The echo for the next request; ``None`` if there is no signature."""
         return {LENGTH: self.length, SEALS: self._seals} if self._seals else None
 
 

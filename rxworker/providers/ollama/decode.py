@@ -41,10 +41,10 @@ class WholeCall(Struct, frozen=True):
     """A call.
 
     Attributes:
-        id: Its id; older servers give none.
+        id: Its id; older servers send none.
         name: The tool's name.
         arguments: As JSON text; empty for none.
-        echo: What of it the next request repeats: all but what a `rxworker.messages.ToolCall` holds.
+        echo: The fields that the next request repeats: all but those of a `rxworker.messages.ToolCall`.
     """
 
     id: str | None

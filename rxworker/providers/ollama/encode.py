@@ -49,7 +49,7 @@ from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
 from rxworker.providers.schema import refuse_grammar, refuse_programmatic
 
-# What other words than Ollama's own efforts (low, medium, high) come to.
+# The values for other words than Ollama's own efforts (low, medium, high).
 THINK: dict[str, bool | str] = {
     "off": False,
     "none": False,
@@ -85,7 +85,7 @@ def encode_think(thinking: int | str | None) -> JsonObject:
 
 
 def encode_options(options: Options) -> JsonObject:
-    """What Ollama keeps in ``options``."""
+    """The settings that Ollama expects in ``options``."""
     encoded: JsonObject = {}
     if options.max_tokens is not None:
         encoded["num_predict"] = options.max_tokens

@@ -15,7 +15,7 @@ from rxworker.messages import JsonObject
 
 
 class WireMessage(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """What is new in the answer.
+    """The next part of the answer.
 
     Attributes:
         thinking: What the model thinks. Older models write it into the content, between tags, where it stays.

@@ -92,7 +92,7 @@ PROSE = {
 
 
 class Choice:
-    """What is open in a choice, and how it ended.
+    """The open blocks of a choice, and how it ended.
 
     Args:
         index: The choice's number.

@@ -1,4 +1,4 @@
-"""What the servers of the protocol want of a request, by their hosts.
+"""The requirements that servers of the protocol have for a request, by their hosts.
 
 All answers of the protocol are of one provider, whichever server they came from, and keep what their server may want to
 see again. A conversation that moves to another server takes all of that along; so the table defines, for the server of the
@@ -21,7 +21,7 @@ LONGEST_ID = 40
 
 
 class Dialect(Struct, frozen=True):
-    """What a server wants of a request.
+    """The requirements of a server for a request.
 
     Attributes:
         limit: What it calls the most tokens to write.
@@ -71,7 +71,7 @@ DIALECTS = {
 
 @lru_cache(maxsize=64)  # used for each request, and always the same
 def dialect_of(host: str) -> Dialect:
-    """What the server of a host wants.
+    """The dialect of the server of a host.
 
     >>> dialect_of("api.deepseek.com").demands_reasoning, dialect_of("127.0.0.1").demands_reasoning
     (True, False)

@@ -63,7 +63,7 @@ AUDIO = {
     "audio/mp3": "mp3",
 }
 MODES = {"auto": "auto", "none": "none", "any": "required"}
-# What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
+# The effort for a budget in tokens: the budget is less than the first number.
 EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
 
 
@@ -282,7 +282,7 @@ def _opaque(block: OpaqueBlock) -> list[JsonObject]:
 
 
 def _of_result(block: ToolResult) -> list[JsonObject]:
-    """What of a result is no text."""
+    """The media of a result, after a line that names its call."""
     if isinstance(block.content, str):
         return []
     shown = [p for one in block.content if not isinstance(one, Text) for p in _parts(one)]

@@ -11,7 +11,7 @@ STOP_SEQUENCE = StopKind.STOP_SEQUENCE
 
 
 class Reason(Struct, frozen=True):
-    """What a server sends about the end of a choice.
+    """The fields with which a server reports the end of a choice.
 
     Attributes:
         raw: The finish reason; some servers never send one.
@@ -110,7 +110,7 @@ def count(usage: Usage) -> Counts:
 
 
 def _numbers(raw: JsonObject) -> list[int | None]:
-    """Of the input and the output, of what of the input was read from a cache and written to it, and of the reasoning."""
+    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning."""
     details = _details(raw, "prompt_tokens_details")
     told = (
         raw.get("prompt_tokens"),

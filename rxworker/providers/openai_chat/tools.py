@@ -200,7 +200,7 @@ class ToolCalls:
         self._by_index, self._by_id, self._last = {}, {}, None
 
     def outcome(self, *, is_certain: bool) -> Calls:
-        """What of the calls matters for the reason why the choice ended.
+        """The properties of the calls that decide why the choice ended.
 
         Args:
             is_certain: Whether the server reports that the calls are complete, so that their arguments need not be read.

@@ -40,7 +40,7 @@ class WireToolCall(Struct, frozen=True, gc=False):
 
 
 class WireDelta(Struct, frozen=True, gc=False):
-    """What is new in a choice.
+    """The next part of a choice.
 
     Attributes:
         content: Text, or with Mistral a list of parts, some of which may be plain text.
@@ -96,7 +96,7 @@ class WireChoice(Struct, frozen=True, gc=False):
 
 
 class WireGroq(Struct, frozen=True, gc=False):
-    """What Groq adds: the usage, and an error."""
+    """The fields that Groq adds: the usage, and an error."""
 
     usage: JsonObject | None = None
     error: Any = None

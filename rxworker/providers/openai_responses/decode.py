@@ -2,7 +2,7 @@
 
 A response is a list of items: `rxworker.providers.openai_responses.items` turns them into blocks.
 
-A response is over at its last event, which has the status; bytes that end before are a truncated response. An
+A response ends at its last event, which has the status; bytes that end before are a truncated response. An
 ``error`` event is usually followed by a ``response.failed`` with the same error, so the error waits for the next
 frame or the end, and is emitted once. A second ``response.created`` comes from a proxy that tried again: it retracts what
 the response emitted before it.
@@ -207,7 +207,7 @@ class OpenAIResponsesDecoder:
         if well:
             try:
                 self._items.close(response, status, events)
-            except UNREADABLE:  # what is wanted of it has not come
+            except UNREADABLE:  # a required field has not arrived
                 events += self._fail(CUT)
                 return
         else:
@@ -274,7 +274,7 @@ class OpenAIResponsesDecoder:
 
 
 def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str], WireEvent | None]:
-    """What an event adds to a text, and those behind it that are like it; and the next one."""
+    """The deltas of an event and of the following events for the same text, and the next event after them."""
     kind, index = first.__class__, first.output_index
     content, summary = first.content_index, first.summary_index
     texts = [first.delta or ""]

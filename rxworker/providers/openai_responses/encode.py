@@ -174,7 +174,7 @@ def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
 
 
 def _answer(call: ToolCall, own: bool) -> JsonObject:
-    """What the answer to a call begins with. One that a program made names the program, so that the program goes on with it."""
+    """The first fields of the answer to a call. If a program made the call, the answer names the program, which then continues."""
     if not own:
         return {"type": OUTPUT, "call_id": safe_id(call.id)}
     echo = call.echo or {}

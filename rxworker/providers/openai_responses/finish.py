@@ -23,7 +23,7 @@ END_TURN = StopKind.END_TURN
 
 
 class Outcome(Struct, frozen=True):
-    """What of a response's items matters for the reason why it ended.
+    """The properties of a response's items that decide why it ended.
 
     Attributes:
         called: Whether a call of a client's tool was completed.
@@ -100,7 +100,7 @@ def count(usage: Usage) -> Counts:
 
 
 def _numbers(raw: JsonObject) -> list[int | None]:
-    """Of the input and the output, of what of the input was read from a cache and written to it, and of the reasoning."""
+    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning."""
     read, written = raw.get("input_tokens_details"), raw.get("output_tokens_details")
     if not isinstance(read, dict):
         read = NONE

@@ -262,7 +262,7 @@ class CallItem(Item):
 
 
 def missing(text: str, pieces: list[str]) -> str:
-    """What of a whole text has not come; nothing if another text has.
+    """The end of a complete text that has not arrived; empty if the text so far is another one.
 
     The pieces become one, since several events contain the whole of a text, one after the other.
 

@@ -96,7 +96,7 @@ class Items:
                 self._new(None, wire).stop(wire, events, whole=whole, reason=reason)
 
     def outcome(self) -> Outcome:
-        """What of the items matters for the reason why the response ended."""
+        """The properties of the items that decide why the response ended."""
         called = malformed = refused = False
         waiting: list[str] = []
         for item in self.all:

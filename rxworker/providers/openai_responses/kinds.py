@@ -48,7 +48,7 @@ SERVER_CALLS = {
 }
 # Where the request is, in all calls.
 INPUTS = {FUNCTION_CALL: "arguments", CUSTOM_CALL: "input", **SERVER_CALLS}
-# What no tool of ours can answer, yet the client must; a hosted one of them is followed by its output.
+# Calls that no tool of the worker can answer, but that the client must answer; a hosted one is followed by its output.
 CLIENT_CALLS = (
     "computer_call",
     "local_shell_call",
@@ -104,7 +104,7 @@ PARTS = {
 
 
 def block_type_of(item: JsonObject) -> BlockType:
-    """What an item becomes; for a message, its first part.
+    """The type of an item's block; for a message, that of its first part.
 
     >>> block_type_of({"type": "web_search_call"}), block_type_of({"type": "shell_call"})
     (<BlockType.SERVER_TOOL_USE: 'server_tool_use'>, <BlockType.OPAQUE: 'opaque'>)
@@ -139,7 +139,7 @@ def parts_of(item: JsonObject, field: str) -> list[tuple[BlockType, str, JsonObj
 
 
 def input_of(item: JsonObject) -> str:
-    """What a call was called with, as text: JSON, or the text that a tool of free text was given."""
+    """The input of a call as text: JSON, or the text for a tool of free text."""
     kind = item.get("type")
     field = INPUTS.get(kind, "") if isinstance(kind, str) else ""
     value = item.get(field)

@@ -146,7 +146,7 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
             sent: The request that began the response.
 
         Returns:
-            ``None``: the response is over, or what is known of it is not enough.
+            ``None``: the response has ended, or too little of it is known.
         """
         if self._last is None or not self._is_running:
             return None

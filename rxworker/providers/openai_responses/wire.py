@@ -114,7 +114,7 @@ def _read_item(data: bytes) -> Json:
 
 
 def _of_type(kind: str, names: tuple[str, ...]) -> Any:
-    """A `WireEvent` of one type, with some of the fields. What it has no field for is an attribute of its class."""
+    """A `WireEvent` of one type, with some of the fields. The other fields are attributes of its class."""
     known = {field.name: field for field in fields(WireEvent)}
     types = {name: field.type for name, field in known.items()}
     if kind == _LAST:

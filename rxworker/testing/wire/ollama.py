@@ -60,7 +60,7 @@ def error_body(message: str) -> JsonObject:
 
 
 def _messages(reply: Reply) -> list[JsonObject]:
-    """What is new in each line."""
+    """The parts of the message, one for each line."""
     thoughts = [_message(thinking=piece) for piece in reply.pieces(reply.thinking)]
     texts = [_message(piece) for piece in reply.pieces(reply.text)]
     calls: list[JsonObject] = []

@@ -80,7 +80,7 @@ def error_body(message: str) -> JsonObject:
 
 
 class _Chunk:
-    """What all chunks of one answer share."""
+    """The fields that all chunks of one answer share."""
 
     def __init__(self, number: int, model: str, include_usage: bool) -> None:
         self._head: JsonObject = {

@@ -34,7 +34,7 @@ OPTIONS: dict[OptionKind, str] = {
     "reject_once": "Reject",
     "reject_always": "Always reject in this session",
 }
-"""What the user may choose, and the label of each."""
+"""The user's options, and the label of each."""
 
 REFUSALS = frozenset({StopKind.REFUSAL, StopKind.CONTENT_FILTER})
 LIMITS: dict[str, StopReason] = {
@@ -70,7 +70,7 @@ class Session:
         self._rejected: set[AllowedTool] = set()
         self._is_busy = self._is_cancelled = False
         self._request: asyncio.Task[wire.PermissionResult] | None = None
-        # What the client has of a run that another process may continue.
+        # The items that the client has received of a run that another process may continue.
         self._shown: tuple[str, AcpEncoder] | None = None
         # The conversation before a prompt that the model refused to answer.
         self._before_refusal: Conversation | None = None

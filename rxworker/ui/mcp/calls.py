@@ -278,7 +278,7 @@ def _call_of(entry: RunEntry) -> ToolCall | None:
 
 
 def _question(entry: RunEntry) -> str:
-    """What a person decides about."""
+    """The call or pause that a person decides about."""
     call, pause = _call_of(entry), entry.run.state.pause
     reason = "" if pause is None else pause.reason
     what = "Continue?" if call is None else f"Run {describe_call(call, MOST_FORM)}?"
@@ -286,7 +286,7 @@ def _question(entry: RunEntry) -> str:
 
 
 def progress_line(view: RunView) -> str:
-    """What a run does now, in one line: its running tools, or the end of the text so far; empty if there is nothing to show.
+    """The present activity of a run, in one line: its running tools, or the end of the text so far; empty if there is nothing to show.
 
     >>> from rxworker.events import Record, TextDelta
     >>> view = RunView()

@@ -81,7 +81,7 @@ class SignalApp(App[None]):
         if number != signal.SIGINT or is_again:
             self.guard.expect_end(128 + number)
             if self._terminal is not None:
-                self._terminal.hurry()
+                self._terminal.limit_wait()
         self._post(number)
 
     def hang_up(self) -> None:

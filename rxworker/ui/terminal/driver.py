@@ -3,7 +3,7 @@
 Theory of operation. Textual writes in a thread, from a queue of thirty pieces. If that thread ended with the terminal, or
 blocked on a terminal that is not read, the queue would fill and the event loop would block forever. Therefore `Output`
 never raises, and its wait can be interrupted: it opens the terminal a second time, non-blocking for this process only, and
-while the terminal is full, the thread waits for room or for `hurry`. What a terminal does not accept is dropped.
+while the terminal is full, the thread waits for room or for `limit_wait`. What a terminal does not accept is dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from rxworker.ui.terminal.lifecycle import is_terminal
 
 WRITE_TIMEOUT = 0.5
-"""Seconds a terminal has to accept data after `Output.hurry`."""
+"""Seconds a terminal has to accept data after `Output.limit_wait`."""
 
 
 class Output:
@@ -66,7 +66,7 @@ class Output:
         """True."""
         return True
 
-    def hurry(self) -> None:
+    def limit_wait(self) -> None:
         """From now on, treat a terminal that accepts nothing for a moment as gone. Safe in a signal handler."""
         self._timeout = WRITE_TIMEOUT
         self._call()
@@ -83,7 +83,7 @@ class Output:
             os.close(fd)
 
     def _wait(self) -> None:
-        """Wait until there is room, or until `hurry` or `give_up` is called."""
+        """Wait until there is room, or until `limit_wait` or `give_up` is called."""
         timeout, waiting = self._timeout, select.poll()
         waiting.register(self._fd, select.POLLOUT)
         if timeout is None:
@@ -141,9 +141,9 @@ class TerminalDriver(LinuxDriver):
         """Whether the output is no longer visible."""
         return self.output.is_gone
 
-    def hurry(self) -> None:
+    def limit_wait(self) -> None:
         """Limit the wait for the terminal to a moment, because the app is about to end. Safe in a signal handler."""
-        self.output.hurry()
+        self.output.limit_wait()
 
     def give_up(self) -> None:
         """Stop writing, and stop reading, which would return at once and forever."""

@@ -40,7 +40,7 @@ class Terminal(Protocol):
         """Whether the output is no longer visible."""
         ...
 
-    def hurry(self) -> None:
+    def limit_wait(self) -> None:
         """Limit the wait for the terminal to a moment, because the app is about to end. Safe in a signal handler."""
         ...
 

@@ -227,7 +227,7 @@ class Session:
 
     @property
     def last_run(self) -> RunView:
-        """What is shown of the last run."""
+        """The view of the last run."""
         return self._lanes.view
 
     @property

@@ -68,7 +68,7 @@ class OwnerInfo(Struct, frozen=True):
 
 
 class GroupInfo(Struct, frozen=True):
-    """A worker and a tenant: the number of runs by status, and what they have taken so far."""
+    """A worker and a tenant: the number of runs by status, and their consumption so far."""
 
     worker: str
     tenant: str
@@ -223,7 +223,7 @@ class FleetFeed:
         return self.fleet
 
     async def answers(self, query: RunFilter) -> AsyncGenerator[bytes, None]:
-        """What matches as JSON, now and after each change, until the server is stopped."""
+        """The matching runs as JSON, now and after each change, until the server is stopped."""
         while not self._is_closed:
             began = time.perf_counter()
             fleet, changed = await self.ready(), self._changed
@@ -240,7 +240,7 @@ class FleetFeed:
                 pass
 
     async def answer(self, fleet: Fleet, query: RunFilter) -> bytes:
-        """What matches now as JSON."""
+        """The runs that match now as JSON."""
         rows: list[FleetRow] = []
         is_more = False
         for seen, info in enumerate(fleet.newest(), 1):

@@ -307,14 +307,14 @@ def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:
 
 
 class _Kept(Struct, frozen=True, omit_defaults=True):
-    """What is stored of a request with its run, to read the response again."""
+    """The fields of a request that are stored with its run, to read the response again."""
 
     tools: tuple[str, ...] = ()
     repeated: JsonObject = {}
 
 
 def _head(entry: RunEntry) -> ResponseHead:
-    """What of a response is known before its output."""
+    """The fields of a response that are known before its output."""
     kept = _Kept()
     with suppress(msgspec.DecodeError):
         kept = msgspec.json.decode(entry.labels.get(LABEL, "{}"), type=_Kept)
@@ -338,7 +338,7 @@ async def _connected(
 
 
 def _usage(entry: RunEntry) -> Usage:
-    """What a run took, without the paused run that it continues."""
+    """The usage of a run, without the paused run that it continues."""
     now, first = entry.run.state.usage, first_event(entry.run)
     if not isinstance(first, RunResume):
         return now

@@ -65,7 +65,7 @@ def test_a_slow_reader_gets_all_of_it(pair: Pair) -> None:
     assert not pair.output.is_gone
 
 
-@pytest.mark.parametrize("call", ["hurry", "give_up"])
+@pytest.mark.parametrize("call", ["limit_wait", "give_up"])
 def test_who_waits_for_a_deaf_terminal_can_be_called_off(pair: Pair, call: str) -> None:
     writing = pair.write_much()
     getattr(pair.output, call)()
