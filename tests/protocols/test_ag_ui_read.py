@@ -138,7 +138,7 @@ def test_tools_state_and_context_are_read() -> None:
             },
             "audio/mpeg",
         ),
-        ({"resume": [{"interruptId": "x", "status": "resolved"}]}, "no interrupt of ours"),
+        ({"resume": [{"interruptId": "x", "status": "resolved"}]}, "no interrupt of this server"),
         ({"resume": [{"interruptId": "r:c", "status": "maybe"}]}, "'resolved' or 'cancelled'"),
         ({"resume": [{"interruptId": "r:c", "status": "resolved"}]}, "approved"),
         (

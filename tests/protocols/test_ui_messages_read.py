@@ -146,7 +146,7 @@ def test_a_dynamic_tool_is_a_call_too() -> None:
             message(
                 "assistant", look("approval-responded", approval={"id": "x", "approved": True})
             ),
-            "ours",
+            "no interrupt of this server",
         ),
         ({"role": "user"}, "useChat"),
     ],
