@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from msgspec import to_builtins
 
 from rxworker import tool
 from rxworker.messages import Image, Prices, Text
@@ -184,6 +186,58 @@ async def test_a_form_changes_only_what_is_touched_and_says_what_is_wrong(
         await desk.press(page, "Approve with changes")
         await desk.status(page, "finished")
         assert booked == [{**value, "nights": 5, "extras": None}]
+
+
+@dataclass
+class Guest:
+    """A guest."""
+
+    name: str
+    age: int = 30
+
+
+@tool(requires_approval=True)
+async def invite(host: Guest, guests: list[Guest], place: str = "here") -> str:
+    """Invite guests."""
+    booked.append(to_builtins({"host": host, "guests": guests, "place": place}))
+    return "invited"
+
+
+async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_with_the_schema(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    guests = [{"name": "Bob", "age": 50}, {"name": "Cy", "age": 60}]
+    asked = call("invite", host={"name": "Ada", "age": 40}, guests=guests)
+    async with desk.serve(gated([asked, say("Invited.")], free=True), [invite]):
+        page = await desk.open()
+        await desk.ask(page)
+        host = page.get_by_role("group", name="host").first
+        await host.get_by_label("age").fill("old")
+        await desk.press(page, "Approve with changes")
+        await expect(host.get_by_label("age")).to_be_focused()
+        await host.get_by_label("age").fill("41")
+        await desk.press(page, "Remove item 1")
+        await desk.press(page, "Add an item")
+        await desk.press(page, "Approve with changes")
+        third = page.get_by_role("group", name="guests 3")
+        await expect(third.get_by_label("name")).to_be_focused()
+        await third.get_by_label("name").fill("Dan")
+        await desk.press(page, "JSON")
+        area = page.locator("#approval-input")
+        value = {"host": {"name": "Ada", "age": 41}, "guests": [guests[1], {"name": "Dan"}]}
+        assert json.loads(await area.input_value()) == value
+        for wrong, message in [
+            ({**value, "guests": [{"name": 1}]}, 'guests[0].name: Write a text: "…"'),
+            ({"guests": []}, "host: This is required."),
+            ({**value, "plaice": ""}, "plaice: There is no such argument."),
+        ]:
+            await area.fill(json.dumps(wrong))
+            await desk.press(page, "Approve with changes")
+            await expect(page.locator("#approval-error")).to_have_text(message)
+        await area.fill(json.dumps(value))
+        await desk.press(page, "Approve with changes")
+        await desk.status(page, "finished")
+        assert booked == [{**value, "place": "here"}]
 
 
 def problem(page: Page, name: str) -> Locator:

@@ -90,6 +90,7 @@ export const words = {
     notNumber: "This is no number.", notWhole: "This is no whole number.", tooLarge: "This number is too large to be exact.", atLeast: "At least {n}.", atMost: "At most {n}.", moreThan: "More than {n}.", lessThan: "Less than {n}.",
     longer: "At least {n} characters.", shorter: "At most {n} characters.", pattern: "This does not match {n}", moreItems: "At least {n} items.", fewerItems: "At most {n} items.",
     notAmong: "{value} is not among {options}", notObject: "Write an object: {…}", notArray: "Write an array: […]", notText: "Write a text: \"…\"",
+    add: "Add an item", removeItem: "Remove item {n}", at: "{path}: {problem}", notBoolean: "Write true or false.", unknown: "There is no such argument.", noneFits: "This fits none of the possible kinds.",
   },
   lanes: {
     title: "Timeline", none: "Blocks and tools appear here as lanes.", cut: "earlier runs are no longer kept", last: "the last {shown} of {n}",

@@ -1,34 +1,53 @@
 // The fields of a form for the arguments of a tool, from its JSON schema, and the values of what a user writes in them. Pure.
 //
-// A field is of a kind: text, long (a text of several lines), number, integer, boolean, choice, lines (an array of texts), or json for all else.
+// A field is of a kind: text, long (a text of several lines), number, integer, boolean, choice, lines (an array of texts), group (an object, with
+// `fields`), rows (an array of objects), or json for all else.
 // A value that its kind cannot show as it is, such as a text with invisible characters, is written as JSON.
 
 import { count, inJson, isUnseen } from "./format.js";
 import { fill, words } from "./language.js";
 
+const DEEPEST = 4; // levels of objects in objects that are fields; a schema may contain itself
 const LONG = 60; // characters of a text that gets several lines
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
+// The schema that a reference within a schema leads to.
+function resolved(schema, root) {
+  for (let n = 0; n < DEEPEST && isObject(schema) && typeof schema.$ref === "string"; n += 1) {
+    const names = schema.$ref.split("/"), { $ref: _, ...rest } = schema;
+    if (names.shift() !== "#") return rest;
+    const found = names.reduce((inner, name) => (isObject(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), root);
+    schema = { ...(isObject(found) ? found : {}), ...rest };
+  }
+  return isObject(schema) ? schema : {};
+}
+
 // A schema without the alternative `null`, which an optional parameter has.
-function plain(schema) {
-  if (!isObject(schema)) return {};
+function plain(given, root) {
+  const schema = resolved(given, root);
   const options = schema.anyOf ?? schema.oneOf ?? [], others = options.filter((one) => one?.type !== "null");
-  if (others.length === 1 && options.length <= 2) return { ...schema, anyOf: undefined, oneOf: undefined, ...plain(others[0]), description: schema.description ?? others[0].description };
+  if (others.length === 1 && options.length <= 2) return { ...schema, anyOf: undefined, oneOf: undefined, ...plain(others[0], root), description: schema.description ?? others[0].description };
   const types = Array.isArray(schema.type) ? schema.type.filter((type) => type !== "null") : [];
   const known = types.length === 1 ? { ...schema, type: types[0] } : schema;
   return "const" in known ? { ...known, enum: [known.const] } : known;
 }
 
-function kindOf(schema, value) {
+function kindOf(schema, value, root, depth) {
   if (Array.isArray(schema.enum)) return "choice";
   switch (schema.type) {
     case "string": return typeof value === "string" && (value.length > LONG || value.includes("\n")) ? "long" : "text";
     case "number": case "integer": case "boolean": return schema.type;
-    case "array": return plain(schema.items).type === "string" ? "lines" : "json";
+    case "object": return hasFields(schema, depth) ? "group" : "json";
+    case "array": {
+      const items = plain(schema.items, root);
+      return items.type === "string" ? "lines" : items.type === "object" && hasFields(items, depth) ? "rows" : "json";
+    }
     default: return "json";
   }
 }
+
+const hasFields = (schema, depth) => depth < DEEPEST && isObject(schema.properties) && Object.keys(schema.properties).length > 0;
 
 const isLine = (one) => typeof one === "string" && one.trim() !== "" && !one.includes("\n") && !isUnseen(one);
 
@@ -40,20 +59,25 @@ const FITS = {
   boolean: (value) => typeof value === "boolean",
   choice: (value, { schema }) => placeOf(schema.enum, value) >= 0,
   lines: (value) => Array.isArray(value) && value.every(isLine),
+  group: isObject,
+  rows: (value) => Array.isArray(value) && value.every(isObject),
   json: () => true,
 };
 
 const placeOf = (options, value) => options.findIndex((one) => JSON.stringify(one) === JSON.stringify(value));
 
 // The fields of the arguments, or null if the schema has none. What the model wrote besides them is a field too.
-export function fieldsOf(schema, input) {
+export function fieldsOf(schema, input, root = schema, depth = 1) {
   if (!isObject(schema?.properties) || !isObject(input)) return null;
   const names = [...new Set([...Object.keys(schema.properties), ...Object.keys(input)])];
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
   const fields = names.map((name) => {
-    const known = plain(Object.hasOwn(schema.properties, name) ? schema.properties[name] : {}), value = Object.hasOwn(input, name) ? input[name] : undefined;
-    const field = { name, schema: known, value, kind: kindOf(known, value), isRequired: required.has(name), description: known.description ?? "", hasDefault: "default" in known && known.default !== null };
+    const known = plain(Object.hasOwn(schema.properties, name) ? schema.properties[name] : {}, root), value = Object.hasOwn(input, name) ? input[name] : undefined;
+    const field = { name, schema: known, value, kind: kindOf(known, value, root, depth), isRequired: required.has(name), description: known.description ?? "", hasDefault: "default" in known && known.default !== null };
     if (value !== undefined && !FITS[field.kind](value, field)) field.kind = "json";
+    if (field.kind === "group") field.fields = fieldsOf(known, value ?? {}, root, depth + 1);
+    if (field.kind === "rows") field.fieldsOf = (row) => fieldsOf(plain(known.items, root), row, root, depth + 1);
+    field.root = root;
     return field;
   });
   return fields.length > 0 ? fields : null;
@@ -76,15 +100,62 @@ export function read(field, text) {
   const { kind, schema, isRequired, value: before } = field;
   if (kind === "boolean") return text;
   const isLeft = text.trim() === "", isText = kind === "text" || kind === "long";
-  if (isLeft && !(isText && (before !== undefined || isRequired)) && !(kind === "lines" && (before !== undefined || isRequired))) {
+  if (isLeft && !(isText && before !== undefined) && !(kind === "lines" && (before !== undefined || isRequired))) {
     if (isRequired) throw new RangeError(words.form.needed);
     return undefined;
   }
-  const value = READ[kind](text, schema);
-  for (const [name, isWrong, message] of CHECKS) {
-    if (schema[name] !== undefined && isWrong(value, schema[name])) throw new RangeError(fill(message, { n: typeof schema[name] === "number" ? count(schema[name]) : schema[name] }));
-  }
+  const value = READ[kind](text, schema), problem = kind === "json" ? problemOf(schema, value, field.root) : limitOf(schema, value);
+  if (problem !== null) throw new RangeError(problem);
   return value;
+}
+
+// A limit of a schema that a value exceeds, as a message for the user, or null.
+export function limitOf(schema, value) {
+  const found = CHECKS.find(([name, isWrong]) => schema[name] !== undefined && isWrong(value, schema[name]));
+  if (found === undefined) return null;
+  const limit = schema[found[0]];
+  return fill(found[2], { n: typeof limit === "number" ? count(limit) : limit });
+}
+
+const TYPES = {
+  string: [(value) => typeof value === "string", words.form.notText],
+  number: [(value) => typeof value === "number", words.form.notNumber],
+  integer: [(value) => Number.isInteger(value), words.form.notWhole],
+  boolean: [(value) => typeof value === "boolean", words.form.notBoolean],
+  object: [isObject, words.form.notObject],
+  array: [Array.isArray, words.form.notArray],
+  null: [(value) => value === null, words.form.noneFits],
+};
+
+// Why a value does not match a schema, as a message for the user that begins with the place, or null. What the page does not know matches.
+export function problemOf(given, value, root = given, path = "", depth = 0) {
+  const schema = resolved(given, root), at = (problem) => (path ? fill(words.form.at, { path, problem }) : problem);
+  if (depth > 20) return null;
+  const inner = (one, part, name) => problemOf(one, part, root, typeof name === "number" ? `${path}[${name}]` : path ? `${path}.${name}` : name, depth + 1);
+  const types = [schema.type ?? []].flat().filter((type) => Object.hasOwn(TYPES, type));
+  if (types.length && !types.some((type) => TYPES[type][0](value))) return at(TYPES[types[0]][1]);
+  const options = "const" in schema ? [schema.const] : schema.enum;
+  if (Array.isArray(options) && placeOf(options, value) < 0) return at(fill(words.form.notAmong, { value: inJson(value), options: options.map(inJson).join(", ") }));
+  const limit = limitOf(schema, value);
+  if (limit !== null) return at(limit);
+  for (const others of [schema.anyOf, schema.oneOf]) {
+    const problems = Array.isArray(others) ? others.filter((one) => one?.type !== "null" || value === null).map((one) => problemOf(one, value, root, path, depth + 1)) : [];
+    if (problems.length && !problems.includes(null)) return problems.length === 1 ? problems[0] : at(words.form.noneFits);
+  }
+  let problem = null;
+  if (Array.isArray(value)) value.some((one, n) => (problem = inner(schema.items, one, n)) !== null);
+  else if (isObject(value)) {
+    const known = isObject(schema.properties) ? schema.properties : {}, required = Array.isArray(schema.required) ? schema.required : [];
+    const missing = required.find((name) => !Object.hasOwn(value, name));
+    if (missing !== undefined) return fill(words.form.at, { path: path ? `${path}.${missing}` : missing, problem: words.form.needed });
+    Object.entries(value).some(([name, one]) => {
+      const isKnown = Object.hasOwn(known, name), other = schema.additionalProperties;
+      if (!isKnown && other === false) problem = fill(words.form.at, { path: path ? `${path}.${name}` : name, problem: words.form.unknown });
+      else problem = inner(isKnown ? known[name] : other, one, name);
+      return problem !== null;
+    });
+  }
+  return problem;
 }
 
 const READ = {
@@ -99,7 +170,7 @@ const READ = {
   },
   choice: (text, schema) => schema.enum[Number(text)],
   lines(text, schema) {
-    const items = text.split("\n").filter((line) => line.trim() !== ""), { enum: options } = plain(schema.items);
+    const items = text.split("\n").filter((line) => line.trim() !== ""), { enum: options } = resolved(schema.items, schema);
     const unknown = Array.isArray(options) ? items.find((item) => !options.includes(item)) : undefined;
     if (unknown !== undefined) throw new RangeError(fill(words.form.notAmong, { value: unknown, options: options.join(", ") }));
     return items;

@@ -4,7 +4,7 @@ import { byId, el, setText, show } from "./dom.js";
 import { ArgumentsForm } from "./form.js";
 import { brief, isUnseen, pretty } from "../model/format.js";
 import { fill, words } from "../model/language.js";
-import { fieldsOf } from "../model/schema.js";
+import { fieldsOf, problemOf } from "../model/schema.js";
 
 // Focus moves to the approval only from the message box, which it replaces, or if nothing else has the focus. The approval as a whole
 // gets the focus, not a button, so that a key meant for the message box decides nothing.
@@ -80,13 +80,20 @@ class Editor {
       if (this.isFree && typeof value === "string") return value;
       if (this.isFree) throw new SyntaxError(words.approval.notText);
       if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError(words.approval.notObject);
-      return value;
+      const problem = this.schema ? problemOf(this.schema, value) : null;
+      if (problem === null) return value;
+      this.fail(problem);
+      return undefined;
     } catch (error) {
-      setText(this.error, fill(words.approval.badJson, { problem: error.message }));
-      this.field.setAttribute("aria-invalid", "true");
-      this.field.focus();
+      this.fail(fill(words.approval.badJson, { problem: error.message }));
       return undefined;
     }
+  }
+
+  fail(problem) {
+    setText(this.error, problem);
+    this.field.setAttribute("aria-invalid", "true");
+    this.field.focus();
   }
 }
 

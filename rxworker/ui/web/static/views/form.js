@@ -3,7 +3,7 @@
 import { el, setText } from "./dom.js";
 import { inJson } from "../model/format.js";
 import { fill, words } from "../model/language.js";
-import { read, shown } from "../model/schema.js";
+import { limitOf, read, shown } from "../model/schema.js";
 
 const LINES = 6;
 
@@ -11,10 +11,10 @@ const rows = (text) => Math.min(LINES, Math.max(2, text.split("\n").reduce((sum,
 const isCode = (kind) => kind === "json" || kind === "lines";
 
 class Field {
-  constructor(field, number, changed) {
+  constructor(field, id, changed) {
     this.field = field;
     this.changed = changed;
-    const id = `argument-${number}`, { name, kind, description, hasDefault, schema, isRequired, value } = field;
+    const { name, kind, description, hasDefault, schema, isRequired, value } = field;
     this.input = this.make(id);
     if (kind === "boolean") this.input.checked = shown(field, value ?? schema.default);
     else this.input.value = shown(field, value);
@@ -52,6 +52,10 @@ class Field {
     return this.now !== this.before;
   }
 
+  focus() {
+    this.input.focus();
+  }
+
   edited() {
     if (this.problem.textContent !== "") this.check();
     this.changed();
@@ -76,23 +80,112 @@ class Field {
 
 const textOf = (value) => (typeof value === "string" ? value : inJson(value));
 
+function legendOf({ name, isRequired }) {
+  return el("legend", { text: name }, isRequired ? el("span", { class: "field-needed", text: words.form.required }) : null);
+}
+
+// An object within the arguments.
+class Group {
+  constructor(field, id, changed) {
+    this.field = field;
+    this.form = new ArgumentsForm(field.fields, field.value ?? {}, changed, { id, isNew: field.value === undefined, name: field.name });
+    this.node = el("fieldset", { class: "field field-group" }, legendOf(field), field.description ? el("p", { class: "field-hint", text: field.description }) : null, this.form.node);
+  }
+
+  get isChanged() {
+    return this.form.isChanged;
+  }
+
+  focus() {
+    this.form.focus();
+  }
+
+  check(target) {
+    const value = this.form.read();
+    if (value !== undefined) target[this.field.name] = value;
+    return value !== undefined;
+  }
+}
+
+// An array of objects: each is a form that can be removed, and others can be added.
+class Rows {
+  constructor(field, id, changed) {
+    Object.assign(this, { field, id, changed, made: 0, isChanged: false });
+    this.list = el("div");
+    this.problem = el("p", { class: "field-error", role: "alert" });
+    const add = el("button", { type: "button", class: "button small", text: words.form.add, onclick: () => {
+      this.add({}, true).focus();
+      this.edited();
+    } });
+    this.node = el("fieldset", { class: "field field-rows" }, legendOf(field), field.description ? el("p", { class: "field-hint", text: field.description }) : null, this.list, this.problem, add);
+    this.rows = [];
+    for (const value of field.value ?? []) this.add(value, false);
+  }
+
+  add(value, isNew) {
+    const n = (this.made += 1), name = `${this.field.name} ${n}`;
+    const form = new ArgumentsForm(this.field.fieldsOf(value), value, () => this.edited(), { id: `${this.id}-${n}`, isNew, name });
+    const remove = el("button", { type: "button", class: "button small", text: "×", "aria-label": fill(words.form.removeItem, { n }), onclick: () => {
+      this.rows = this.rows.filter((one) => one !== form);
+      row.remove();
+      this.edited();
+      this.node.querySelector(":scope > button").focus();
+    } });
+    const row = el("div", { class: "field-row" }, form.node, remove);
+    this.rows.push(form);
+    this.list.append(row);
+    return form;
+  }
+
+  focus() {
+    (this.rows.find((form) => form.wrong) ?? this.rows[0])?.focus();
+  }
+
+  edited() {
+    this.isChanged = true;
+    this.changed();
+  }
+
+  check(target) {
+    const values = this.rows.map((form) => form.read()), problem = limitOf(this.field.schema, values);
+    setText(this.problem, problem ?? "");
+    target[this.field.name] = values;
+    return problem === null && !values.includes(undefined);
+  }
+}
+
+const KINDS = { group: Group, rows: Rows };
+
 export class ArgumentsForm {
-  // `changed()` is called after each change.
-  constructor(fields, input, changed) {
+  // `changed()` is called after each change. Of a new object, what is required is needed also where nothing was written.
+  constructor(fields, input, changed, { id = "argument", isNew = false, name = words.approval.withArguments } = {}) {
     this.original = input;
-    this.fields = fields.map((field, n) => new Field(field, n, changed));
-    this.node = el("div", { class: "fields", role: "group", "aria-label": words.approval.withArguments }, ...this.fields.map((field) => field.node));
+    this.isNew = isNew;
+    this.wrong = null;
+    this.fields = fields.map((field, n) => new (KINDS[field.kind] ?? Field)(field, `${id}-${n}`, changed));
+    this.node = el("div", { class: "fields", role: "group", "aria-label": name }, ...this.fields.map((field) => field.node));
   }
 
   get isChanged() {
     return this.fields.some((field) => field.isChanged);
   }
 
-  // The arguments, or undefined if some are not valid: these say why.
-  value() {
+  focus() {
+    (this.wrong ?? this.fields[0])?.focus();
+  }
+
+  // The object, or undefined if some fields are not valid: these say why.
+  read() {
     const value = { ...this.original };
-    const wrong = this.fields.filter((field) => field.isChanged && !field.check(value));
-    wrong[0]?.input.focus();
+    const wrong = this.fields.filter((field) => (field.isChanged || (this.isNew && field.field.isRequired)) && !field.check(value));
+    this.wrong = wrong[0] ?? null;
     return wrong.length > 0 ? undefined : value;
+  }
+
+  // The same, and the focus moves to the first field that is not valid.
+  value() {
+    const value = this.read();
+    if (value === undefined) this.focus();
+    return value;
   }
 }
