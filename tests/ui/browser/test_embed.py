@@ -208,6 +208,20 @@ async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(
         await closed(socket)
 
 
+async def test_a_run_that_ends_with_its_server_is_over(
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
+) -> None:
+    async with own_site() as site:
+        async with site.served(gated([say("Hi")])):
+            run = await site.start("Go")
+            await site.show(f'<rx-run src="{desk.url}api/runs/{run}"></rx-run>')
+            element = site.page.locator("rx-run")
+            await expect(element.locator(".message.user .text")).to_have_text("Go")
+        await expect(element.locator(".note")).to_contain_text("Cancelled")
+        await expect(element.locator(".banner")).to_be_hidden()
+        assert await site.page.evaluate("seen") == ["running", "aborted"]
+
+
 async def test_a_run_that_is_over_is_shown_at_its_end(
     desk: Desk, gated: type[GatedModel], own_site: OpenSite
 ) -> None:

@@ -2,7 +2,7 @@
 //
 // Theory of operation. An element that is in a document shows its run with data and a connection of its own. It ends them when it is removed, and begins
 // again when its address or its view changes; what changes within one task counts once, so that an element that is only moved keeps both. A run that was
-// paused and resumed is shown together with the run that continues it. When a run is over, its connection is closed.
+// paused and resumed is shown together with the run that continues it. When a run is over, nothing more is received: it is closed, and stays as it is.
 //
 // The style sheets are those of the page, shared by all elements. Within a shadow root nothing of them reaches the page around it, and nothing of that page
 // reaches the views, except the tokens of `theme.css` that it sets on the element.
@@ -151,7 +151,7 @@ class Shown {
     run.changed.clear();
     this.report(selection);
     const isOver = OVER.includes(selection.status) && timeline.runs.every(({ id }) => store.over.has(id));
-    if (this.isListed && isOver) this.connection.close();
+    if (this.isListed && isOver) this.close();
   }
 
   report({ id, status }) {
@@ -207,6 +207,8 @@ class Shown {
       this.problem = "";
       show(this.note, false);
     } else {
+      this.draw(); // what has arrived may be the end of the run
+      if (this.isClosed) return;
       if (this.problem === "") this.fail("lost", words.link.lostBanner);
       this.check();
     }
