@@ -243,6 +243,7 @@ async def test_an_element_shows_why_there_is_no_run(
         page = site.page
         async with site.served(gated(reply), [book], token=token):
             run = await site.start("Book", Authorization=f"Bearer {token}")
+            await desk.runs[0]
             address = f"{desk.url}api/runs/{run}"
             await site.show(f'<rx-run src="{address}"></rx-run><rx-run></rx-run>')
             element, note = page.locator("rx-run").first, page.locator("rx-run .banner")
