@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, LiteralString, TypeVar, cast, final
 
 try:
@@ -38,6 +38,7 @@ from rxworker.log import postgres_tables as sql
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
+from rxworker.log.follow import PAGE
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict, refusal
 from rxworker.log.postgres_connection import (
@@ -50,6 +51,8 @@ from rxworker.log.postgres_connection import (
     Server,
     is_lost,
 )
+from rxworker.log.postgres_search import PostgresSearch
+from rxworker.log.search import Found, excerpt, words_of
 from rxworker.log.values import Claim, StoredStatus
 
 T = TypeVar("T")
@@ -233,6 +236,8 @@ class PostgresLog(EventLog):
         self._ahead = clock - time.time()  # the clock of the server, before ours
         self._writing = Link(server, self._prepare_writing)
         self._reading = Link(server)
+        self.searches_texts = codec is None
+        self._search = PostgresSearch(server)
         self._renewing: Connection | None = None
         self._renew_lock = threading.Lock()
         self._writes = _Pump(self._write)
@@ -335,7 +340,7 @@ class PostgresLog(EventLog):
     def _all_stored(self, rows: list[Row], _: bool) -> list[StoredRow]:
         return [self._stored(row) for row in rows]
 
-    def _stored(self, row: Row) -> StoredRow:
+    def _stored(self, row: Sequence[Any]) -> StoredRow:
         """A run, with its times by our clock."""
         clock, run, data, status, epoch, last, owner, lease, created, updated, *rest = row
         ahead = clock - time.time()
@@ -345,6 +350,31 @@ class PostgresLog(EventLog):
         lease = lease and lease - ahead
         times = (lease, created - ahead, updated - ahead)
         return cast("StoredRow", (run, data, status, epoch, last, owner, *times, *rest))
+
+    async def search(self, text: str = "", *, tool: str = "") -> AsyncGenerator[Found, None]:
+        """See `EventLog.search`. The first search of a log reads the texts of all of its runs, and stores them in a table of their own."""
+        words = words_of(text)
+        if self.searches_texts and (words or tool):
+            self._check_open()
+            try:
+                await asyncio.to_thread(self._search.update)
+            except LogError as error:  # without the right to make a table, titles are searched
+                if not isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
+                    raise
+                self.searches_texts = False
+        if not self.searches_texts or not (words or tool):
+            async with contextlib.aclosing(super().search(text, tool=tool)) as every:
+                async for found in every:
+                    yield found
+            return
+        before, page = 2**63 - 1, PAGE
+        while page == PAGE:
+            rows = await asyncio.to_thread(self._search.find, words, tool, before, PAGE)
+            page = len(rows)
+            for key, texts, *stored in rows:
+                info = self._encoding.decode_info(self._stored(stored))
+                yield Found(info, excerpt(words, info.row.title, texts))
+                before = key
 
     # Commands
 
@@ -390,6 +420,7 @@ class PostgresLog(EventLog):
             await asyncio.wait([self._listener])
         for link in (self._writing, self._reading):
             await link.close()
+        await asyncio.to_thread(self._search.close)
         with self._renew_lock:
             self._close_renewing()
 

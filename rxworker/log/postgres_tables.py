@@ -186,6 +186,38 @@ LIST_BY_STATUS: LiteralString = (
 CHANGED: LiteralString = (
     f"SELECT {_STORED} FROM {_RUNS} WHERE revision > %b ORDER BY revision LIMIT %b"
 )
+SEARCH_TABLES: LiteralString = """
+DO $$ BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('rxworker search:' || current_schema(), 0));
+  IF to_regclass('searched') IS NULL THEN
+    CREATE TABLE searched(run bigint PRIMARY KEY, revision bigint NOT NULL, text text NOT NULL, lower text NOT NULL, tools text NOT NULL);
+    CREATE FUNCTION forget_searched() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN
+      DELETE FROM searched WHERE run = NEW.id;
+      RETURN NULL;
+    END $f$;
+    CREATE TRIGGER forget_searched AFTER UPDATE OF status ON runs FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION forget_searched();
+  END IF;
+END $$
+"""
+"""The texts of runs, and what deletes them with a run. Made by the first search."""
+UNSEARCHED: LiteralString = (
+    f"SELECT id, revisions.revision, data FROM {_RUNS} LEFT JOIN searched ON searched.run = id "
+    "WHERE last > 0 AND status <> 'deleted' AND searched.revision IS DISTINCT FROM revisions.revision ORDER BY id"
+)
+TEXTS: LiteralString = (
+    "SELECT kind, body FROM entries WHERE run = %b AND kind = ANY(%b) ORDER BY last"
+)
+# The lock waits for a deletion that is under way, and a later one finds the row.
+INDEX: LiteralString = (
+    "INSERT INTO searched SELECT id, %b, %b, %b, %b FROM runs WHERE id = %b AND status <> 'deleted' FOR SHARE "
+    "ON CONFLICT (run) DO UPDATE SET revision = excluded.revision, text = excluded.text, lower = excluded.lower, tools = excluded.tools "
+    "WHERE searched.revision < excluded.revision"
+)
+FIND: LiteralString = (
+    f"SELECT runs.id, searched.text, {_STORED.replace('revision', 'revisions.revision')} FROM {_RUNS} JOIN searched ON searched.run = runs.id "
+    "WHERE runs.id < %(before)b AND status <> 'deleted' AND (%(tool)b = '' OR strpos(tools, %(tool)b) > 0) "
+    "AND NOT EXISTS (SELECT 1 FROM unnest(%(words)b::text[]) AS word WHERE strpos(searched.lower, word) = 0) ORDER BY runs.id DESC LIMIT %(limit)b"
+)
 ENTRIES: LiteralString = (
     "SELECT query.n, status, page.* FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS query(run, after, n) "
     "JOIN runs ON runs.run = query.run LEFT JOIN LATERAL ("

@@ -168,6 +168,25 @@ def _plain(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def indexed_texts(row: bytes, bodies: Iterable[tuple[str, bytes]]) -> Texts:
+    """The title and the texts of a run as an index has them, of its encoded row and the kinds and bodies of its entries.
+
+    A database takes no half of a surrogate pair, and some no null character.
+    """
+    title: str = msgspec.json.decode(row).get("title", "")
+    texts = texts_of(bodies)
+    return Texts(storable(f"{title}{texts.text}").replace("\0", " "), texts.tools)
+
+
+def storable(text: str) -> str:
+    """A text that a database takes.
+
+    >>> storable("half \ud800")
+    'half ?'
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
 def has_full_text(db: sqlite3.Connection) -> bool:
     """Whether this SQLite has full-text search with trigrams (3.34 or later, with FTS5)."""
     options = {option for (option,) in db.execute("PRAGMA compile_options")}
@@ -227,13 +246,9 @@ class SearchIndex:
             return len(changed)
 
     def _texts(self, key: int, row: bytes) -> Texts:
-        title: str = msgspec.json.decode(row).get("title", "")
         marks = ",".join("?" * len(KINDS))
         query = f"SELECT kind, body FROM entries WHERE run=? AND kind IN ({marks}) ORDER BY last"
-        texts = texts_of(self._db.execute(query, (key, *KINDS)))
-        # SQLite takes no half of a surrogate pair.
-        whole = f"{title}{texts.text}".encode("utf-8", "replace").decode()
-        return Texts(whole, texts.tools)
+        return indexed_texts(row, self._db.execute(query, (key, *KINDS)))
 
     def find(
         self, columns: str, words: Sequence[str], tool: str, before: int, limit: int

@@ -66,6 +66,44 @@ async def numbers(log: EventLog, run: str = RUN) -> list[int]:
     return [record.seq for record in records_of(found, run)]
 
 
+async def test_the_index_of_texts_is_made_by_the_first_search_and_holds_no_deleted_text(
+    postgres: PostgresServer,
+) -> None:
+    address, schema = postgres.address("searched"), "searched"
+    async with PostgresLog(address) as log, PostgresLog(address) as other:
+        model = ScriptedModel(["Rain \ud800 and\0 snow.", "More RAIN."])
+        worker = Worker(model, log=log)
+        first = worker.run("The weather")
+        await first
+        assert execute(postgres, "SELECT to_regclass('searched') IS NULL", schema) == [(True,)]
+        searches = [
+            [one.excerpt async for one in each.search("rain and snow")] for each in (log, other)
+        ]
+        assert [len(found) for found in searches] == [1, 1]
+        await worker.run("Later")
+        assert len([one async for one in other.search("rain")]) == 2
+        await log.delete(first.id)
+        assert execute(
+            postgres, "SELECT count(*) FROM searched WHERE lower LIKE '%snow%'", schema
+        ) == [(0,)]
+        assert [one.info.row.title async for one in log.search("rain")] == ["Later"]
+
+
+async def test_a_user_who_may_make_no_table_searches_titles(postgres: PostgresServer) -> None:
+    address = postgres.address("closed")
+    async with PostgresLog(address) as log:
+        await Worker(ScriptedModel(["Rain."]), log=log).run("The weather")
+        refusal = LogError("no")
+        refusal.__cause__ = psycopg.errors.InsufficientPrivilege()
+
+        def update() -> None:
+            raise refusal
+
+        log._search.update = update
+        assert [one async for one in log.search("rain")] == []
+        assert [one.info.row.title async for one in log.search("weather")] == ["The weather"]
+
+
 async def take(source: AsyncIterator[Entry], last: int) -> list[int]:
     """The numbers up to one."""
     seen: list[int] = []

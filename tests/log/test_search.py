@@ -11,7 +11,7 @@ import pytest
 
 import rxworker.log.sqlite as sqlite_log
 from rxworker import Worker
-from rxworker.log import EventLog, MemoryLog, SQLiteLog
+from rxworker.log import EventLog, MemoryLog, SQLiteLog, open_log
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import tool
 
@@ -40,11 +40,11 @@ async def fill(log: EventLog) -> str:
     return run.id
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 async def test_a_search_finds_words_in_what_was_said_answered_and_returned(
-    store: str, tmp_path: Path
+    store: str, new_address: Callable[[str], str]
 ) -> None:
-    async with MemoryLog() if store == "memory" else SQLiteLog(tmp_path / "runs.db") as log:
+    async with MemoryLog() if store == "memory" else open_log(new_address(store)) as log:
         run = await fill(log)
         for text in ("POND", "silent old", "po", "池塘", "frog", "src/pond.py", "haiku frogs"):
             assert await found(log, text) == ["A haiku!"], text

@@ -135,7 +135,7 @@ CANCEL_SECONDS = 5.0
 
 
 class Info(Struct, frozen=True):
-    """The server and its workers; whether its runs are stored, so that they can be forked, and whether it shows the runs of all processes; the prices of tokens by model."""
+    """The server and its workers; whether its runs are stored, so that they can be forked, and whether it shows the runs of all processes; the prices of tokens by model; whether a search finds texts, and not titles alone."""
 
     instance: str
     version: str
@@ -144,6 +144,7 @@ class Info(Struct, frozen=True):
     can_fork: bool = False
     has_fleet: bool = False
     prices: Mapping[str, Prices] = {}
+    searches_texts: bool = True
 
 
 class RunsAnswer(Struct, frozen=True):
@@ -255,6 +256,7 @@ async def get_info(state: ServerState, request: WebRequest) -> web.Response:
         can_fork=state.store.log is not None,
         has_fleet=state.has_fleet,
         prices=state.settings.prices,
+        searches_texts=state.store.log is None or state.store.log.searches_texts,
     )
     return bytes_response(json_redactor()(encode_json(info)))
 

@@ -47,7 +47,7 @@ async def test_a_conversation_is_one_line_with_its_earlier_runs_below(
 async def test_runs_are_found_by_what_was_said_and_the_keyboard_alone_opens_them(
     desk: Desk, tmp_path: Path
 ) -> None:
-    answers = iter(["An old silent pond.", "Rain.", "Snow.", "Hail."])
+    answers = iter(["An old silent pond.", "Rain.", "Hail.", "Snow."])
 
     def make() -> Worker:
         return Worker(ScriptedModel([next(answers)]))
@@ -78,6 +78,11 @@ async def test_runs_are_found_by_what_was_said_and_the_keyboard_alone_opens_them
         await expect(page.locator("#run-search")).to_be_focused()
         await page.keyboard.type("nothing")
         await expect(page.locator("#no-runs")).to_have_text("No run matches.")
+        # A run that matches later appears.
+        await page.locator("#run-search").fill("snow")
+        await expect(page.locator("#no-runs")).to_have_text("No run matches.")
+        server.state.runs.start("More")
+        await expect(lines.locator(".run-line-excerpt")).to_have_text("Snow.")
         await desk.close()
 
 

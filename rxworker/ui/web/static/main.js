@@ -73,6 +73,7 @@ async function loadInfo() {
     views.composer.setWorkers(info.workers);
     views.welcome.setWorkers(info.workers);
     views.runs.setWorkers(info.workers);
+    views.runs.setTexts(info.searches_texts !== false);
     renderer.schedule();
   } catch { /* the connection shows the error */ }
 }

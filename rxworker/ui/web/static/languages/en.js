@@ -28,7 +28,7 @@ export const words = {
   },
   runs: {
     title: "Runs", start: "New run", none: "No runs yet. Ask something, and it appears here.", untitled: "(no text)", older: "Show older runs ({n})",
-    search: "Search runs", searchHint: "Search", searching: "Searching…", noMatch: "No run matches.", found: { one: "{n} conversation found", other: "{n} conversations found" },
+    search: "Search runs", searchHint: "Search", searching: "Searching…", noMatch: "No run matches.", noTitle: "No title matches. The log of this server searches titles only.", found: { one: "{n} conversation found", other: "{n} conversations found" },
     filters: "Filter and sort", filtersSet: { one: "Filter and sort, {n} is set", other: "Filter and sort, {n} are set" }, any: "any",
     status: "Status", worker: "Worker", tool: "Tool", since: "Begun", minCost: "Cost from", sort: "Sort by", hour: "in the last hour", day: "in the last 24 hours", week: "in the last 7 days", month: "in the last 30 days",
     newest: "newest", cost: "cost", duration: "duration", count: { one: "{n} run", other: "{n} runs" }, earlier: "Earlier runs of this conversation",

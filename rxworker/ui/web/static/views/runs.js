@@ -9,6 +9,7 @@ import { announce, menu } from "./shell.js";
 
 const STEP = 50;
 const TYPING = 200; // milliseconds after a keystroke until the server is searched
+const REFRESH = 2_000; // milliseconds between two searches for the same
 const NAMES = {
   hour: words.runs.hour, day: words.runs.day, week: words.runs.week, month: words.runs.month,
   newest: words.runs.newest, cost: words.runs.cost, duration: words.runs.duration,
@@ -72,6 +73,8 @@ export class RunsView {
   constructor({ search, now }) {
     this.search = search;
     this.now = now;
+    this.searchesTexts = true;
+    this.later = null;
     this.hasKeys = () => true; // whether keys without Ctrl or Cmd are switched on
     this.list = byId("run-list");
     this.lines = new Map();
@@ -91,6 +94,22 @@ export class RunsView {
     this.fields.setWorkers(workers);
   }
 
+  // Whether the server searches texts; otherwise it searches titles alone.
+  setTexts(searchesTexts) {
+    this.searchesTexts = searchesTexts;
+  }
+
+  // Runs that have changed since the server was asked may match now, or no longer.
+  refresh(runs) {
+    const key = runs.map((run) => `${run.id} ${run.status} ${run.turns}`).join();
+    if (key === this.key) return;
+    this.key = key;
+    this.later ??= setTimeout(() => {
+      this.later = null;
+      if (!this.isAsking && isFiltered(this.filter)) this.ask(this.turn, true);
+    }, REFRESH);
+  }
+
   // The filter has changed.
   changed() {
     clearTimeout(this.timer);
@@ -104,7 +123,7 @@ export class RunsView {
     this.list.parentNode.scrollTop = 0;
   }
 
-  async ask(turn) {
+  async ask(turn, isAgain = false) {
     let answer = null;
     try {
       answer = await this.search(queryOf(this.filter, this.now()));
@@ -116,7 +135,7 @@ export class RunsView {
       this.excerpts = answer.excerpts ?? {};
     }
     this.draw(...this.asked);
-    announce(plural(words.runs.found, this.count));
+    if (!isAgain) announce(plural(words.runs.found, this.count));
   }
 
   // Show older conversations.
@@ -128,6 +147,7 @@ export class RunsView {
   }
 
   draw(runs, selected) {
+    if (isFiltered(this.filter) && runs !== this.asked[0]) this.refresh(runs);
     this.asked = [runs, selected];
     const now = this.now(), every = conversationsOf(runs, { filter: this.filter, found: this.found, selected, now });
     this.count = every.length;
@@ -149,7 +169,7 @@ export class RunsView {
     });
     const isEmpty = shown.length === 0, filtered = isFiltered(this.filter);
     show(byId("no-runs"), isEmpty);
-    if (isEmpty) setText(byId("no-runs"), !filtered ? words.runs.none : this.isAsking ? words.runs.searching : words.runs.noMatch);
+    if (isEmpty) setText(byId("no-runs"), !filtered ? words.runs.none : this.isAsking ? words.runs.searching : this.searchesTexts ? words.runs.noMatch : words.runs.noTitle);
     show(this.more, every.length > shown.length);
     setText(this.more, fill(words.runs.older, { n: every.length - shown.length }));
   }
