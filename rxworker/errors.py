@@ -219,7 +219,7 @@ class LeaseHeldError(LogError):
 
     Attributes:
         run: The run's id.
-        owner: Who holds it.
+        owner: The owner of the lease.
         until: When its lease ends, in seconds since the epoch, unless it is renewed.
     """
 

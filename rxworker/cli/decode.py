@@ -24,7 +24,7 @@ def decode(provider: str, file: str, *, as_json: bool = False) -> int:
     """Print the content of a response.
 
     Args:
-        provider: Whose protocol it is.
+        provider: The provider of the protocol.
         file: The path; ``-`` is standard input.
         as_json: Whether to print one JSON object, or text for people.
 

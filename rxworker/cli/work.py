@@ -94,7 +94,7 @@ def submit(address: str, text: str, *, kind: str = "", tenant: str = "", priorit
         address: The address of the log.
         text: The input.
         kind: Which worker is to run it.
-        tenant: Whose run it is.
+        tenant: The tenant of the run.
         priority: Runs with a higher priority are taken first.
 
     Raises:

@@ -81,7 +81,7 @@ class BlockStart(Struct, frozen=True, tag="block_start", omit_defaults=True, gc=
         block_type: What it holds.
         metadata: Which tool or result; ``None`` for text and thinking.
         echo: What the provider wants back, as far as it is known now.
-        choice: Whose it is, where a response has several choices.
+        choice: The index of its choice, if a response has several choices.
     """
 
     index: int

@@ -19,7 +19,7 @@ from rxworker.messages.message import Conversation, Message
 from rxworker.messages.usage import Usage
 
 DISCARDED_EARLY = "This call was started early, and its result was thrown away."
-"""The result of a call that was started before its response was complete, and that the response then did not keep."""
+"""The result of a call that was started before its response was complete, and that the response then did not keep. Views compare it with the text in stored logs: do not change it."""
 
 
 class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
@@ -141,7 +141,7 @@ class MessageAdd(Struct, frozen=True, tag="message_add", gc=False):
 
     Attributes:
         messages: What is added.
-        source: Who adds it: ``tools``, or a hook's name.
+        source: The source of the messages: ``tools``, or a hook's name.
     """
 
     messages: tuple[Message, ...]

@@ -280,7 +280,7 @@ class HookContext:
                 as it is or taken out.
 
         Raises:
-            LocalProtocolError: Here the conversation cannot be rewritten, the run has ended, or a provider would refuse what comes out.
+            LocalProtocolError: Here the conversation cannot be rewritten, the run has ended, or a provider would refuse the result.
             TypeError: The change returned something other than a message or ``None``.
         """
         if self.point not in REWRITTEN:

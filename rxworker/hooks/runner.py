@@ -200,7 +200,7 @@ async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        # Here, and not by who waits: a SystemExit that leaves a task ends the event loop, and all runs with it.
+        # Here, and not in the awaiting task: a SystemExit that leaves a task ends the event loop, and all runs with it.
         if isinstance(error, GeneratorExit) and not _is_running(task):
             raise  # no caller waits any more: this coroutine is being closed
         raise _raised(hook, name, error) from error

@@ -108,7 +108,7 @@ class NatsLog(EventLog):
         self._tails: dict[str, Tail] = {}
         self._index: Index | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        # Who watches the runs of this process
+        # The watchers of the runs of this process
         self._watched: dict[str, float] = {}
         self._watch_subject = f"{self._address.name}.watch.{subject_token(self.owner)}"
         self._marks: tuple[int, Subscription] | None = None
@@ -305,10 +305,10 @@ class NatsLog(EventLog):
         if run not in self.followers.runs and (tail := self._tails.pop(run, None)) is not None:
             await tail.feed.close()
 
-    # Who watches
+    # Watchers
 
     async def _receive_marks(self, session: Session) -> None:
-        """Receive who watches the runs of this process."""
+        """Receive notifications of watchers of the runs of this process."""
         connection = session.connection
         if self._marks is not None and self._marks[0] == connection.generation:
             return

@@ -101,12 +101,12 @@ class Owner(Struct, frozen=True, omit_defaults=True):
     Attributes:
         run: The run's id.
         epoch: Raised by each claim, and by the deletion.
-        owner: Who holds the run; empty after a release.
+        owner: The owner of the run; empty after a release.
         lease: Seconds that the claim lasts.
         created: When the run began.
         row: The last values of a new run, until it has entries.
         is_deleted: Whether the run was deleted.
-        watch: Where its owner receives who watches it.
+        watch: The subject on which its owner is notified of watchers.
     """
 
     run: str

@@ -57,7 +57,7 @@ class OwnedRuns:
     Args:
         session: The messages of the log.
         owner: The name of this process in claims.
-        watch_subject: Where it receives who watches its runs.
+        watch_subject: The subject on which it is notified of watchers of its runs.
     """
 
     def __init__(self, session: Session, owner: str, watch_subject: str) -> None:

@@ -60,7 +60,7 @@ def replay(
         speed: How much faster than it was; 0 for no pauses.
         after: The number of the last record to leave out.
         until: The number of the last record to emit; by default all.
-        scheduler: Whose time it is; by default the event loop's. Its actions must run in the thread of the event loop.
+        scheduler: The scheduler; by default the event loop's. Its actions must run in the thread of the event loop.
 
     Raises:
         LocalProtocolError: The speed is negative. As ``on_error``: the log is closed.

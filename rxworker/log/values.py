@@ -79,7 +79,7 @@ class RunInfo(Struct, frozen=True):
         row: What a list shows of it.
         epoch: How often it was claimed.
         last_seq: The number of its last record.
-        owner: Who holds it; empty after a release.
+        owner: The owner of the run; empty after a release.
         lease_until: When the lease ends unless it is renewed, in seconds since the epoch.
         created: When it began.
         updated: When its last entry was stored.
@@ -118,7 +118,7 @@ class Claim(Struct, frozen=True):
         run: The run's id.
         epoch: Named in each append.
         last_seq: The number of the last record.
-        owner: Who holds it.
+        owner: The owner of the run.
     """
 
     run: str

@@ -21,9 +21,9 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     """One message.
 
     Attributes:
-        role: Who speaks. Tool results are content of a ``user`` message.
+        role: The author of the message. Tool results are content of a ``user`` message.
         content: The content blocks.
-        provider: Whose words they are, for an assistant's message: its blocks' ``echo`` is for that provider alone.
+        provider: The provider of an assistant's message: the ``echo`` of its blocks is for that provider alone.
         model: The model that spoke.
         echo: What that provider needs back with the next request, for the message as a whole, such as the container in
             which its code ran.

@@ -115,7 +115,7 @@ def rate(seconds: float, scheduler: abc.SchedulerBase) -> Operator[float, float]
 
     Args:
         seconds: Over how long. Less follows faster, more is calmer.
-        scheduler: Whose time it is. It must run on the source's thread.
+        scheduler: The scheduler of the timer. It must run on the source's thread.
 
     Raises:
         ValueError: The window has no width.

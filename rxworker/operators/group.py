@@ -137,7 +137,7 @@ def group_blocks(
          |     +s1-----d1----e1|
          +s0-d0----d0----e0|
 
-    Follow a block in the notification that announces it, for example with ``follow``, ``flat_map`` or `scan_scope`. Who comes later
+    Follow a block in the notification that announces it, for example with ``follow``, ``flat_map`` or `scan_scope`. A subscriber that comes later
     has missed the events before, unless the blocks replay. An error of the source is an error of all open blocks.
 
     Args:

@@ -107,7 +107,7 @@ def coalesce(scheduler: abc.SchedulerBase, seconds: float) -> Operator[E, E]:
     dropped. So do completion and error. The scheduler must run on the source's thread.
 
     Args:
-        scheduler: Whose time it is.
+        scheduler: The scheduler of the timer.
         seconds: How long a delta waits at most.
     """
 

@@ -31,7 +31,7 @@ def retry_before_first(
     Args:
         should: Called with the error and the number of failures so far, from 1. It returns the seconds until the next
             subscription, or ``None`` to give up and let the error pass. An exception that it raises is emitted instead.
-        scheduler: Whose time it is.
+        scheduler: The scheduler of the timer.
 
     >>> from reactivex import of, throw
     >>> from reactivex.scheduler import VirtualTimeScheduler
@@ -121,7 +121,7 @@ def time_out(
     Args:
         first: Seconds until the first item; ``None`` for no limit.
         idle: Seconds between two items, and between the last one and the end; ``None`` for no limit.
-        scheduler: Whose time it is. It must run on the source's thread.
+        scheduler: The scheduler of the timer. It must run on the source's thread.
         is_held: Whether the source is kept waiting on purpose; silence does not count then.
     """
 

@@ -77,7 +77,7 @@ B = TypeVar("B")
 
 
 def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Operator[Event, A | B]:
-    """Send meta events through one operator and block events through another, and join what comes out.
+    """Send meta events through one operator and block events through another, and merge their outputs.
 
         -u-s-d-u-e-|           u Usage; s start, d delta, e stop
         meta:   -u-----u---|   [ meta ]    -A-----A---|

@@ -41,7 +41,7 @@ def text_deltas(choice: int = 0) -> Operator[Event, str]:
         ---a-b---|
 
     Args:
-        choice: Whose text, where a response has several choices.
+        choice: The index of the choice, if a response has several choices.
 
     >>> from reactivex import of
     >>> from rxworker.events import Ping, TextDelta
@@ -60,7 +60,7 @@ def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
         ---a-b---|
 
     Args:
-        choice: Whose thoughts, where a response has several choices.
+        choice: The index of the choice, if a response has several choices.
     """
     return _texts(ThinkingDelta, choice, "thinking_deltas()")
 

@@ -189,7 +189,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
 
     Args:
         seconds: How long an item stays.
-        scheduler: Whose time it is. It must run on the source's thread.
+        scheduler: The scheduler of the timer. It must run on the source's thread.
 
     Raises:
         ValueError: The window has no width.
@@ -223,7 +223,7 @@ def fold_sliding(
         combine: Two neighbours in one, the older first. It must be associative: how they are grouped must not matter.
         empty: The value without items.
         seconds: How long an item stays.
-        scheduler: Whose time it is. It must run on the source's thread.
+        scheduler: The scheduler of the timer. It must run on the source's thread.
 
     Raises:
         ValueError: The window has no width.

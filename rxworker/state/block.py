@@ -39,7 +39,7 @@ class BlockState(Struct, frozen=True):
         index: Its name within the response.
         block_type: What it holds.
         metadata: Which tool or result.
-        choice: Whose it is, where a response has several choices.
+        choice: The index of its choice, if a response has several choices.
         phase: Whether it is ``open``, ``stopped`` or ``aborted``.
         text: The pieces of its text, thoughts, refusal, or of the JSON text of its arguments.
         values: Its arguments, where they come by path.

@@ -193,7 +193,7 @@ def message_of(state: ResponseState, provider: str) -> Message | None:
 
     Args:
         state: The response.
-        provider: Whose words they are, if the response does not name one: the name of the provider.
+        provider: The name of the provider, if the response does not contain one.
     """
     content = [c for block in state.blocks if block.choice == 0 and (c := content_of(block))]
     if state.status is not COMPLETED:

@@ -91,7 +91,7 @@ class RunState(Struct, frozen=True):
         round: The calls of the last turn, and their results.
         pause: What the run waits for, while it is paused.
         seq: The number of the last record.
-        path: Whose records are folded: those of runs inside the run have a longer path.
+        path: The path of the records that are folded; those of nested runs have a longer one.
         spent: The tokens of the responses that are over.
         inner: The tokens of the runs inside this one.
         base: The conversation that the last request carried, before its response, which a retracted attempt goes back to; before the

@@ -45,7 +45,7 @@ def to_received(method: str, path: str, headers: Mapping[str, str], body: bytes)
 
 
 class Traffic:
-    """Counts, and wakes who waits for a count. Belongs to one event loop."""
+    """Counts, and wakes the tasks that wait for a count. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self.requests: list[Received] = []

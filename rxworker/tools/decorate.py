@@ -96,7 +96,7 @@ def tool(
         strict: Whether the provider holds the model to the schema.
         cache_control: A mark: the provider may cache everything up to this tool.
         defer_loading: Whether the model sees the tool only after a tool search has found it.
-        allowed_callers: Who may call it: ``direct``, the model itself; ``programmatic``, code that the model writes and
+        allowed_callers: The callers that may call it: ``direct``, the model itself; ``programmatic``, code that the model writes and
             the provider runs.
         input_examples: Arguments of calls, to show to the model.
         format: The model writes a text instead of a JSON object: ``"text"``, or a `Grammar`. The function then has one

@@ -20,7 +20,7 @@ def check_schema(schema: JsonObject, where: str) -> None:
 
     Args:
         schema: The schema of a tool's arguments.
-        where: Whose it is, for the error.
+        where: The owner of the schema, for the error.
 
     Raises:
         ConfigurationError: It is no object's, it refers to other places with ``$ref``, or it is no JSON.

@@ -50,7 +50,7 @@ class Gate:
         return True
 
     async def enter(self, alone: bool) -> None:
-        """Wait in the row for a place. Who has entered has to `leave`."""
+        """Wait in the queue for a place. The caller must `leave` afterwards."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._row.append((turn, alone))
         self._let_in()

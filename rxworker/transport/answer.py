@@ -126,7 +126,7 @@ class Answer(Receiver, abc.DisposableBase):
         timeouts: How long to wait.
         retry: When to request it again.
         clock: The scheduler; without one there are no time-outs and no retries.
-        background: Makes, of a decoder, what follows a response that goes on without its connection; ``None`` for any other.
+        background: Creates, from a decoder, the `Background` of a response that continues without its connection; ``None`` for any other.
     """
 
     def __init__(

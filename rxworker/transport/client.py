@@ -35,7 +35,7 @@ class Client:
     r"""A `Model` over a connection.
 
     Args:
-        provider: Whose protocol is spoken.
+        provider: The provider of the protocol.
         transport: Where bytes come from; HTTP by default.
         retry: When a request is made again that failed before its first event.
         timeouts: How long to wait for events.
@@ -87,8 +87,8 @@ class Client:
     def stream(self, request: Request | Conversation | str) -> Observable[ResponseEvent]:
         """The answer as events. Cold: each subscription makes its own request; disposing it closes the connection.
 
-        A failure while the response arrives is reported twice: by events (the open blocks are aborted, an `Error`, ``Status(FAILED)``) to those
-        who watch, and by ``on_error`` for those who wait. A failure before the first event is reported by ``on_error`` alone.
+        A failure while the response arrives is reported twice: by events to the watchers (the open blocks are aborted, an `Error`,
+        ``Status(FAILED)``), and by ``on_error`` to the subscribers that wait for the end. A failure before the first event is reported by ``on_error`` alone.
 
         A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` allows
         without an event in between; disposing it also sends a request to cancel it.

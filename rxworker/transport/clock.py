@@ -31,7 +31,7 @@ class Ticker:
     """Ticks as long as it has members. All members are called at a tick, also when one of them raises; the first exception is raised to the clock.
 
     Args:
-        clock: Whose time it is.
+        clock: The scheduler of the timer.
         step: Seconds from one tick to the next.
     """
 

@@ -51,7 +51,7 @@ class Receiver(abc.ObserverBase[bytes]):
 
     Args:
         make: Makes the provider's decoder.
-        observer: Who gets the events.
+        observer: The observer of the events.
     """
 
     def __init__(

@@ -312,7 +312,7 @@ class RunDriver(Generic[T_co]):
         return None
 
     def _log_failed(self, error: Exception) -> None:
-        """Stop at once: what cannot be stored is not done. Nothing more is emitted."""
+        """Stop at once, since nothing may be done that cannot be stored. Nothing more is emitted."""
         if self.is_open:
             self._stop = error
             self._stop_now()

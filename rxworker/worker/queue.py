@@ -63,7 +63,7 @@ async def submit(
         log: Where to.
         input: As for `Worker.run`.
         kind: Which worker is to run it; the function that is given to `work` receives it as ``info.row.worker``.
-        tenant: Whose run it is, for the caps of `work`; stored as the label ``tenant``.
+        tenant: The tenant of the run, for the caps of `work`; stored as the label ``tenant``.
         priority: Of two queued runs the one with the higher priority is taken first; of two with the same, the older one.
         labels: Stored with the run.
         conversation: What to continue.
@@ -109,7 +109,7 @@ class QueuedWorker(Worker):
     Args:
         kind: Which worker is to run them.
         log: Where to.
-        tenant: Whose runs they are.
+        tenant: The tenant of the runs.
         priority: Of two queued runs the one with the higher priority is taken first.
         labels: Stored with the runs.
         conversation: What to continue.

@@ -39,7 +39,7 @@ class WireLine(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
         error: What went wrong, on a line of its own.
         prompt_eval_count: Tokens read; left out by old servers when the prompt was in their cache.
         eval_count: Tokens written.
-        remote_model: Who really answers, where the server passes the request on.
+        remote_model: The name of the model that answers, if the server forwards the request.
     """
 
     model: str | None = None

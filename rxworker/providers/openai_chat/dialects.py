@@ -27,7 +27,7 @@ class Dialect(Struct, frozen=True):
         limit: What it calls the most tokens to write.
         echoes: What it takes of that which an answer carried beside its text and its calls. A refusal that it does not
             take is text.
-        demands_reasoning: Whether an answer that calls must carry its thinking, be it empty and be it another's.
+        demands_reasoning: Whether an answer with calls must contain its thinking, even if it is empty or from another provider.
         ids: What an id of a call must look like; ``None``: whatever the protocol's own answers had.
         id_length: How long an id is that takes the place of one that looks otherwise.
     """

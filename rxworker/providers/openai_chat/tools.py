@@ -131,7 +131,7 @@ class ToolCalls:
 
     Args:
         blocks: Where blocks are opened.
-        choice: Whose calls they are.
+        choice: The index of the choice with the calls.
         new_id: Makes an id for a call that came without one.
         emit: Receives each event.
     """

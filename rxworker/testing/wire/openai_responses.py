@@ -44,7 +44,7 @@ def item_of(reply: Reply, name: str, place: int, block: ReplyBlock, refused: boo
     """The item that is a block.
 
     Args:
-        reply: Whose block it is; it knows how long a delta is.
+        reply: The reply with the block; it defines the length of a delta.
         name: What its id is made from.
         place: Its ``output_index``.
         block: The content.
