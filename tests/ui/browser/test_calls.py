@@ -206,7 +206,7 @@ async def invite(host: Guest, guests: list[Guest], place: str = "here") -> str:
 async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_with_the_schema(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
-    guests = [{"name": "Bob", "age": 50}, {"name": "Cy", "age": 60}]
+    guests: list[Any] = [{"name": "Bob", "age": 50}, {"name": "Cy", "age": 60}]
     asked = call("invite", host={"name": "Ada", "age": 40}, guests=guests)
     async with desk.serve(gated([asked, say("Invited.")], free=True), [invite]):
         page = await desk.open()
@@ -224,13 +224,17 @@ async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_wit
         await third.get_by_label("name").fill("Dan")
         await desk.press(page, "JSON")
         area = page.locator("#approval-input")
-        value = {"host": {"name": "Ada", "age": 41}, "guests": [guests[1], {"name": "Dan"}]}
+        value: dict[str, Any] = {
+            "host": {"name": "Ada", "age": 41},
+            "guests": [guests[1], {"name": "Dan"}],
+        }
         assert json.loads(await area.input_value()) == value
-        for wrong, message in [
+        mistakes: list[tuple[dict[str, Any], str]] = [
             ({**value, "guests": [{"name": 1}]}, 'guests[0].name: Write a text: "…"'),
             ({"guests": []}, "host: This is required."),
             ({**value, "plaice": ""}, "plaice: There is no such argument."),
-        ]:
+        ]
+        for wrong, message in mistakes:
             await area.fill(json.dumps(wrong))
             await desk.press(page, "Approve with changes")
             await expect(page.locator("#approval-error")).to_have_text(message)
