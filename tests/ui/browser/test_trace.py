@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def look(place: str) -> str:
     """Look at a place."""
     return f"{place}: <b>nothing</b>"
+
+
+@tool
+async def wait() -> str:
+    """Take a while."""
+    await asyncio.sleep(0.3)
+    return "waited"
 
 
 async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(
@@ -115,3 +123,31 @@ async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[Gated
         await page.get_by_role("button", name="Fit").click()
         assert await page.evaluate(shown) == whole
         assert await page.get_by_role("button", name="Fit").is_disabled()
+
+
+async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    apart = """() => {
+      const slider = document.querySelector("#time-slider"), lanes = document.querySelector("#lanes"), { left, width } = lanes.querySelector(".track").getBoundingClientRect();
+      const box = slider.getBoundingClientRect(), value = (slider.value - slider.min) / (slider.max - slider.min), of = (name) => Number(lanes.style.getPropertyValue(name));
+      return Math.abs(box.left + 8 + (box.width - 16) * value - (left + (width * (of("--now") - of("--at"))) / of("--span")));
+    }"""
+    move = "(n, part) => { n.value = Number(n.min) + (n.max - n.min) * part; n.dispatchEvent(new Event('input', { bubbles: true })); }"
+    async with desk.serve(gated([call("wait"), say("Done.")], free=True), [wait]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        slider, span = page.locator("#time-slider"), page.locator("#lanes")
+        await slider.evaluate(move, 0.5)
+        await expect(span).to_have_attribute("data-past", "true")
+        assert await page.evaluate(apart) < 1.5
+        # The axis stays as it is, and a part of it can be moved through.
+        await page.get_by_role("button", name="Zoom in").click()
+        await slider.evaluate(move, 0.2)
+        await page.wait_for_function(f"() => ({apart})() < 1.5")
+        await expect(page.get_by_role("button", name="Fit")).to_be_enabled()
+        await page.set_viewport_size({"width": 800, "height": 800})
+        await expect(page.locator("main > #time-bar")).to_be_visible()
+        await page.locator("#time-live").click()
+        await expect(span).to_have_attribute("data-past", "false")

@@ -34,13 +34,15 @@ const actions = new Actions(page), handlers = new SocketHandlers(page);
 const connection = new Connection(handlers, { name: OWN });
 const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
+const lanes = new LanesView(document.querySelector(".panel.timeline"), (run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing));
+Object.assign(lanes, { whole: () => travel.elapsed, moved: () => renderer.schedule() });
 const views = {
+  lanes,
   conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item })),
-  lanes: new LanesView(document.querySelector(".panel.timeline"), (run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
   charts: new ChartsView(), numbers: new NumbersView(() => toolsOfAll()), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView({ search: api.runs, now: () => store.now() }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
-  time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
+  time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),
   inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), (run, thing) => actions.reveal(run, thing), api.request),
   compare: new CompareView({ swap: () => actions.compare(selection.id, selection.otherId), choose: () => commands.run({ id: "compare" }), close: () => actions.select(selection.id) }, () => renderer.schedule()),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
@@ -91,6 +93,7 @@ document.addEventListener("visibilitychange", () => {
 });
 byId("new-run").addEventListener("click", () => {
   actions.select(null);
+  actions.opened(); // what is sent next must not reach the run that was selected
   menu(false);
   byId("composer-input").focus();
 });

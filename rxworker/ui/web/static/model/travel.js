@@ -185,6 +185,18 @@ export class Travel {
     this.go(position >= moments.end ? moments.last : moments.at(position), Math.max(0, position));
   }
 
+  // The seconds at work until the present.
+  get elapsed() {
+    return this.selection.timeline.elapsed(this.store.now());
+  }
+
+  // Goes to a time on the axis of the trace: seconds at work.
+  seekTime(at) {
+    this.wanted = null;
+    const { runs, begins } = this.selection.timeline, n = Math.max(0, begins.findLastIndex((begin) => begin <= at));
+    this.go(...this.moments.near(n, runs[n].started + at - begins[n]));
+  }
+
   step(by) {
     this.wanted = null;
     const moment = Math.max(0, (this.moment ?? this.moments.last) + by);

@@ -16,6 +16,8 @@ export class LanesView {
   constructor(root, reveal, inspect) {
     this.inspect = inspect;
     this.window = null; // [from, to] if the user has zoomed
+    this.whole = () => 0; // the seconds that the run has in the present, if its past is shown
+    this.moved = () => {}; // called after the user has zoomed or moved
     this.list = root.querySelector(".lanes");
     this.end = new StickToEnd(this.list);
     this.axis = root.querySelector(".axis");
@@ -74,19 +76,29 @@ export class LanesView {
     return from + ((to - from) * (x - left)) / (width || 1);
   }
 
+  // The end of the axis, and the number of its parts.
+  limits() {
+    return spanFor(this.until);
+  }
+
+  // The seconds that the run has, also if its past is shown.
+  get until() {
+    return Math.max(this.elapsed ?? 0, this.whole());
+  }
+
   shown() {
-    return this.window ?? [0, spanFor(this.elapsed ?? 0)[0]];
+    return this.window ?? [0, this.limits()[0]];
   }
 
   zoom(by, at = null) {
-    const [from, to] = this.shown(), all = spanFor(this.elapsed ?? 0)[0], middle = at ?? (from + to) / 2;
+    const [from, to] = this.shown(), [all] = this.limits(), middle = at ?? (from + Math.max(from, Math.min(to, this.until))) / 2;
     const width = Math.max(NEAREST, (to - from) * by), start = middle - ((middle - from) * width) / (to - from);
     this.setWindow(width >= all ? null : [Math.max(0, Math.min(start, all - width)), Math.max(0, Math.min(start, all - width)) + width]);
   }
 
   pan(by) {
     if (this.window === null) return;
-    const [from, to] = this.window, all = spanFor(this.elapsed ?? 0)[0], start = Math.max(0, Math.min(from + by * (to - from), all - (to - from)));
+    const [from, to] = this.window, [all] = this.limits(), start = Math.max(0, Math.min(from + by * (to - from), all - (to - from)));
     this.setWindow([start, start + to - from]);
   }
 
@@ -98,6 +110,13 @@ export class LanesView {
     this.window = window;
     this.span = 0;
     this.scale(this.elapsed ?? 0);
+    this.moved();
+  }
+
+  // Marks a time on the axis: the moment that is shown; null for the present.
+  mark(at) {
+    setData(this.list, "past", String(at !== null));
+    if (at !== null) this.list.style.setProperty("--now", at.toFixed(4));
   }
 
   // The line at the pointer, and its time.
@@ -110,6 +129,7 @@ export class LanesView {
   }
 
   open(timeline, now) {
+    const isSame = timeline.runs[0]?.id === this.timeline?.runs[0]?.id; // or its past
     this.timeline = timeline;
     this.views = new Map(); // lanes by item
     this.waiting = new Map(); // lanes of calls that waited when an earlier run was paused, by the id of the call
@@ -117,7 +137,7 @@ export class LanesView {
     this.count = 0; // number of all lanes, including those that are no longer shown
     this.next = timeline.runs.map(() => 0);
     this.span = 0;
-    this.window = null;
+    if (!isSame) this.window = null;
     this.spans = new Map(); // rows of turns and attempts
     this.list.replaceChildren();
     this.end.follows = true;
@@ -233,7 +253,7 @@ export class LanesView {
     const last = this.count > shown ? fill(words.lanes.last, { shown, n: this.count }) : "";
     setText(this.note, [cut, last, seconds(elapsed)].filter(Boolean).join(" · "));
     this.elapsed = elapsed;
-    const [from, to] = this.shown(), span = to - from, steps = this.window ? 4 : spanFor(elapsed)[1];
+    const [from, to] = this.shown(), span = to - from, steps = this.window ? 4 : this.limits()[1];
     if (span === this.span) return;
     this.span = this.window ? 0 : span;
     const { style } = this.list;
