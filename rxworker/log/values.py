@@ -36,6 +36,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         cache_read_tokens: The part of the input that came from a cache.
         cache_creation_tokens: The part of the input that was written to a cache.
         cost: What they cost, where prices are known.
+        by_model: The tokens by the names of the models: read, written, from a cache, to a cache; without those from before a pause.
         reason: Why it was aborted or paused.
         outer: The id of the run that it is nested in.
         resumes: The id of the paused run that it continues.
@@ -60,6 +61,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     cache_read_tokens: int = 0
     cache_creation_tokens: int = 0
     cost: float | None = None
+    by_model: dict[str, tuple[int, int, int, int]] = {}
     reason: str = ""
     outer: str = ""
     resumes: str = ""

@@ -34,11 +34,15 @@ class InnerUsage(Struct, frozen=True):
         spent: Those of the responses that are over.
         open: Those of the responses that are being received, by the path of their run.
         tool_calls: How many tools they have started.
+        models: The model of the last request, by the path of its run.
+        by_model: The tokens of the responses that are over, by model.
     """
 
     spent: Usage = Usage()
     open: dict[Path, Usage] = field(default_factory=dict[Path, Usage])
     tool_calls: int = 0
+    models: dict[Path, str] = field(default_factory=dict[Path, str])
+    by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
 
     @property
     def usage(self) -> Usage:
@@ -67,6 +71,13 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
     if isinstance(event, Usage):
         # A copy of what is open: as many as there are runs at the same time.
         return replace(state, open={**state.open, path: event})
+    if isinstance(event, AttemptStart):
+        return replace(_ended(state, record), models={**state.models, path: event.model})
+    return _ended(state, record)
+
+
+def _ended(state: InnerUsage, record: Record) -> InnerUsage:
+    event, path = record.event, record.path
     if path not in state.open or not isinstance(event, _ENDS):
         return state
     complete = isinstance(event, Status) and event.status is ResponseStatus.COMPLETED
@@ -75,4 +86,14 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
         state,
         spent=state.spent + (last if complete else replace(last, is_partial=True)),
         open={other: usage for other, usage in state.open.items() if other != path},
+        by_model=with_tokens(state.by_model, state.models.get(path, ""), last),
     )
+
+
+def with_tokens(by_model: dict[str, Usage], model: str, usage: Usage) -> dict[str, Usage]:
+    """The tokens of models, with those of one more response.
+
+    >>> with_tokens({"small": Usage(1, 1)}, "small", Usage(2, 2))["small"].total_tokens
+    6
+    """
+    return {**by_model, model: by_model.get(model, Usage()) + usage}

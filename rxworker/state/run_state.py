@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rxworker.events import RunPause
@@ -22,7 +22,7 @@ from rxworker.messages import (
     Usage,
     repair,
 )
-from rxworker.state.inner import NOTHING_INSIDE, InnerUsage
+from rxworker.state.inner import NOTHING_INSIDE, InnerUsage, with_tokens
 from rxworker.state.response import COMPLETED, STARTED, ResponseState, message_of
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
@@ -76,6 +76,7 @@ class RunState(Struct, frozen=True):
         response: The response of the last attempt, as far as it has come; ``None`` before the first attempt, after a
             retracted one, and after the turn.
         provider: The name of the provider.
+        model: The name of the model of the last request.
         turns: How many turns have started.
         attempts: How many requests went out, over all turns.
         tool_calls: How many tools were started.
@@ -93,6 +94,7 @@ class RunState(Struct, frozen=True):
         seq: The number of the last record.
         path: The path of the records that are folded; those of nested runs have a longer one.
         spent: The tokens of the responses that are over.
+        spent_by_model: The same by model, without those from before a pause.
         inner: The tokens of the runs inside this one.
         base: The conversation that the last request carried, before its response, which a retracted attempt goes back to; before the
             first request that from before the run.
@@ -105,6 +107,7 @@ class RunState(Struct, frozen=True):
     conversation: Conversation = Conversation()
     response: ResponseState | None = None
     provider: str = ""
+    model: str = ""
     turns: int = 0
     attempts: int = 0
     tool_calls: int = 0
@@ -122,6 +125,7 @@ class RunState(Struct, frozen=True):
     seq: int = 0
     path: tuple[str, ...] = ()
     spent: Usage = Usage()
+    spent_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
     inner: InnerUsage = NOTHING_INSIDE
     base: Conversation = Conversation()
     is_closed: bool = False
@@ -161,6 +165,24 @@ class RunState(Struct, frozen=True):
         if response.status is not COMPLETED and (response.usage or response.status):
             usage = replace(usage, is_partial=True)
         return self.spent + usage
+
+    @property
+    def usage_by_model(self) -> dict[str, Usage]:
+        """The tokens by the names of the models, with those of the runs inside; without those from before a pause, of which no model is known."""
+        by_model, inner = self.own_by_model, self.inner
+        for model, usage in inner.by_model.items():
+            by_model = with_tokens(by_model, model, usage)
+        for path, usage in inner.open.items():
+            by_model = with_tokens(by_model, inner.models.get(path, ""), usage)
+        return by_model
+
+    @property
+    def own_by_model(self) -> dict[str, Usage]:
+        """The tokens by model of this run itself."""
+        response = self.response
+        if response is None or response.usage is None:
+            return self.spent_by_model
+        return with_tokens(self.spent_by_model, self.model, response.usage)
 
     @property
     def all_tool_calls(self) -> int:
@@ -264,4 +286,10 @@ def settle(state: RunState) -> RunState:
         return state
     if not state.is_closed:
         state = close(state)
-    return replace(state, response=None, is_closed=False, spent=state.own_usage)
+    return replace(
+        state,
+        response=None,
+        is_closed=False,
+        spent=state.own_usage,
+        spent_by_model=state.own_by_model,
+    )

@@ -18,7 +18,7 @@ from rxworker.log.base import EventLog
 from rxworker.log.entry import check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
-from rxworker.messages import Message, Prices, ToolMeta, ToolResult
+from rxworker.messages import Message, Prices, ToolMeta, ToolResult, Usage
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
 from rxworker.worker.context import RunContext, TurnScope
@@ -186,8 +186,23 @@ def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
         cache_read_tokens=usage.cache_read_tokens or 0,
         cache_creation_tokens=usage.cache_creation_tokens or 0,
         cost=None if prices is None else prices.cost(usage),
+        by_model={model: counts_of(each) for model, each in state.usage_by_model.items()},
         reason=state.reason if state.pause is None else state.pause.reason,
         cause=state.cause,
+    )
+
+
+def counts_of(usage: Usage) -> tuple[int, int, int, int]:
+    """The tokens of a usage that have prices: read, written, from a cache, to a cache.
+
+    >>> counts_of(Usage(10, 5))
+    (10, 5, 0, 0)
+    """
+    return (
+        usage.input_tokens or 0,
+        usage.output_tokens or 0,
+        usage.cache_read_tokens or 0,
+        usage.cache_creation_tokens or 0,
     )
 
 

@@ -22,7 +22,7 @@ from rxworker.errors import RunCancelledError
 from rxworker.events import Event, Record, RunResume, RunStart
 from rxworker.hub import Coalesce
 from rxworker.log import Replica
-from rxworker.messages import Conversation, Message
+from rxworker.messages import Conversation, Message, Usage
 from rxworker.protocols import (
     AllowedTool,
     EncodedRecords,
@@ -39,6 +39,7 @@ from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import Paused, Run, Worker
+from rxworker.worker.stored import counts_of
 
 NOTICE = 0.5
 """Seconds within which the server detects a closed connection."""
@@ -391,6 +392,27 @@ class RunEntry(ABC):
             self._known = data
         return data
 
+    def cost(self, usage: Usage, by_model: Mapping[str, tuple[int, int, int, int]]) -> float | None:
+        """What its tokens cost, each model by its own prices, in the currency of the worker's model; ``None`` if no price is known.
+
+        Args:
+            usage: All tokens. Those of no model are from before a pause; they have the prices of the worker's model.
+            by_model: The tokens by model.
+        """
+        table, conversation = self.settings.prices, self.conversation
+        model = conversation.worker.model.model if conversation.has_worker else ""
+        spent = [(name or model, Usage(*counts)) for name, counts in by_model.items()]
+        known = [counts_of(each) for _, each in spent]
+        rest = [max(n - sum(part), 0) for n, *part in zip(counts_of(usage), *known, strict=True)]
+        parts = [
+            (table[name], each) for name, each in (*spent, (model, Usage(*rest))) if name in table
+        ]
+        currency = (
+            table[model].currency if model in table else parts[0][0].currency if parts else ""
+        )
+        costs = [prices.cost(each) for prices, each in parts if prices.currency == currency]
+        return sum(costs) if costs else None
+
     def settle(self) -> None:
         """Release what a run that is not watched does not need."""
         if self.is_over and not self.watching:
@@ -540,7 +562,7 @@ class LiveEntry(RunEntry):
         """Return the summary of the run."""
         run, state = self.run, self.run.state
         usage = state.usage
-        prices = self.settings.prices.get(self.conversation.worker.model.model)
+        by_model = {model: counts_of(each) for model, each in state.usage_by_model.items()}
         return RunSummary(
             id=run.id,
             conversation=self.conversation.id,
@@ -553,7 +575,7 @@ class LiveEntry(RunEntry):
             turns=state.turns,
             tool_calls=state.all_tool_calls,
             usage=usage,
-            cost=None if prices is None else prices.cost(usage),
+            cost=self.cost(usage, by_model),
             reason=self.reason,
             cause="cancel" if self.is_dismissed else state.cause,
             pause=None if self.is_dismissed else pause_of(state),

@@ -247,10 +247,7 @@ class StoredEntry(RunEntry):
             cache_read_tokens=row.cache_read_tokens or None,
             cache_creation_tokens=row.cache_creation_tokens or None,
         )
-        cost = row.cost
-        if cost is None and self.conversation.has_worker:
-            prices = self.settings.prices.get(self.conversation.worker.model.model)
-            cost = None if prices is None else prices.cost(usage)
+        cost = row.cost if row.cost is not None else self.cost(usage, row.by_model)
         return RunSummary(
             id=self.id,
             conversation=self.conversation.id,

@@ -8,8 +8,9 @@ import pytest
 
 from rxworker.messages import Prices, Usage
 from rxworker.providers import Request
-from rxworker.testing import Reply, call, fail, say, stall
+from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall
 from rxworker.ui.web import Settings
+from rxworker.worker import Worker, worker_tool
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
@@ -285,6 +286,26 @@ async def test_a_run_costs_what_its_prices_say(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("dear", usage=usage), settings=Settings(prices=prices))
     run = await desk.begin()
     assert (await desk.ended(run["id"]))["cost"] == 4.5
+
+
+async def test_each_model_of_a_run_has_its_own_prices(open_desk: OpenDesk) -> None:
+    usage = Reply(usage=Usage(input_tokens=1_000_000))
+    prices = {"scripted-1": Prices(input=3.0, output=1.0), "large": Prices(input=10.0, output=1.0)}
+    replies = [call("think", task="?") + usage, say("Done.") + usage]
+    desk = await open_desk(*replies, settings=Settings(prices=prices))
+    made = desk.make_worker
+
+    def make_worker() -> Worker:
+        def make_thinker() -> Worker:
+            return Worker(ScriptedModel([say("Hm.") + usage], model="large"))
+
+        worker = made()
+        worker.tools.add(worker_tool(make_thinker, name="think", description="Think."))
+        return worker
+
+    desk.server.state.workers._makers["worker"] = make_worker
+    run = await desk.begin()
+    assert (await desk.ended(run["id"]))["cost"] == 16.0
 
 
 @pytest.mark.unlogged
