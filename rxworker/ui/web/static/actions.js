@@ -17,7 +17,9 @@ export class Actions {
   // The fragment of the address is the id of the selected run: the browser's history works, and the address can be shared.
   select(id) {
     const { run, other } = readLink(location.hash);
-    if (run !== id || other !== null) location.hash = id === null ? "" : writeLink({ run: id });
+    if (run === id && other === null) return;
+    location.hash = id === null ? "" : writeLink({ run: id });
+    this.opened(); // the browser reports the change later, when the user may have sent a message already
   }
 
   // Show the selected run beside another one, or another run beside that one.
@@ -29,7 +31,6 @@ export class Actions {
   follow(id) {
     this.page.views.composer.carry(id);
     this.select(id);
-    this.opened();
   }
 
   opened() {

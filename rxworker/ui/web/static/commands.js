@@ -1,6 +1,6 @@
 // What the commands of the page do, when they can be used, and the keys that start them.
 
-import { COMMANDS, fits, groupOf, nameOf } from "./model/commands.js";
+import { COMMANDS, nameOf } from "./model/commands.js";
 import { sourceOf } from "./model/compare.js";
 import { factsOf, linesOf, markdownOf } from "./model/export.js";
 import { ago, statusWord } from "./model/format.js";
@@ -8,33 +8,27 @@ import { words } from "./model/language.js";
 import { writeLink } from "./model/link.js";
 import { byId, copy } from "./views/dom.js";
 import { htmlOf, save } from "./views/export.js";
-import { Palette, RunMenu, ShortcutsSheet } from "./views/palette.js";
+import { isField, Keys } from "./views/keys.js";
+import { RunMenu } from "./views/palette.js";
 import { announce, isMenuOpen, menu, view } from "./views/shell.js";
-
-const KEY = "rxworker.keys";
 
 // The address of a run, or of a moment or an entry of it. The token that may be in the address of the page is no part of it.
 export const addressOf = (place) => `${location.origin}${location.pathname}${writeLink(place)}`;
 
-export class Commands {
+export class Commands extends Keys {
   // `page`: { store, selection, renderer, views, actions }
   constructor(page) {
+    super(COMMANDS);
     this.page = page;
-    this.hasKeys = recalled() !== "off";
-    this.palette = new Palette(() => this.rows());
-    const listed = COMMANDS.filter(({ keys }) => keys.length > 0);
-    this.sheet = new ShortcutsSheet(listed.map((command) => ({ group: groupOf(command), name: nameOf(command), keys: command.keys })), () => this.hasKeys, (yes) => this.allow(yes));
     this.runMenu = new RunMenu(() => COMMANDS.filter(({ isInMenu }) => isInMenu).map((command) => ({ text: nameOf(command), act: () => this.run(command) })));
     byId("commands").addEventListener("click", () => this.palette.open());
     byId("time-link").addEventListener("click", () => this.run({ id: "copyLink" }));
-    addEventListener("keydown", (event) => this.key(event));
   }
 
   get travel() {
     return this.page.renderer.travel;
   }
 
-  // What each command does; a condition under which it can be used comes before it.
   get table() {
     const { page, travel } = this, { selection, views } = page, { status } = selection;
     const hasRun = travel.scene.run !== null && travel.scene.run.seq > 0, isRunning = status === "running";
@@ -65,16 +59,6 @@ export class Commands {
     };
   }
 
-  can(command) {
-    return this.table[command.id]?.[0] ?? false;
-  }
-
-  run(command) {
-    const [can, act] = this.table[command.id] ?? [false];
-    if (can) act();
-    return can;
-  }
-
   step(by) {
     this.travel.stop();
     this.travel.step(by);
@@ -82,10 +66,9 @@ export class Commands {
 
   // What the palette offers: the commands that can be used now, then the runs.
   rows() {
-    const commands = COMMANDS.filter((command) => !command.at && command.id !== "palette" && this.can(command));
     const runs = this.page.store.list.filter(({ id, resumed_as: after }) => !after && id !== this.page.selection.id);
     return [
-      ...commands.map((command) => ({ text: nameOf(command), detail: groupOf(command), keys: command.keys, act: () => this.run(command) })),
+      ...super.rows(),
       ...runs.map((run) => ({ text: run.title || words.runs.untitled, detail: statusWord(run.status, run.cause), keys: [], act: () => this.page.actions.select(run.id) })),
     ];
   }
@@ -115,20 +98,6 @@ export class Commands {
     page.views.composer.showNote(done ? words.commands.linkCopied : text);
   }
 
-  key(event) {
-    if (event.defaultPrevented || event.isComposing) return;
-    if (event.key === "Escape") {
-      if (this.escape(event)) event.preventDefault();
-      return;
-    }
-    const command = COMMANDS.find(({ at, keys }) => !at && keys.some((key) => fits(event, key)));
-    if (!command) return;
-    const isSingle = !event.ctrlKey && !event.metaKey, isOpen = document.querySelector("dialog:modal") !== null;
-    if (isSingle && (!this.hasKeys || isOpen || isField(event.target))) return;
-    if (isOpen && !this.palette.dialog.open) return;
-    if (this.run(command)) event.preventDefault();
-  }
-
   // Closes what is open, the last opened first; then leaves the past, then the field. Whether it did anything.
   escape({ target }) {
     const { travel, page } = this, { controls, inspector, time } = page.views;
@@ -143,22 +112,5 @@ export class Commands {
     else if (travel.past !== null) time.act(() => travel.leave());
     else return false;
     return true;
-  }
-
-  allow(yes) {
-    this.hasKeys = yes;
-    try {
-      localStorage.setItem(KEY, yes ? "on" : "off");
-    } catch { /* then it lasts as long as the page */ }
-  }
-}
-
-const isField = (node) => node.matches?.("textarea, select, input:not([type=checkbox], [type=radio], [type=range]), [contenteditable]");
-
-function recalled() {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null; // storage may be forbidden
   }
 }

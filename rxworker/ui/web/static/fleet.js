@@ -5,6 +5,8 @@ import { line } from "./views/charts.js";
 import { byId, el, setData, setText, show } from "./views/dom.js";
 import { Bars } from "./views/fleet_chart.js";
 import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
+import { Keys } from "./views/keys.js";
+import { FLEET_COMMANDS } from "./model/commands.js";
 import { banner, initTheme } from "./views/shell.js";
 import { fill, translate, words } from "./model/language.js";
 
@@ -193,6 +195,28 @@ byId("periods").addEventListener("click", (event) => {
   drawPeriod();
 });
 translate(document.body);
+
+class FleetKeys extends Keys {
+  get table() {
+    return {
+      palette: [true, () => this.palette.open()],
+      shortcuts: [true, () => this.sheet.open()],
+      theme: [true, () => byId("theme").click()],
+      conversations: [true, () => location.assign("./")],
+      search: [true, () => form.elements.q.focus()],
+      everything: [asked().size > 0, () => byId("reset").click()],
+    };
+  }
+
+  // The commands, then the runs that are listed.
+  rows() {
+    const runs = answer?.rows ?? [];
+    return [...super.rows(), ...runs.map((run) => ({ text: run.title || words.runs.untitled, detail: statusWord(run.status, run.cause), keys: [], act: () => location.assign(`./#${encodeURIComponent(run.id)}`) }))];
+  }
+}
+
+const keys = new FleetKeys(FLEET_COMMANDS);
+byId("commands").addEventListener("click", () => keys.palette.open());
 initTheme(() => Object.values(bars).forEach((chart) => chart.recolour()));
 api.info().then(([info]) => {
   setText(byId("title"), info.title || "rxworker");

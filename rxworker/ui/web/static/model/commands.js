@@ -33,6 +33,14 @@ export const COMMANDS = [
   { id: "fork", group: "time", keys: ["f"] },
 ];
 
+// Those of the page of all runs.
+export const FLEET_COMMANDS = [
+  ...COMMANDS.filter(({ id }) => ["palette", "shortcuts", "theme"].includes(id)),
+  { id: "conversations", group: "page", keys: ["c"] },
+  { id: "search", group: "list", keys: ["/"] },
+  { id: "everything", group: "list", keys: ["a"] },
+];
+
 export const nameOf = (command) => words.commands[command.id];
 export const groupOf = (command) => words.groups[command.group];
 

@@ -1,0 +1,77 @@
+// The keys that start commands, the palette and the sheet of shortcuts, for a page with a table of commands.
+
+import { Palette, ShortcutsSheet } from "./palette.js";
+import { fits, groupOf, nameOf } from "../model/commands.js";
+
+const KEY = "rxworker.keys";
+
+export class Keys {
+  // `commands` are those of the page, of which `run(command)` runs one if it can be used now, and `rows()` returns the rows of the palette.
+  constructor(commands) {
+    this.commands = commands;
+    this.hasKeys = recalled() !== "off";
+    this.palette = new Palette(() => this.rows());
+    const listed = commands.filter(({ keys }) => keys.length > 0);
+    this.sheet = new ShortcutsSheet(listed.map((command) => ({ group: groupOf(command), name: nameOf(command), keys: command.keys })), () => this.hasKeys, (yes) => this.allow(yes));
+    addEventListener("keydown", (event) => this.key(event));
+  }
+
+  // What each command does, by its id; a condition under which it can be used comes before it.
+  get table() {
+    return {};
+  }
+
+  can(command) {
+    return this.table[command.id]?.[0] ?? false;
+  }
+
+  run(command) {
+    const [can, act] = this.table[command.id] ?? [false];
+    if (can) act();
+    return can;
+  }
+
+  // The commands that can be used now, as rows of the palette.
+  rows() {
+    const commands = this.commands.filter((command) => !command.at && command.id !== "palette" && this.can(command));
+    return commands.map((command) => ({ text: nameOf(command), detail: groupOf(command), keys: command.keys, act: () => this.run(command) }));
+  }
+
+  key(event) {
+    if (event.defaultPrevented || event.isComposing) return;
+    if (event.key === "Escape") {
+      if (this.escape(event)) event.preventDefault();
+      return;
+    }
+    const command = this.commands.find(({ at, keys }) => !at && keys.some((key) => fits(event, key)));
+    if (!command) return;
+    const isSingle = !event.ctrlKey && !event.metaKey, isOpen = document.querySelector("dialog:modal") !== null;
+    if (isSingle && (!this.hasKeys || isOpen || isField(event.target))) return;
+    if (isOpen && !this.palette.dialog.open) return;
+    if (this.run(command)) event.preventDefault();
+  }
+
+  // Whether Escape did anything.
+  escape({ target }) {
+    if (!target.isConnected || !isField(target) || document.querySelector("dialog:modal")) return false;
+    target.blur();
+    return true;
+  }
+
+  allow(yes) {
+    this.hasKeys = yes;
+    try {
+      localStorage.setItem(KEY, yes ? "on" : "off");
+    } catch { /* then it lasts as long as the page */ }
+  }
+}
+
+export const isField = (node) => node.matches?.("textarea, select, input:not([type=checkbox], [type=radio], [type=range]), [contenteditable]");
+
+function recalled() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null; // storage may be forbidden
+  }
+}
