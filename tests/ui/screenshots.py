@@ -1,4 +1,4 @@
-"""Screenshots of the page: twelve states, in four sizes, light and dark.
+"""Screenshots of the page: its states, in four sizes, light and dark.
 
 ``python -m tests.ui.screenshots FOLDER`` makes all of them, and ``--docs`` only those that the documentation shows, into ``docs``. ``--only past,list`` chooses states.
 """
@@ -47,6 +47,7 @@ IN_DOCS = {
     "pictures/inspector.png": ("inspector", (1280, 800), "dark"),
     "pictures/past.png": ("past", (1280, 800), "light"),
     "pictures/embed.png": ("embed", (1280, 720), "light"),
+    "pictures/compare.png": ("compare", (1280, 800), "light"),
     "pictures/phone.png": ("finished", (390, 844), "light"),
     "pictures/phone-timeline.png": ("inspector", (390, 844), "dark"),
 }
@@ -67,6 +68,7 @@ STATES = (
 )
 MODEL = "demo-model"
 QUESTION = "Which of last night's deploys raised the error rate, and what should we do?"
+AGAIN = f"{QUESTION} Be brief."
 BREAKS = "Check the invoices of March"
 LIVE = "Explain how the retries of the payment client work"
 ROLL_BACK = "Roll back the checkout service"
@@ -96,6 +98,10 @@ client = PaymentClient(
 
 1. Roll **checkout** back to 4.11 now.
 2. Set the time-out to 10 seconds and the retries to 2, then deploy again.
+"""
+BRIEF = """The rise comes from **checkout 4.12**: its error rate went from 0.2 % to 3.9 % within five minutes of the deploy. The other two services did not change.
+
+Roll **checkout** back to 4.11 now, and set the time-out to 10 seconds.
 """
 RETRIES = """## How the payment client retries
 
@@ -168,7 +174,7 @@ def answer(request: Request) -> Reply:
         return say("Done: the summary is in the channel of the team.") + used(220, 41)
     if not names:
         rates = [
-            call("error_rates", service=name, hours=3)
+            call("error_rates", service=name, hours=6 if asked == AGAIN else 3)
             for name in ("checkout", "search", "accounts")
         ]
         why = think("Three services were deployed. I compare their error rates first.")
@@ -183,6 +189,8 @@ def answer(request: Request) -> Reply:
     if "diff" not in names:
         why = think("Only checkout rose. What did its release change?")
         return why + call("diff", service="checkout", release="4.12") + used(1_690, 97)
+    if asked == AGAIN:
+        return say(BRIEF) + used(1_980, 96, 1_640)
     return say(ANSWER) + used(2_110, 312, 1_640)
 
 
@@ -300,6 +308,15 @@ class Stage:
         await page.route("**/own", lambda route: route.fulfill(body=html, content_type="text/html"))
         await page.goto(f"{self.url}own")
         await page.locator("rx-run .lane-label", has_text="answer").last.wait_for()
+
+    async def compare(self, page: Page) -> None:
+        """Two runs side by side."""
+        if AGAIN not in self.runs_of:
+            run = self.runs_of[AGAIN] = self._make().run(AGAIN)
+            async for _ in run.watch():
+                pass
+        await page.goto(f"{self.url}#{self.runs_of[QUESTION].id}~{self.runs_of[AGAIN].id}")
+        await page.wait_for_selector(".compare-row")
 
     async def palette(self, page: Page) -> None:
         """The command palette."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import aiohttp
 
-from rxworker import Worker
+from rxworker import Worker, worker_tool
 from rxworker.hooks import MessageSendContext, on_message_send
 from rxworker.log import EventLog, SQLiteLog
 from rxworker.providers import Anthropic, Options
-from rxworker.testing import ReplayServer, call, fail, say
+from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say
 from rxworker.tools import tool
-from rxworker.transport import Retry
+from rxworker.transport import Retry, fallback
 from rxworker.ui.web import Settings, WebServer
 
 from .conftest import Body, OpenDesk
@@ -124,3 +124,30 @@ async def test_a_model_without_http_shows_what_it_was_given_and_other_records_ar
     ]
     for path, status in (("one/requests/1", 404), (f"{run['id']}/requests/x", 400)):
         assert (await desk.get(f"api/runs/{path}"))[0] == status
+
+
+async def test_the_requests_of_runs_in_tools_and_of_several_models_are_not_pretended_to_be_known() -> (
+    None
+):
+    def inner() -> Worker:
+        return Worker(ScriptedModel(["Inside."]), system="Only you know.")
+
+    research = worker_tool(inner, name="research", description="Look something up.")
+
+    def outer() -> Worker:
+        model = ScriptedModel([call("research", task="Tides"), "Done."])
+        return Worker(fallback(model, ScriptedModel([])), tools=[research])
+
+    async with WebServer(outer, port=0) as server, aiohttp.ClientSession(trust_env=False) as http:
+        entry = server.state.runs.start("What are tides?")
+        assert entry.here is not None
+        await entry.here
+        found: list[Any] = []
+        for seq in range(1, entry.here.last_seq + 1):
+            async with http.get(f"{server.url}api/runs/{entry.id}/requests/{seq}") as response:
+                if response.status == 200:
+                    found.append(await response.json())
+        assert [sent["doubts"] for sent in found] == [["form"], ["nested"], ["form"]]
+        conversation = found[1]["body"]["conversation"]
+        assert conversation["system"] == "Only you know."
+        assert "Tides" in str(conversation["messages"])
