@@ -16,6 +16,7 @@ import pytest
 import rxworker.ui.web
 from rxworker import tool
 from rxworker.cli.demo_script import QUESTION
+from rxworker.cli import demo_script
 from rxworker.cli.serve import WatchedWorker
 from rxworker.events import Record
 from rxworker.hub import Reliable
@@ -267,7 +268,10 @@ async def test_playing_stops_where_it_is(desk: Desk, gated: type[GatedModel]) ->
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
-async def test_the_demo_and_the_run_that_continues_it_have_one_past(desk: Desk) -> None:
+async def test_the_demo_and_the_run_that_continues_it_have_one_past(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_script, "WEB_PACE", demo_script.WEB_PACE / 4)
     async with WebServer(WatchedWorker, port=0) as server:
         entry = server.state.runs.start(QUESTION)
         page = await desk.open(f"#{entry.id}", url=server.url)
