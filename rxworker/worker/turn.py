@@ -120,7 +120,8 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     conversation = state.conversation
     if context.hooks.at(MESSAGE_SEND):
         conversation = await _after_send_hooks(context, scope, emit)
-        context.sent[journal.state.turns] = conversation
+        if conversation != journal.state.conversation:
+            context.sent[journal.state.turns] = conversation
     scope.request = Request(conversation, context.tools.metas, context.options)
 
 
