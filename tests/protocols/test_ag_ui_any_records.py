@@ -416,6 +416,7 @@ def answered(made: list[ToolCall]) -> Conversation:
     return Conversation((Message.user("hi"), Message.assistant(*made)))
 
 
+LOOK = ToolCall("c1", "look", {})
 said = st.lists(calls, min_size=1, max_size=2).map(answered)
 metadata = st.one_of(
     st.none(),
@@ -503,6 +504,16 @@ def soups(draw: st.DrawFn) -> list[Record]:
 @given(soups())
 def test_any_events_in_any_order_make_well_formed_streams(records: list[Record]) -> None:
     check(records)
+
+
+@pytest.mark.parametrize("end", [RunPause("hook", (LOOK,), "c1", "why"), ToolStart(LOOK)])
+def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_starts(
+    end: Event,
+) -> None:
+    """No worker resumes a run with a result of a call that then waits again."""
+    refused = ToolResult("c1", "no", is_error=True, name="look")
+    told = [RunResume(answered([LOOK]), (), (refused,)), TextDelta(0, "hi"), end]
+    check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
 
 
 @given(soups(), st.integers(0, 30))
