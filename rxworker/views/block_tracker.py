@@ -160,9 +160,8 @@ class OpenBlock:
 
     def is_shown_call(self, native: str) -> bool:
         """Whether it is the call of this id, and was shown."""
-        which = self._metadata
-        is_call = isinstance(which, ToolUseMetadata) and which.id == native
-        return is_call and self.shown is not None and not self._choice
+        shown = self.shown
+        return shown is not None and shown.call_id == native and not self._choice
 
     def answers(self, event: BlockEvent) -> str | None:
         """The id of the call whose result ends with this event, if it is one."""

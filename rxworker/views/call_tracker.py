@@ -61,7 +61,7 @@ class CallTracker:
         self._elsewhere = elsewhere or {}
         self._waiting: dict[str, deque[OpenCall]] = {}
         self._answered: set[str] = set()
-        self._answered_before: set[str] = set()  # of these, those of an earlier run
+        self._shown: set[str] = set()
         self._seconds: dict[str, float] = {}
 
     def shown_id(self, native: str) -> str:
@@ -76,8 +76,8 @@ class CallTracker:
         return waiting[0] if waiting else None
 
     def has_answered(self, native: str) -> bool:
-        """Whether a call of this id has had its result in this turn and in this run."""
-        return native in self._answered and native not in self._answered_before
+        """Whether a call of this id that was shown here has had its result in this turn."""
+        return native in self._answered and native in self._shown
 
     def show(
         self,
@@ -90,6 +90,7 @@ class CallTracker:
     ) -> ShownBlock:
         """Return a new call as it is shown. It waits for its result from now on."""
         self._used[native] += 1
+        self._shown.add(native)
         shown = self.shown_id(native)
         self._wait(OpenCall(native, shown, name, is_provided))
         kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
@@ -124,7 +125,6 @@ class CallTracker:
     def note_answered(self, native: str) -> None:
         """Remember that a call that an earlier run showed has its result."""
         self._answered.add(native)
-        self._answered_before.add(native)
 
     def note_seconds(self, native: str, seconds: float) -> None:
         """Remember how long a call ran; its result follows."""
@@ -173,7 +173,6 @@ class CallTracker:
     def _wait(self, call: OpenCall) -> None:
         self._waiting.setdefault(call.native, deque()).append(call)
         self._answered.discard(call.native)
-        self._answered_before.discard(call.native)
 
     def _placeholder(self, call: OpenCall, text: str) -> CallResult:
         result = ToolResult(call.native, text, is_error=True, name=call.name)

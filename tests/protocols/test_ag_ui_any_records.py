@@ -516,6 +516,31 @@ def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_star
     check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        [ToolStop(ToolResult("c1", "a"), 0.0), RunPause("hook", (LOOK, LOOK))],
+        [
+            BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "look")),
+            BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c2", "look")),
+            ToolStop(ToolResult("c1", "a"), 0.0),
+        ],
+        [
+            BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "dig")),
+            ToolStop(ToolResult("c1", "a"), 0.0),
+            RunPause("hook", (LOOK,)),
+        ],
+    ],
+    ids=[
+        "a result without a call, which waits twice",
+        "two starts of one block",
+        "a call that waits after its result",
+    ],
+)
+def test_what_no_worker_sends_makes_well_formed_streams(told: list[Event]) -> None:
+    check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
+
+
 @given(soups(), st.integers(0, 30))
 def test_a_late_watcher_is_led_to_any_state(records: list[Record], at: int) -> None:
     state = fold_run([record for record in records[:at] if record.seq])

@@ -393,6 +393,8 @@ class ResponseEncoder:
                 ShownBlock(Scope(), waiting.id, "", kind, name, call_id=waiting.call.id)
             )
         known = self._items[waiting.id]
+        if known.item["status"] != "in_progress":
+            return  # its item is complete, and cannot begin again
         if not known.texts:
             yield from self._grow(known, BlockType.TOOL_USE, arguments)
         yield self._arguments(known, arguments)
