@@ -15,8 +15,8 @@ import pytest
 
 import rxworker.ui.web
 from rxworker import tool
-from rxworker.cli.demo_script import QUESTION
 from rxworker.cli import demo_script
+from rxworker.cli.demo_script import QUESTION
 from rxworker.cli.serve import WatchedWorker
 from rxworker.events import Record
 from rxworker.hub import Reliable
