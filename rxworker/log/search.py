@@ -181,7 +181,7 @@ def indexed_texts(row: bytes, bodies: Iterable[tuple[str, bytes]]) -> Texts:
 def storable(text: str) -> str:
     """A text that a database takes.
 
-    >>> storable("half \ud800")
+    >>> storable("half " + chr(0xD800))
     'half ?'
     """
     return text.encode("utf-8", "replace").decode()
