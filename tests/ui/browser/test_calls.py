@@ -27,7 +27,18 @@ from playwright.async_api import expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n-old\n+new\n same\n"
+DIFF = """--- a/src/x.py
++++ b/src/x.py
+@@ -1,3 +1,2 @@ def f():
+-old
+--- a comment
++new
+ same
+--- a/src/gone.py
++++ /dev/null
+@@ -1 +0,0 @@
+-gone
+"""
 MARKUP = "<img src=x onerror=alert(1)>"
 WIDE = [{"id": n, "name": f"row {n}", "note": MARKUP if n == 7 else None} for n in range(300)]
 DEEP: dict[str, Any] = {
@@ -101,13 +112,20 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
+        summary = "x.py +1 \N{MINUS SIGN}2, gone.py +0 \N{MINUS SIGN}1"
+        await expect(page.locator(".call .outcome", has_text=summary)).to_be_visible()
         await page.evaluate(
             "document.querySelectorAll('.call > details').forEach((one) => (one.open = true))"
         )
         shown = dict(zip(names, await page.locator(".call").all(), strict=True))
         await expect(shown["broken"].locator(".result > pre")).to_have_text('{"a": 1')
         await expect(shown["deep"].locator(".result > pre")).to_be_visible()
-        await expect(shown["diff"].locator(".hl-insert").last).to_have_text("+new")
+        for kind, lines in {
+            "insert": ["+new"],
+            "deleted": ["-old", "--- a comment", "-gone"],
+            "section": ["@@ -1,3 +1,2 @@ def f():", "@@ -1 +0,0 @@"],
+        }.items():
+            await expect(shown["diff"].locator(f".hl-{kind}")).to_have_text(lines)
         await expect(shown["image"].locator("img.thumbnail")).to_be_visible()
         await expect(page.locator("img[src=x]")).to_have_count(0)
 

@@ -68,6 +68,10 @@ A **bold** and _slanted_ snake_case_name, arr[0], `code`, ~~gone~~, $x^2$ and 5 
 |---|--:|
 | 1 | 2 |
 
+| name | what the second column is about | what the third column is about | and the fourth |
+|---|---|---|---|
+| information | b | c | 1200000 |
+
 > quoted
 
 ```python
@@ -105,6 +109,14 @@ async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedM
         assert await text.locator("img").count() == 0
         button = text.locator("button.image-link")
         assert await button.inner_text() == "Open the image at example.com: cat"
+        heights: list[float] = (
+            await text.locator("table")
+            .last.locator("tbody td")
+            .evaluate_all(
+                "(cells) => cells.map((cell) => { const range = document.createRange(); range.selectNodeContents(cell); return range.getBoundingClientRect().height; })"
+            )
+        )
+        assert len(set(heights)) == 1, "a word of a table is not broken"
 
 
 async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(

@@ -1,6 +1,10 @@
 // Recognises what the text of a tool's result is: JSON, rows of a table, a unified diff, or text. Pure.
 
+import { isDiff, summaryOf } from "./diff.js";
+import { clip } from "./format.js";
+
 const LARGEST = 5_000_000; // characters that are parsed as JSON
+const LARGEST_DIFF = 300_000; // characters of a diff that is summed up at once
 const MOST_COLUMNS = 40;
 
 // A number that the page cannot hold exactly. It is shown as it is written.
@@ -46,8 +50,6 @@ export function columnsOf(value) {
   return columns.size > 0 ? [...columns] : null;
 }
 
-const isDiff = (text) => /^@@ -\d+(,\d+)? \+\d+(,\d+)? @@/m.test(text) && (/^--- .*\n\+\+\+ /m.test(text) || text.startsWith("@@ "));
-
 // { kind: "table", value, columns }, { kind: "json", value }, { kind: "diff" } or { kind: "text" }
 export function recognise(text) {
   const value = jsonOf(text);
@@ -56,4 +58,14 @@ export function recognise(text) {
     return columns ? { kind: "table", value, columns } : { kind: "json", value };
   }
   return { kind: isDiff(text.slice(0, LARGEST)) ? "diff" : "text" };
+}
+
+const lines = new WeakMap(); // of calls, so that a diff is read once
+
+// The result of a call in one line: of a diff, its files; else its beginning.
+export function outcomeOf(call, most) {
+  const text = call.result ?? "";
+  let line = lines.get(call);
+  if (line?.text !== text) lines.set(call, (line = { text, summary: text.length <= LARGEST_DIFF && isDiff(text) ? summaryOf(text) : null }));
+  return clip(line.summary ?? text, most);
 }

@@ -3,6 +3,7 @@
 import { el, GrowingText, setData, setText, show } from "./dom.js";
 import { brief, clip, pretty, seconds } from "../model/format.js";
 import { fill, words } from "../model/language.js";
+import { outcomeOf } from "../model/recognise.js";
 import { textOf } from "../model/run_state.js";
 import { ResultView } from "./result.js";
 
@@ -78,7 +79,7 @@ export class CallView {
     if (call.result === this.shownResult) return;
     this.shownResult = call.result;
     show(this.outcome, Boolean(call.result));
-    setText(this.outcome, clip(call.result ?? "", 220));
+    setText(this.outcome, outcomeOf(call, 220));
     this.open();
   }
 

@@ -4,6 +4,7 @@
 // are needed.
 
 import { copy, el, GrowingText, setText } from "./dom.js";
+import { linesOf } from "../model/diff.js";
 import { readable } from "../model/format.js";
 import { words } from "../model/language.js";
 import { tokenizer } from "../vendor/speed-highlight/tokenize.js";
@@ -27,9 +28,22 @@ function load(name) {
 export async function coloured(text, language) {
   const name = NAMES[language.toLowerCase()];
   if (name === undefined || text.length > MOST) return null;
+  if (name === "diff") return diffNodes(text);
   const nodes = [];
   const run = tokenizer(text, name, (part, type) => part && nodes.push(type ? el("span", { class: `hl-${type}`, text: part }) : document.createTextNode(readable(part))));
   for (let step = run.next(); !step.done; step = run.next(await load(step.value)));
+  return nodes;
+}
+
+const LINES = { added: "insert", removed: "deleted", hunk: "section", file: "file" };
+
+// The grammar of the library misses a hunk that names its function, and takes the names of files for changed lines.
+function diffNodes(text) {
+  const nodes = [];
+  for (const [kind, line] of linesOf(text)) {
+    if (nodes.length > 0) nodes.push("\n");
+    nodes.push(LINES[kind] ? el("span", { class: `hl-${LINES[kind]}`, text: line }) : readable(line));
+  }
   return nodes;
 }
 

@@ -5,6 +5,7 @@
 
 import { el, StickToEnd, setData, setText, show } from "./dom.js";
 import { brief, clip, plural, seconds } from "../model/format.js";
+import { outcomeOf } from "../model/recognise.js";
 import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
 import { fill, words } from "../model/language.js";
 
@@ -395,7 +396,7 @@ export class LaneView {
     }
     if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
     if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
-    if (thing.state === "done" || thing.state === "failed") return clip(thing.result ?? "", 60) || words.call[thing.state];
+    if (thing.state === "done" || thing.state === "failed") return outcomeOf(thing, 60) || words.call[thing.state];
     return `${words.call[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
   }
 }
