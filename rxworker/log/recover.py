@@ -366,6 +366,7 @@ async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]
         >>> async def main() -> None:
         ...     async with MemoryLog() as log:
         ...         run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        ...         await run
         ...         await set_allowed(log, run.id, [("delete", "requires_approval")])
         ...         print((await log.info(run.id)).row.allowed)
         >>> asyncio.run(main())
