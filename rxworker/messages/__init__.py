@@ -6,6 +6,7 @@ from rxworker.messages.content import (
     Content,
     ContentBlock,
     Document,
+    Grammar,
     Image,
     OpaqueBlock,
     Refusal,
@@ -13,8 +14,10 @@ from rxworker.messages.content import (
     ServerToolCall,
     ServerToolResult,
     Text,
+    TextFormat,
     Thinking,
     ToolCall,
+    ToolMeta,
     ToolResult,
 )
 from rxworker.messages.estimate import estimate
@@ -23,7 +26,6 @@ from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, Role, from_json, to_json
 from rxworker.messages.repair import NOT_RUN, Reason, repair, validate
 from rxworker.messages.stop import StopKind, StopReason
-from rxworker.messages.tool import Grammar, TextFormat, ToolMeta
 from rxworker.messages.usage import Counts, Prices, Usage
 
 __all__ = [
