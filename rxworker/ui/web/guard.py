@@ -95,10 +95,11 @@ OPENAI = "openai-"
 """The beginning of the names of the routes of OpenAI's APIs, whose errors have a form of their own."""
 
 UNLOCK = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Token needed</title>
-<h1>Token needed</h1>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
+<link rel="stylesheet" href="static/styles/unlock.css"><link rel="icon" href="static/icon.svg" type="image/svg+xml">
+<main><h1>{title}</h1>
 <p>Open this page once with its token: put <code>?token=</code> and the token behind the address.</p>
-<p>If you just have, <a href="?">continue</a>.</p>
+<p>If you just have, <a href="?">continue</a>.</p></main>
 </html>
 """
 
@@ -250,7 +251,9 @@ class Guard:
             return await handle(request)
         except ApiError as error:
             if error.code == "token_needed" and name in PAGES:
-                response = web.Response(text=UNLOCK, status=401, content_type="text/html")
+                title = "Token needed" if "token" not in request.query else "Wrong token"
+                text = UNLOCK.format(title=title)
+                response = web.Response(text=text, status=401, content_type="text/html")
             else:
                 response = error_response(error.status, error.code, error.message)
             if error.code == "token_needed":

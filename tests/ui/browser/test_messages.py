@@ -49,6 +49,10 @@ async def test_files_go_with_a_message_and_are_shown_with_it(
         assert await message.locator("img.thumbnail").evaluate("(node) => node.naturalWidth") == 1
         await expect(message.locator(".attached")).to_have_text("a.pdf")
         await expect(message.locator(".text")).to_have_text("What is this?")
+        heights: list[float] = await message.locator(".item-actions button").evaluate_all(
+            "(buttons) => buttons.map((button) => button.getBoundingClientRect().height)"
+        )
+        assert len(set(heights)) == 1, "below a narrow message, too, no button takes two lines"
         content = desk.runs[0].state.conversation.messages[0].content
         assert [type(block) for block in content] == [Image, Document, Text]
 

@@ -259,6 +259,9 @@ async def test_a_wrong_token_in_the_address_gets_no_cookie(open_desk: OpenDesk) 
         async with desk.http.get(desk.url(f"?token={wrong}"), allow_redirects=False) as response:
             assert response.status == 401
             assert "Set-Cookie" not in response.headers
+            page = await response.text()
+        assert "<h1>Wrong token</h1>" in page
+    assert (await desk.get("static/styles/unlock.css"))[0] == 200
 
 
 async def test_a_cookie_of_another_server_opens_nothing(open_desk: OpenDesk) -> None:

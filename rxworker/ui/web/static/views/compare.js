@@ -145,7 +145,8 @@ const nameOf = (step) => (step === null ? "" : `${step.item.key} ${step.item.siz
 
 const SPEAKER = { user: words.talk.you, system: words.talk.instructions, assistant: words.talk.model };
 
-function titleOf({ item }) {
+function titleOf({ item, depth }) {
+  if (item.kind === "message" && item.role === "user" && depth > 0) return words.talk.task;
   if (item.kind === "message") return SPEAKER[item.role] ?? item.role;
   if (item.kind === "call") return item.name || words.call.tool;
   return item.type === "text" ? words.talk.model : words.talk[item.type] ?? item.label ?? item.type;
