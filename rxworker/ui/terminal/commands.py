@@ -259,11 +259,12 @@ class Commands:
         ]
 
     async def tool_choices(self) -> list[Choice]:
-        """The tools."""
+        """The tools, first those that are always allowed."""
         allowed = self._session.allowed
+        names = sorted(self._tool_names(), key=lambda name: name not in allowed)
         return [
             Choice(f"/allow {name}", name, "always allowed; ends that" if name in allowed else "")
-            for name in self._tool_names()
+            for name in names
         ]
 
     async def theme_choices(self) -> list[Choice]:
@@ -319,8 +320,11 @@ def _path_of(name: str) -> Path:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:  # never replaces a file
-        file.write(data)
+    try:
+        with path.open("xb") as file:  # never replaces a file
+            file.write(data)
+    except FileExistsError as error:
+        raise ConfigurationError(f"{path} exists already, and is not replaced") from error
 
 
 PAGE = (

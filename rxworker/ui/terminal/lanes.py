@@ -47,7 +47,7 @@ class Lane:
     Attributes:
         kind: The kind of the item.
         title: The heading.
-        depth: The number of tool calls that enclose it.
+        path: The ids of the tool calls that enclose it, the outermost first.
         stage: The stage of the item.
         began: When it began, in seconds since the epoch.
         ended: When it ended; ``None`` while it is open.
@@ -59,7 +59,7 @@ class Lane:
 
     kind: LaneKind
     title: str = ""
-    depth: int = 0
+    path: tuple[str, ...] = ()
     stage: ItemStage = "open"
     began: float = 0.0
     ended: float | None = None
@@ -72,6 +72,11 @@ class Lane:
     def text(self) -> str:
         """The whole text."""
         return "".join(self.pieces)
+
+    @property
+    def depth(self) -> int:
+        """The number of tool calls that enclose it."""
+        return len(self.path)
 
     @property
     def choice_label(self) -> str:
@@ -202,7 +207,7 @@ def _note(record: Record, title: str, text: str) -> Lane:
 
 def _lane(record: Record, kind: LaneKind, title: str, text: str, stage: ItemStage = "done") -> Lane:
     at = record.time
-    return Lane(kind, title, len(record.path), stage, at, at, [text] if text else [])
+    return Lane(kind, title, record.path, stage, at, at, [text] if text else [])
 
 
 KINDS: dict[BlockType, LaneKind] = {
@@ -361,16 +366,16 @@ class _Shown:
 
 
 def _lanes_of(item: ViewItem) -> list[Lane]:
-    depth, began = len(item.scope.path), item.began
+    path, began = item.scope.path, item.began
     if isinstance(item, NoteView):
         record = item.record
         if isinstance(record.event, Opaque):
             return [note_opaque(record, record.event)]
         return list(note_of(record))
     assert isinstance(item, BlockView)
-    block, lane = item.block, Lane("note", depth=depth, began=began)
+    block, lane = item.block, Lane("note", path=path, began=began)
     if isinstance(item, CallView):
-        lane = CallLane("call", depth=depth, began=began, call_id=block.call_id)
+        lane = CallLane("call", path=path, began=began, call_id=block.call_id)
     elif block.block_type in KINDS:
         lane.kind = KINDS[block.block_type]
     else:

@@ -6,6 +6,7 @@ Only the newest lanes stay on the screen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import cast
 
 from rich.cells import cell_len
@@ -337,7 +338,12 @@ class Transcript(VerticalScroll):
                 view = self._views[lane] = view_of(lane)
                 fresh.append(view)
         if fresh:
-            await self.mount_all(fresh)
+            for is_inner, views in groupby(fresh, lambda view: bool(view.lane.path)):
+                if not is_inner:
+                    await self.mount_all(views)
+                    continue
+                for view in views:
+                    await self.mount(view, after=self._last_of(view.lane.path))
             await self._make_room()
 
     async def clear(self) -> None:
@@ -363,7 +369,7 @@ class Transcript(VerticalScroll):
 
     def fold_last(self) -> LaneView | None:
         """Fold or unfold the last lane that can be folded, preferably one that is visible."""
-        able = [view for view in self._views.values() if view.can_fold()]
+        able = [view for view in self.views if view.can_fold()]
         seen = [view for view in able if view.region.overlaps(self.region)]
         if not able:
             return None
@@ -386,7 +392,16 @@ class Transcript(VerticalScroll):
     @property
     def views(self) -> list[LaneView]:
         """The widgets, in order."""
-        return list(self._views.values())
+        return [view for view in self.children if isinstance(view, LaneView)]
+
+    def _last_of(self, path: tuple[str, ...]) -> LaneView | None:
+        """The last part of a call, so that runs of calls at once stay apart: of what is inside it, or else the call."""
+        for view in reversed(self.views):
+            lane = view.lane
+            inside = (*lane.path, lane.call_id) if isinstance(lane, CallLane) else lane.path
+            if inside[: len(path)] == path:
+                return view
+        return None
 
     def _is_worth_showing(self, lane: Lane) -> bool:
         # A thinking block may contain only a signature; an answer with calls may have an empty text.

@@ -330,6 +330,27 @@ async def test_runs_inside_runs_stand_further_to_the_right(open_app: Open) -> No
         assert lefts[0] < lefts[1] < lefts[2]
 
 
+async def test_what_runs_inside_calls_at_once_stands_below_its_call(open_app: Open) -> None:
+    def find_out(request: Request) -> str:
+        return f"About {request.conversation.messages[-1].text}."
+
+    research = worker_tool(
+        Worker(ScriptedModel(find_out)), name="research", description="Find out."
+    )
+    both = call("research", task="ponds") + call("research", task="frogs")
+    async with open_app(Worker(ScriptedModel([both, "Done."]), tools=[research])) as person:
+        await person.ask("Write.")
+        shown = [getattr(view.lane, "arguments", "") or view.lane.text for view in person.lanes]
+        assert shown == [
+            "Write.",
+            'task="ponds"',
+            "About ponds.",
+            'task="frogs"',
+            "About frogs.",
+            "Done.",
+        ]
+
+
 async def test_keys_that_mean_nothing_are_not_offered(open_app: Open) -> None:
     model = ScriptedModel([call("look", where="here"), "Nothing."])
     async with open_app(Worker(model, tools=[look])) as person:

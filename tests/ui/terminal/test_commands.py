@@ -216,7 +216,7 @@ async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(
         assert "Is it?" in (tmp_path / "out.html").read_text()
         assert (tmp_path / "out.jsonl").read_text().startswith('{"run":')
         await person.say(f"/export {tmp_path / 'out.md'}")
-        await informs(person, "File exists")
+        await informs(person, "exists already")
 
 
 def test_chat_stores_its_runs_and_resumes_them(chat: Callable[..., Any], tmp_path: Path) -> None:
