@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 
+from playwright.async_api import expect
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CUT = """
@@ -177,3 +179,21 @@ async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(
             "(size) => document.querySelector('.block.text .text')?.textContent.length === size",
             arg=size,
         )
+
+
+async def test_the_blocks_of_a_long_text_are_collected_in_parts(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    """A browser looks at each child of an element in each frame."""
+    text = "".join(
+        f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" for n in range(100)
+    )
+    async with desk.serve(gated([say(text, chunk=40)], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        blocks = ".markdown :is(h4, p, ul, figure.code):not(:is(li, figure) *)"
+        await expect(page.locator(blocks)).to_have_count(400)
+        children = await page.locator(".markdown > *").count()
+        assert children < 80
+        assert await page.locator(blocks).nth(399).text_content() != ""

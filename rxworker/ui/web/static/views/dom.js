@@ -109,6 +109,7 @@ export class StickToEnd {
     this.pane = pane;
     this.moved = moved; // called after scrolling
     this.follows = true;
+    this.isDue = false;
     this.top = 0;
     pane.addEventListener("scroll", () => this.scrolled(), { passive: true });
     // Elements below may take some of its room.
@@ -117,10 +118,16 @@ export class StickToEnd {
     pane.addEventListener("contentvisibilityautostatechange", () => this.follow());
   }
 
+  // Scroll when all that is drawn now is drawn: the height is only known after a layout.
   follow() {
-    if (!this.follows) return;
-    this.pane.scrollTop = this.pane.scrollHeight;
-    this.top = this.pane.scrollTop;
+    if (this.isDue) return;
+    this.isDue = true;
+    queueMicrotask(() => {
+      this.isDue = false;
+      if (!this.follows) return;
+      this.pane.scrollTop = this.pane.scrollHeight;
+      this.top = this.pane.scrollTop;
+    });
   }
 
   // Only scrolling up stops following: the browser itself moves the end when it replaces estimated heights.

@@ -8,6 +8,7 @@ import { fill, words } from "../model/language.js";
 import { MarkdownBlocks } from "../model/markdown.js";
 
 const MOST = 1_000_000; // characters; what follows is plain text
+const PART = 32; // blocks
 
 export class Markdown {
   constructor(node) {
@@ -43,9 +44,11 @@ export class Markdown {
   }
 }
 
+// Blocks that were completed long ago are collected in parts, since the browser looks at each child of the root in each frame.
 class BlocksView {
   constructor(root) {
     this.root = root;
+    this.parts = 0; // children that are parts
     this.first = 0; // the child that shows the first block of the tail
     this.kept = 0; // items or rows of it that are complete
     this.code = null;
@@ -65,6 +68,19 @@ class BlocksView {
     const end = Math.min(this.first + n, this.root.childElementCount);
     for (; this.first < end; this.first += 1) finish(this.root.children[this.first]);
     this.kept = 0;
+    this.collect();
+  }
+
+  collect() {
+    const { children } = this.root;
+    for (; this.first - this.parts >= 2 * PART; this.parts += 1, this.first -= PART - 1) {
+      const nodes = Array.from({ length: PART }, (_, n) => children[this.parts + n]);
+      // A node that is moved would lose what is selected in it.
+      if (nodes.some((node) => getSelection()?.type === "Range" && getSelection().containsNode(node, true))) return;
+      const part = el("div", { class: /^H\d$/.test(nodes[0].tagName) ? "part headed" : "part" });
+      nodes[0].before(part);
+      part.append(...nodes);
+    }
   }
 
   continueWith(n) {
@@ -75,6 +91,7 @@ class BlocksView {
     this.code = codeBlock(language);
     this.root.append(this.code.node);
     this.first += 1;
+    this.collect();
   }
 
   codeText(text) {
