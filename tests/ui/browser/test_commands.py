@@ -82,6 +82,7 @@ async def test_the_palette_finds_commands_and_runs_by_some_letters(
         await desk.status(page, "finished")
         await page.locator("#new-run").click()
         await desk.ask(page, EVIL)
+        await desk.answers(page, "B.")  # and not the run before, which has finished too
         await desk.status(page, "finished")
         await page.keyboard.press("Control+k")
         field = page.get_by_role("combobox", name="Search for commands and runs")
