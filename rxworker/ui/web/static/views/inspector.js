@@ -3,6 +3,7 @@
 import { codeBlock, copyButton } from "./code.js";
 import { el, show } from "./dom.js";
 import { JsonTree } from "./json_tree.js";
+import { ResultView } from "./result.js";
 import { count, money, plural, pretty, seconds, statusWord } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { costOf, textOf } from "../model/run_state.js";
@@ -74,7 +75,7 @@ export class Inspector {
     const section = (title, node) => parts.push(el("h4", { text: title }), node);
     if (thing.kind === "call") {
       section(words.call.arguments, codeOf(thing.input === undefined ? textOf(thing) : pretty(thing.input), thing.input));
-      if (thing.result !== null) section(words.call.result, codeOf(thing.result, null));
+      if (thing.result !== null) parts.push(resultOf(thing));
       if (thing.verdicts.length) section(words.trace.notices, el("ul", {}, ...thing.verdicts.map((one) => el("li", { text: fill(one.reason ? words.call.verdictWhy : words.call.verdict, one) }))));
     } else if (thing.kind === "block" && thing.size) section(words.talk.answer, codeOf(textOf(thing), null));
     else if (thing.kind === "span" && thing.marks.length) section(words.trace.notices, el("ul", {}, ...thing.marks.slice(-50).map((note) => el("li", { text: `${note.title}: ${note.text}` }))));
@@ -145,6 +146,13 @@ function sentNodes({ url, body, doubts, hooks }) {
     new JsonTree(body).node,
     el("p", { class: "request-note", text: request.note }),
   ].filter(Boolean);
+}
+
+function resultOf(call) {
+  const view = new ResultView();
+  view.fill(call.result, call.parts);
+  show(view.node, true);
+  return view.node;
 }
 
 function codeOf(text, value) {

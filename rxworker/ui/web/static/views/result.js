@@ -100,7 +100,7 @@ class Table {
     this.body = el("tbody");
     this.more = el("button", { type: "button", class: "result-more", hidden: true, onclick: () => this.grow() });
     const head = el("tr", {}, ...columns.map((name) => el("th", { scope: "col", class: numbers.has(name) ? "number" : null, text: name })));
-    this.node = el("div", { class: "result-table", tabindex: "0", role: "region", "aria-label": words.result.table }, el("table", {}, el("thead", {}, head), this.body), this.more);
+    this.node = el("div", { class: "result-table", tabindex: "0", role: "group", "aria-label": words.result.table }, el("table", {}, el("thead", {}, head), this.body), this.more);
     this.begin(value);
   }
 
