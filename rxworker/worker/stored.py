@@ -210,6 +210,17 @@ TITLE = 120
 """The maximum number of characters of the title of a run."""
 
 
+def last_input(messages: Sequence[Message]) -> list[Message]:
+    """The user's last messages with text, which no answer is between: the input of a run that has paused."""
+    found: list[Message] = []
+    for message in reversed(messages):
+        if message.role == "user" and message.text:
+            found.insert(0, message)
+        elif found:
+            break
+    return found
+
+
 def title_of(messages: Sequence[Message]) -> str:
     """The title of a run in a list: the beginning of its input."""
     return " ".join(" ".join(message.text for message in messages).split())[:TITLE]

@@ -57,7 +57,14 @@ from rxworker.worker.recovery import (
 )
 from rxworker.worker.result import Output, Paused, RunResult
 from rxworker.worker.run import Run, Tracing
-from rxworker.worker.stored import LoggedRun, check_tools, digest_of, read_run, title_of
+from rxworker.worker.stored import (
+    LoggedRun,
+    check_tools,
+    digest_of,
+    last_input,
+    read_run,
+    title_of,
+)
 from rxworker.worker.stream import RunStream
 
 logger = logging.getLogger("rxworker.worker")
@@ -378,7 +385,7 @@ class Worker:
             self._output = Output(output)
         scope.variables = dict(waiting.variables)
         self.shared_state = waiting.shared_state if shared_state is None else shared_state
-        title = title_of(waiting.conversation.messages[:1])
+        title = title_of(last_input(waiting.conversation.messages))
         stored = self._stored_in(None, self._row(title, resumes=waiting.run))
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)

@@ -260,3 +260,22 @@ async def test_a_log_that_is_closed_ends_the_run_with_an_error() -> None:
     await log.close()
     with pytest.raises(LocalProtocolError, match="closed"):
         await run
+
+
+async def test_a_resumed_run_has_the_title_of_the_run_that_paused() -> None:
+    @tool(requires_approval=True)
+    async def order(what: str) -> str:
+        """Order."""
+        return f"ordered {what}"
+
+    log = MemoryLog()
+    model = ScriptedModel(["Hi.", say("May I?") + call("order", what="tea"), "Ordered."])
+    worker = Worker(model, tools=[order], log=log)
+    await worker.run("Hello")
+    await worker.run("Order tea")
+    await worker.resume(decisions=[Approve()])
+    assert {(info.row.title, bool(info.row.resumes)) for info in await log.list()} == {
+        ("Hello", False),
+        ("Order tea", False),
+        ("Order tea", True),
+    }

@@ -28,6 +28,7 @@ from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Places, Streams
 from rxworker.worker import QueuedWorker, Run, Worker
+from rxworker.worker.stored import last_input
 
 logger = logging.getLogger("rxworker.ui.web")
 
@@ -300,10 +301,4 @@ def title_of(run: Run[Any]) -> str:
     """Return the text of the user's last messages when the run began."""
     first = first_event(run)
     known = first if isinstance(first, RunStart | RunResume) else run.state
-    texts: list[str] = []
-    for message in reversed(known.conversation.messages):
-        if message.role == "user" and message.text:
-            texts.append(message.text)
-        elif texts:
-            break
-    return " ".join(reversed(texts))
+    return " ".join(message.text for message in last_input(known.conversation.messages))
