@@ -121,7 +121,7 @@ def add_headers(headers: MutableMapping[str, str], origin: str | None = None) ->
     if origin is not None:
         headers["Access-Control-Allow-Origin"] = origin
         headers["Access-Control-Allow-Credentials"] = "true"
-        headers["Access-Control-Expose-Headers"] = "*"
+        headers["Access-Control-Expose-Headers"] = "*, Date"  # * is no wildcard with credentials
         headers["Vary"] = "Origin"
 
 
