@@ -34,7 +34,7 @@ class InnerUsage(Struct, frozen=True):
         spent: Those of the responses that are over.
         open: Those of the responses that are being received, by the path of their run.
         tool_calls: How many tools they have started.
-        models: The model of the last request, by the path of its run.
+        models: The model of the last request of each run that has not ended, by the path of the run.
         by_model: The tokens of the responses that are over, by model.
     """
 
@@ -71,9 +71,13 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
     if isinstance(event, Usage):
         # A copy of what is open: as many as there are runs at the same time.
         return replace(state, open={**state.open, path: event})
+    state = _ended(state, record)
     if isinstance(event, AttemptStart):
-        return replace(_ended(state, record), models={**state.models, path: event.model})
-    return _ended(state, record)
+        return replace(state, models={**state.models, path: event.model})
+    if isinstance(event, RunStop | RunAbort) and path in state.models:
+        models = {other: model for other, model in state.models.items() if other != path}
+        return replace(state, models=models)
+    return state
 
 
 def _ended(state: InnerUsage, record: Record) -> InnerUsage:

@@ -13,6 +13,7 @@ from rxworker.events import (
     ResponseStatus,
     RunAbort,
     RunStart,
+    RunStop,
     Status,
     ToolStart,
     ToolStop,
@@ -64,6 +65,20 @@ def test_the_last_snapshot_of_each_response_counts() -> None:
     assert state.usage == usage(13)
     assert state.own_usage == Usage()
     assert state.inner.open == {}
+
+
+def test_the_model_of_a_run_is_kept_until_the_run_has_ended() -> None:
+    records = [
+        (("a",), AttemptStart(model="small")),
+        (("a",), usage(1)),
+        (("b",), AttemptStart(model="large")),
+        (("b",), usage(4)),
+        (("a",), COMPLETED),
+        (("a",), RunStop()),
+    ]
+    state = fold(*records)
+    assert state.inner.models == {("b",): "large"}
+    assert state.usage_by_model == {"small": usage(1), "large": usage(4)}
 
 
 def test_runs_side_by_side_and_within_each_other_are_kept_apart() -> None:
