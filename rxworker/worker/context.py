@@ -177,6 +177,10 @@ INSIDE: ContextVar[RunContext | None] = ContextVar("rxworker_inside", default=No
 ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[ResponseEvent]]
 
 
+KEPT_TURNS = 20
+"""For how many turns the conversation of a request is kept that hooks have changed: each may be a copy of all messages."""
+
+
 class RunContext(Struct, frozen=True, eq=False):
     """The values that stay the same during a run.
 
@@ -200,7 +204,7 @@ class RunContext(Struct, frozen=True, eq=False):
         parents: The runs that contain this one: the run whose tool call it is, that run's parent, and so on.
         variables: Shared by the hooks and tools of the run, from its first turn to its end.
         called: The names of the tools that the model has called, each once, those from before a pause included.
-        sent: The conversation of the request of a turn, by the number of the turn, where hooks have changed it for that request alone.
+        sent: The conversation of the request of each of the last `KEPT_TURNS`, by the number of the turn, if hooks have changed it for that request alone.
         mailbox: Messages that were sent to it while it runs.
         pause_request: Whether the application requested a pause.
         tasks: The tasks that the run must wait for before it ends.

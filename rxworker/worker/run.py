@@ -21,7 +21,7 @@ from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.worker.arguments import Input, expect, to_messages
 from rxworker.worker.commands import CommandReader
-from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope
 from rxworker.worker.driver import RunDriver
 from rxworker.worker.result import RunResult, T_co
 
@@ -216,16 +216,6 @@ class Run(Generic[T_co]):
     def parents(self) -> tuple[str, ...]:
         """The ids of the runs that contain this one, the innermost first; their records contain the records of this one."""
         return tuple([outer.journal.run for outer in self._context.parents])
-
-    def request(self, turn: int, conversation: Conversation) -> Request:
-        """The request of a turn, as this process sent it: with the tools of its worker as they are now.
-
-        Args:
-            turn: The number of the turn, from 1.
-            conversation: The conversation in the records before the request. Hooks at ``on_message_send`` may have changed what was sent.
-        """
-        sent = self._context.sent.get(turn, conversation)
-        return Request(sent, self._context.tools.metas, self._context.options)
 
     @property
     def state(self) -> RunState:
@@ -504,3 +494,16 @@ def when_idle(
     remove_callback = hub.add_callback(check)
     check()
     return CompositeDisposable(Disposable(remove_callback), timer)
+
+
+def request_of(run: Run[Any], turn: int, conversation: Conversation) -> tuple[Request, bool]:
+    """The request of a turn as this process sent it, with the tools as they are now; and whether changes of hooks in it are known, which are kept for the last `KEPT_TURNS`.
+
+    Args:
+        run: The run.
+        turn: The number of the turn, from 1.
+        conversation: The conversation in the records before the request.
+    """
+    context = run._context
+    request = Request(context.sent.get(turn, conversation), context.tools.metas, context.options)
+    return request, turn > context.journal.turn - KEPT_TURNS

@@ -40,6 +40,7 @@ from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.worker.call_tools import call_tools
 from rxworker.worker.context import (
+    KEPT_TURNS,
     RunContext,
     TurnScope,
     admit,
@@ -121,7 +122,8 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     if context.hooks.at(MESSAGE_SEND):
         conversation = await _after_send_hooks(context, scope, emit)
         if conversation != journal.state.conversation:
-            context.sent[journal.state.turns] = conversation
+            context.sent[journal.turn] = conversation
+        context.sent.pop(journal.turn - KEPT_TURNS, None)
     scope.request = Request(conversation, context.tools.metas, context.options)
 
 

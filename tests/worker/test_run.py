@@ -419,7 +419,6 @@ def test_these_are_the_public_names_of_a_run() -> None:
         "pause",
         "pipe",
         "records",
-        "request",
         "result",
         "send",
         "snapshot",

@@ -1,7 +1,7 @@
 """The request of an attempt, made again from the records of its run and from the worker.
 
-The records hold the conversation of each request, and neither the settings nor what hooks made of it. What this process sent itself is known exactly;
-of any other request the answer lists why it may differ from what was sent. Headers are left out, since keys are in them.
+The records hold the conversation of each request, without the settings and the changes of hooks. Of the requests that this process has sent, those of the last turns are known exactly;
+for any other request the answer lists why it may differ from what was sent. Headers are left out, since keys are in them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rxworker.transport import Client
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker import QueuedWorker, Worker
+from rxworker.worker.run import request_of
 from rxworker.worker.stored import digest_of
 
 Doubt: TypeAlias = Literal["nested", "worker", "process", "hooks", "model", "tools", "form"]
@@ -40,7 +41,7 @@ class SentRequest(Struct, frozen=True):
         body: The body, without what is a secret by its name in the settings of the provider's own; if it is not known in the form of the provider, the
             conversation, the tools and the settings.
         doubts: Why it may differ from what was sent: ``nested``: a tool made it, whose worker is not known; ``worker``: this server has no such worker;
-            ``process``: another process sent it, whose settings may have been others; ``hooks``: so may its messages, after hooks;
+            ``process``: another process sent it, whose settings may have been others; ``hooks``: hooks may have changed its messages, and their changes are not known;
             ``model``: the request was for another model than that of the worker; ``tools``: the tools have changed since; ``form``: the body is not in the form of the
             provider: the model is not called over HTTP, is one of several, or has no key here.
         hooks: The names of these hooks.
@@ -77,11 +78,12 @@ def sent_request(entry: RunEntry, seq: int, worker: Worker | None) -> SentReques
         return SentRequest(start_event.provider, start_event.model, "", body, why)
     here, doubts, hooks = entry.here, list[Doubt](), list[str]()
     if here is not None and here.worker is worker and seq >= here.first_seq:
-        request = here.request(last.turn, conversation)
+        request, knows_hooks = request_of(here, last.turn, conversation)
     else:
-        request = Request(conversation, worker.tools.metas, worker.options)
-        hooks = names_in(worker.hooks.at(HookPoint.ON_MESSAGE_SEND))
+        request, knows_hooks = Request(conversation, worker.tools.metas, worker.options), False
         doubts.append("process")
+    if not knows_hooks:
+        hooks = names_in(worker.hooks.at(HookPoint.ON_MESSAGE_SEND))
         if hooks:
             doubts.append("hooks")
     if (start_event.provider, start_event.model) != (worker.model.name, worker.model.model):

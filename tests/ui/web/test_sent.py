@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from rxworker import Worker, worker_tool
+from rxworker.events import AttemptStart
 from rxworker.hooks import MessageSendContext, on_message_send
 from rxworker.log import EventLog, SQLiteLog
 from rxworker.providers import Anthropic, Options
@@ -16,6 +17,7 @@ from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say
 from rxworker.tools import tool
 from rxworker.transport import Retry, fallback
 from rxworker.ui.web import Settings, WebServer
+from rxworker.worker.context import KEPT_TURNS
 
 from .conftest import Body, OpenDesk
 
@@ -61,7 +63,7 @@ async def starts(site: Site, run: str) -> list[int]:
     await entry.open()
     records: list[Any] = []
     entry.run.records.subscribe(records.append).dispose()
-    return [one.seq for one in records if type(one.event).__name__ == "AttemptStart"]
+    return [one.seq for one in records if isinstance(one.event, AttemptStart)]
 
 
 async def test_the_request_of_each_attempt_is_what_the_service_received(tmp_path: Path) -> None:
@@ -105,6 +107,27 @@ async def test_the_request_of_each_attempt_is_what_the_service_received(tmp_path
                 ["worker"],
                 ["conversation"],
             )
+
+
+async def test_the_changes_of_hooks_are_kept_for_the_last_turns_of_a_run() -> None:
+    def make() -> Worker:
+        calls = [call("look", key=str(turn)) for turn in range(KEPT_TURNS)]
+        model = ScriptedModel([*calls, say("In the drawer.")])
+        return Worker(model, tools=[look], hooks=[remind])
+
+    async with WebServer(make, port=0) as server, aiohttp.ClientSession(trust_env=False) as http:
+        entry = server.state.runs.start("Where is it?")
+        assert entry.here is not None
+        await entry.here
+        records: list[Any] = []
+        entry.here.records.subscribe(records.append).dispose()
+        numbers = [one.seq for one in records if isinstance(one.event, AttemptStart)]
+        assert len(numbers) == KEPT_TURNS + 1
+        for seq, doubts in ((numbers[0], ["hooks", "form"]), (numbers[1], ["form"])):
+            async with http.get(f"{server.url}api/runs/{entry.id}/requests/{seq}") as response:
+                sent = await response.json()
+            assert sent["doubts"] == doubts
+            assert ("Be brief." in str(sent["body"])) is ("hooks" not in doubts)
 
 
 async def test_a_model_without_http_shows_what_it_was_given_and_other_records_are_no_requests(
