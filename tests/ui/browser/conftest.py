@@ -39,6 +39,8 @@ Site: TypeAlias = Callable[[str, web.Application], AbstractAsyncContextManager[s
 SETTINGS = Settings(title="Desk")
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 """The first that is there. The shell draws no window, which halves what a test takes."""
+FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""Waits until the page has drawn what it knows."""
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -241,6 +243,14 @@ class Desk:
         assert after == run.last_seq
         if records and records[0].first == 1:
             assert fold_run(records).conversation == run.state.conversation
+
+    async def split(self, page: Page, run: Run[Any]) -> None:
+        """Wait until the page has received the records of a run that has ended one by one."""
+        every = set(range(1, run.last_seq + 1))
+        async with asyncio.timeout(WAIT / 1000):
+            while {record.seq for record in self.records_of(page, run)} != every:
+                await page.evaluate(FRAMES)
+        await page.evaluate(FRAMES)
 
     async def same(self, page: Page, run: Run[Any]) -> None:
         """The page shows what the run has come to, and got every record once."""

@@ -124,15 +124,6 @@ async def records_of(run: Run[Any]) -> list[Record]:
     return [record async for batch in run.watch(Reliable(None)).batches() for record in batch]
 
 
-async def split(desk: Desk, page: Page, run: Run[Any]) -> None:
-    """Wait until the page has received the records of a run that has ended one by one."""
-    every = set(range(1, run.last_seq + 1))
-    async with asyncio.timeout(10):
-        while {record.seq for record in desk.records_of(page, run)} != every:
-            await drawn(page)
-    await drawn(page)
-
-
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 async def test_the_page_shows_what_the_records_up_to_the_slider_fold_to(desk: Desk) -> None:
     replies = [think("Hm.") + say(LONG) + call("look", where="there"), say("Nothing is there.")]
@@ -148,7 +139,7 @@ async def test_the_page_shows_what_the_records_up_to_the_slider_fold_to(desk: De
         later = await desk.open(f"#{run.id}")
         await desk.answers(later, LONG, "Nothing is there.")
         await move(later, 0.5)
-        await split(desk, later, run)
+        await desk.split(later, run)
         seen = set[int]()
         for part in (0.5, 0.9, 0.2, 0.0, 0.7):
             at = await move(later, part)
@@ -280,7 +271,7 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(
         await expect(page.locator("#approval")).to_be_hidden()
         run = entry.run
         assert isinstance(run, Run)
-        await split(desk, page, run)
+        await desk.split(page, run)
         records = await records_of(run)
         for part in (0.5, 0.7, 0.3):
             at = await move(page, part)
@@ -325,7 +316,7 @@ async def test_a_move_in_a_run_of_twenty_thousand_records_is_fast(
             "data-seq", str(run.last_seq)
         )
         await move(later, 0.5)
-        await split(desk, later, run)
+        await desk.split(later, run)
         took: list[float] = await later.evaluate(
             """async () => {
               const slider = document.querySelector("#time-slider"), took = [];
