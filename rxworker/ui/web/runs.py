@@ -476,9 +476,9 @@ class Runs:
         await self.prepare(before.conversation)
         conversation, allowed = before.conversation, await _allowed_by(before, always)
         old = conversation.allowed
-        # The process that resumes a queued run has what is stored with the paused one.
-        await self.allow(conversation, dict.fromkeys((*old, allowed)))
         try:
+            # The process that resumes a queued run has what is stored with the paused one.
+            await self.allow(conversation, dict.fromkeys((*old, allowed)))
             entry = await self._resume(before, decisions, add, shared_state)
         except BaseException:
             await self.allow(conversation, old)

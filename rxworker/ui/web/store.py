@@ -14,7 +14,6 @@ import msgspec
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
-from rxworker.errors import RxWorkerError
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo, set_allowed
 from rxworker.protocols import AllowedTool, RunList, socket_message
@@ -323,6 +322,7 @@ class RunStore:
         storing = asyncio.get_running_loop().create_task(self._store_allowed(log, conversation))
         self._storing.add(storing)
         storing.add_done_callback(self._storing.discard)
+        storing.add_done_callback(_retrieve_error)
         await entry.refresh()
         if entry.is_over:
             await asyncio.shield(storing)
@@ -333,15 +333,14 @@ class RunStore:
             while (allowed := conversation.allowed_pairs) != stored:
                 entry = conversation.current
                 assert entry is not None
-                if (
-                    entry.here is not None
-                ):  # a slow process may lose its lease: it must not take it itself
+                if entry.here is not None:
+                    # A slow process may lose its lease: it must not take it itself.
                     with suppress(Exception):
                         await entry.here
                 await set_allowed(log, entry.id, allowed)
                 stored = allowed
-        except RxWorkerError as error:
-            logger.error("what is always allowed was not stored: %s", error)
+        except Exception as error:
+            logger.error("the tools that are always allowed were not stored: %s", error)
             raise
         finally:
             conversation.is_allowing = False
@@ -505,6 +504,12 @@ class _Owned:
 
     def __iter__(self) -> Iterator[RunEntry]:
         return self._store.of(self._owner)
+
+
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Retrieve the error of a task that has logged it: asyncio logs an error that no caller retrieves."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _is_waiting(entry: RunEntry) -> bool:

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from rxworker import Worker
-from rxworker.errors import RunHandedOverError
+from rxworker.errors import LogError, RunHandedOverError
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
 from rxworker.log import EventLog, RunRow, SQLiteLog
 from rxworker.providers import Request
@@ -391,6 +391,25 @@ async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_taken_back(
     assert (await three.listed(after["id"]))["allowed"] == []
     await paused_at_delete(three, (await three.begin("delete", **again))["id"])
     assert three.deleted == []
+
+
+async def test_a_tool_is_not_always_allowed_if_that_cannot_be_stored(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(log: EventLog, run: str, allowed: object) -> None:
+        raise LogError("the disk is full")
+
+    site, _ = await sites.open()
+    run = await paused_at_delete(site, (await site.begin("delete"))["id"])
+    monkeypatch.setattr("rxworker.ui.web.store.set_allowed", fail)
+    decisions = {run["pause"]["paused_at"]: {"type": "approve", "always": True}}
+    status, _ = await site.post(f"api/runs/{run['id']}/resume", {"decisions": decisions})
+    assert status >= 500
+    now = await site.get(f"api/runs/{run['id']}")
+    assert (now["status"], now["allowed"], site.deleted) == ("paused", [], [])
+    assert "not stored: the disk is full" in caplog.text
+    monkeypatch.undo()
+    await always(site, run)
 
 
 async def test_a_tool_is_allowed_and_taken_back_while_other_processes_run_the_conversation(
