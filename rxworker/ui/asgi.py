@@ -34,10 +34,10 @@ from rxworker.ui.web.api import SOCKET, routes_of
 from rxworker.ui.web.guard import Guard, User, add_headers
 from rxworker.ui.web.request import Route, WebRequest
 from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.runs import Workers
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.store import OnRun
+from rxworker.ui.web.workers import Workers
 
 Scope: TypeAlias = MutableMapping[str, Any]
 """The connection scope of an ASGI server."""

@@ -33,10 +33,11 @@ from rxworker.ui.acp.session import Session
 from rxworker.ui.stdio import standard_streams
 from rxworker.ui.web.entry import ConversationEntry
 from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.runs import Runs, WorkerSource
+from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.stored import CONVERSATION
+from rxworker.ui.web.workers import WorkerSource
 from rxworker.worker import Worker
 
 CWD = "cwd"

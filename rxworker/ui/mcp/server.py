@@ -40,9 +40,10 @@ from rxworker.ui.mcp.tool import McpWorker, ServedTool
 from rxworker.ui.stdio import LineStreams, standard_streams
 from rxworker.ui.web.guard import Guard
 from rxworker.ui.web.responses import ApiError, json_response
-from rxworker.ui.web.runs import MakeServedWorker, Runs, WorkerSource
+from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.settings import Settings, is_loopback
 from rxworker.ui.web.store import RunStore
+from rxworker.ui.web.workers import MakeServedWorker, WorkerSource
 from rxworker.worker import Worker
 
 ServedWorkers: TypeAlias = Mapping[str, McpWorker | Callable[[], Worker]]

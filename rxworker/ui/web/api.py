@@ -44,13 +44,13 @@ from rxworker.ui.web.responses import (
     json_response,
     read_json,
 )
-from rxworker.ui.web.runs import WorkerInfo
 from rxworker.ui.web.search import RunQuery
 from rxworker.ui.web.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
 from rxworker.ui.web.streams import batches_of, watch_run
+from rxworker.ui.web.workers import WorkerInfo
 from rxworker.worker import Answer, Approve, Decision, Deny
 
 SOCKET = "socket"

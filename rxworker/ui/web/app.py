@@ -14,10 +14,10 @@ from rxworker.log import EventLog
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.guard import Guard, User, add_headers
 from rxworker.ui.web.request import Route, WebRequest
-from rxworker.ui.web.runs import Workers
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.store import OnRun
+from rxworker.ui.web.workers import Workers
 
 STATE = web.AppKey("rxworker", ServerState)
 """The key of the state in an application."""

@@ -1,23 +1,21 @@
-"""The runs and conversations of one user, and the workers that are created for conversations."""
+"""The runs and conversations of one user."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, TypeAlias, cast
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError
+from rxworker.errors import CommandConflictError
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
-from rxworker.messages import Document, Image, Json, JsonObject, Message, Prices, ToolResult
+from rxworker.messages import Document, Image, Json, Message, ToolResult
 from rxworker.protocols import AllowedTool
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
@@ -26,173 +24,8 @@ from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, FoundRuns, RunQuery,
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
+from rxworker.ui.web.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decision, QueuedWorker, Run, Worker
-
-MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[WebRequest], Worker]
-"""Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""
-
-Workers: TypeAlias = MakeServedWorker | Mapping[str, MakeServedWorker]
-"""A function that returns a worker, or several by name. Each conversation gets a worker of its own."""
-
-DEFAULT_NAME = "worker"
-
-
-class ToolInfo(Struct, frozen=True):
-    """A tool, as the page shows it: also the schema of its arguments, of which the page makes a form."""
-
-    name: str
-    description: str
-    input_schema: JsonObject
-
-
-class WorkerInfo(Struct, frozen=True):
-    """A worker, as the page shows it.
-
-    Attributes:
-        name: Its name.
-        provider: The provider of the model.
-        model: The model.
-        tools: The tools that the model may call.
-        prices: The prices of the model's tokens, if known: the page draws the cost of a run from them.
-    """
-
-    name: str
-    provider: str
-    model: str
-    tools: tuple[ToolInfo, ...]
-    prices: Prices | None = None
-
-
-class MakeWorkerError(Exception):
-    """A function that creates a worker has failed. The cause is only for the server's log."""
-
-
-class WorkerSource:
-    """Creates workers by name.
-
-    Args:
-        workers: A function that returns a worker, or several by name; the first is the default.
-        prices: The prices of tokens, by the model's name.
-
-    Raises:
-        ConfigurationError: There is no function, or a value is not callable.
-    """
-
-    def __init__(self, workers: Workers, prices: Mapping[str, Prices] | None = None) -> None:
-        self._prices = prices or {}
-        if not callable(workers) and not isinstance(workers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            raise ConfigurationError(
-                f"the workers are {workers!r:.60}; give a function that returns one: make_app(lambda: Worker(...))"
-            )
-        makers = {DEFAULT_NAME: workers} if callable(workers) else dict(workers)
-        if not makers:
-            raise ConfigurationError("the server needs a worker: make_app(lambda: Worker(...))")
-        for name, make in makers.items():
-            if not callable(make):
-                message = (
-                    f"{name!r} is {make!r:.60}, no function that makes a worker: each conversation needs one of its "
-                    "own, so write make_app(lambda: Worker(...))"
-                )
-                raise ConfigurationError(message)
-        self._makers = makers
-        self._of_request = frozenset(n for n, make in makers.items() if _takes_request(make))
-        # The worker that was created for `infos` serves the first conversation: creating one may be expensive.
-        self._spare: dict[str, Worker] = {}
-        self._infos: tuple[WorkerInfo, ...] | None = None
-
-    @property
-    def default(self) -> str:
-        """The name of the first."""
-        return next(iter(self._makers))
-
-    def make(self, name: str | None, request: WebRequest | None = None) -> tuple[str, Worker]:
-        """Create a worker for a conversation; return its name and the worker.
-
-        Args:
-            name: Its name; by default the first.
-            request: The request of the client that begins the conversation.
-
-        Raises:
-            ApiError: There is no worker of that name.
-            MakeWorkerError: The function failed.
-        """
-        name = self.default if name is None else name
-        if name not in self._makers:
-            known = ", ".join(self._makers)
-            raise ApiError(404, "no_worker", f"there is no worker of that name; there are: {known}")
-        spare = self._spare.pop(name, None)
-        return name, self._made(name, request) if spare is None else spare
-
-    def can_make(self, name: str) -> bool:
-        """Whether there is a worker of that name that is created without a request."""
-        return name in self._makers and name not in self._of_request
-
-    def infos(self, request: WebRequest | None = None) -> tuple[WorkerInfo, ...]:
-        """Return descriptions of the workers.
-
-        Args:
-            request: The request of the client: a worker that is created from a request is created anew each time.
-
-        Raises:
-            MakeWorkerError: A function failed.
-        """
-        if self._infos is not None:
-            return self._infos
-        infos = tuple(self._info(name, request) for name in self._makers)
-        if not self._of_request:
-            self._infos = infos
-        return infos
-
-    def describe(self, name: str, worker: Worker) -> WorkerInfo:
-        """Return the description of a worker that has this name in the list of runs."""
-        tools = tuple(
-            ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas
-        )
-        model = worker.model
-        return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model))
-
-    def _made(self, name: str, request: WebRequest | None) -> Worker:
-        make = self._makers[name]
-        try:
-            if name not in self._of_request:
-                return _checked(name, cast("Callable[[], object]", make)())
-            if request is None:
-                message = (
-                    f"{name!r} is made for a request: only a client can begin its conversations"
-                )
-                raise LocalProtocolError(message)
-            return _checked(name, cast("Callable[[WebRequest], object]", make)(request))
-        except (Exception, SystemExit) as error:
-            raise MakeWorkerError(f"the function that makes {name!r} has failed") from error
-
-    def _info(self, name: str, request: WebRequest | None) -> WorkerInfo:
-        worker = self._spare.get(name)
-        if worker is None:
-            worker = self._made(name, request)
-        if name not in self._of_request:
-            self._spare[name] = worker
-        return self.describe(name, worker)
-
-
-def _checked(name: str, made: object) -> Worker:
-    if isinstance(made, Worker):
-        return made
-    if inspect.iscoroutine(made):
-        made.close()  # otherwise Python warns that it was never awaited
-    message = f"{name!r} returned {made!r:.80}, which is no Worker: give a plain function, not an async one, that returns a Worker"
-    raise ConfigurationError(message)
-
-
-def _takes_request(make: MakeServedWorker) -> bool:
-    """Whether the function has exactly one required positional parameter."""
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [p for p in parameters if p.default is p.empty and p.kind in positional]
-    return len(required) == 1
-
 
 STOP_SECONDS = 5.0
 """Seconds a run has to end after its client has left."""

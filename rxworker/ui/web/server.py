@@ -28,10 +28,10 @@ from rxworker.ui.web.app import STATE, add_security_headers, aiohttp_route, make
 from rxworker.ui.web.guard import HEADERS, User
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.responses import error_response
-from rxworker.ui.web.runs import Workers
 from rxworker.ui.web.settings import Settings, is_loopback
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.store import OnRun
+from rxworker.ui.web.workers import Workers
 from rxworker.worker import Run
 
 HEAD_SECONDS = 10.0

@@ -22,11 +22,12 @@ from rxworker.ui.web.guard import User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, Page
-from rxworker.ui.web.runs import MakeWorkerError, Runs, Workers, WorkerSource, equip, new_id
+from rxworker.ui.web.runs import Runs, equip, new_id
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Places, Streams
+from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.worker import QueuedWorker, Run, Worker
 from rxworker.worker.stored import last_input
 

@@ -25,7 +25,7 @@ from rxworker.tools import Tool
 from rxworker.transport import Model
 from rxworker.transport.listening import SOON, stop_listening
 from rxworker.ui.web import Settings, WebServer
-from rxworker.ui.web.runs import MakeServedWorker
+from rxworker.ui.web.workers import MakeServedWorker
 from rxworker.worker import Run, Worker
 from rxworker.worker.context import TurnScope
 

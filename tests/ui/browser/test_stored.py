@@ -15,7 +15,7 @@ from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import tool
 from rxworker.ui.web import WebServer
-from rxworker.ui.web.runs import MakeServedWorker
+from rxworker.ui.web.workers import MakeServedWorker
 from rxworker.worker import Worker
 
 if TYPE_CHECKING:
