@@ -62,8 +62,8 @@ def hidden_url(url: str) -> str:
     if at:
         base = f"{scheme}{there}{HIDDEN}@{host}{slash}{path}"
     pairs = [pair.partition("=") for pair in query.split("&")]
-    told = [f"{k}{eq}{HIDDEN if eq and is_secret(k) else v}" for k, eq, v in pairs]
-    return f"{base}{mark}{'&'.join(told)}"
+    shown = [f"{k}{eq}{HIDDEN if eq and is_secret(k) else v}" for k, eq, v in pairs]
+    return f"{base}{mark}{'&'.join(shown)}"
 
 
 class HttpRequest(Struct, frozen=True):
