@@ -154,7 +154,12 @@ MENU_KEYS = frozenset(("up", "down", "tab", "enter", "escape"))
 
 
 class CommandMenu(OptionList):
-    """The commands, or what may follow one, while one is typed. The input keeps the focus."""
+    """The commands, or what may follow one, while one is typed. The input keeps the focus.
+
+    Attributes:
+        choices: What is listed.
+        text: The input that the choices are for. They follow the input a moment later.
+    """
 
     can_focus = False
 
@@ -172,6 +177,7 @@ class CommandMenu(OptionList):
     def __init__(self) -> None:
         super().__init__(id="menu", compact=True)
         self.choices: list[Choice] = []
+        self.text = ""
 
     @property
     def is_open(self) -> bool:
@@ -184,8 +190,9 @@ class CommandMenu(OptionList):
         at = self.highlighted
         return self.choices[at] if self.is_open and at is not None else None
 
-    def show(self, choices: list[Choice]) -> None:
-        """Show these choices; none hides the menu."""
+    def show(self, choices: list[Choice], text: str = "") -> None:
+        """Show these choices for an input; none hides the menu."""
+        self.text = text
         if choices != self.choices:
             self.choices = choices
             width = max((cell_len(one_line(each.label, 44)) for each in choices), default=0)
@@ -242,10 +249,13 @@ class Composer(TextArea):
         self._at: int | None = None
 
     async def _on_key(self, event: Key) -> None:
-        if self.menu is not None and self.menu.is_open and event.key in MENU_KEYS:
+        menu = self.menu
+        # Enter sends what is typed, unless the choices are those of the whole input.
+        is_current = menu is not None and (event.key != "enter" or menu.text == self.text)
+        if menu is not None and menu.is_open and is_current and event.key in MENU_KEYS:
             event.stop()
             event.prevent_default()
-            self._use_menu(self.menu, event.key)
+            self._use_menu(menu, event.key)
             return
         if event.key == "enter":
             event.stop()

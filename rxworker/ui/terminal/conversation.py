@@ -276,7 +276,7 @@ class ConversationScreen(RunScreen):
         """Complete a command while it is typed."""
         text, menu = self.query_one(Composer).text, self.query_one(CommandMenu)
         choices = await self._commands.complete(text) if text.startswith("/") else []
-        menu.show(choices)
+        menu.show(choices, text)
 
     def on_command_menu_chosen(self, message: CommandMenu.Chosen) -> None:
         """Use the choice that was clicked."""

@@ -26,7 +26,7 @@ from rxworker.events import (
 from rxworker.log import SQLiteLog
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.testing import ReplayServer, ScriptedModel, call
-from rxworker.ui.terminal.bars import CommandMenu
+from rxworker.ui.terminal.bars import CommandMenu, Composer
 from rxworker.ui.terminal.sessions import list_sessions
 from rxworker.ui.terminal.trace import Bar, trace_rows
 from rxworker.views import RunView
@@ -53,6 +53,19 @@ async def test_commands_are_completed_while_they_are_typed(open_app: Open) -> No
         await person.press("escape")
         assert not person.app.query_one(CommandMenu).is_open
         assert person.typed == "/"
+
+
+async def test_enter_sends_what_is_typed_before_the_menu_has_followed(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
+        await person.press(*"/them")
+        await person.sees("/theme")
+        menu, text = person.app.query_one(CommandMenu), "/theme contrast"
+        before = list(menu.choices)
+        person.app.query_one(Composer).text = text
+        await person.until(lambda: menu.text == text)
+        menu.show(before, "/them")  # as if it had not followed yet
+        await person.press("enter")
+        await person.until(lambda: person.app.theme == "rxworker-contrast")
 
 
 async def test_an_unknown_command_stays_in_the_input_and_two_slashes_are_a_message(
