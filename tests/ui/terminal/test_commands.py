@@ -59,7 +59,7 @@ async def test_enter_sends_what_is_typed_before_the_menu_has_followed(open_app: 
     async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
         await person.press(*"/them")
         await person.sees("/theme")
-        menu, text = person.app.query_one(CommandMenu), "/theme contrast"
+        menu, text = person.app.query_one(CommandMenu), "/theme rxworker-contrast"
         before = list(menu.choices)
         person.app.query_one(Composer).text = text
         await person.until(lambda: menu.text == text)
