@@ -35,6 +35,7 @@ from rxworker.log.nats import NatsLog
 from rxworker.log.nats_owned import OwnedRuns
 from rxworker.messages import Conversation, Message
 from tests.log.clerk import Clerk
+from tests.log.conftest import until
 from tests.log.nats_server import NatsServer, free_port
 from tests.log.proxy import Proxy
 
@@ -428,11 +429,17 @@ async def test_nothing_is_written_behind_records_that_a_server_has_lost(
     try:
         async with NatsLog(f"{server.address}/x") as log:
             claim = await begun(log)
+            session = log._session  # pyright: ignore[reportPrivateUsage]
+            assert session is not None
+            up = session.connection._up  # pyright: ignore[reportPrivateUsage]
             server.kill()
             shutil.copytree(server.folder, tmp_path / "disk")
             server.start()
             await log.append(claim, entries(2, 1), after=1)
+            await until(up.is_set)
             server.kill()
+            # A test blocks the event loop meanwhile; the client must notice it before the server is back, as it does while a machine starts.
+            await until(lambda: not up.is_set())
             shutil.rmtree(server.folder)
             shutil.copytree(tmp_path / "disk", server.folder)
             server.start()
