@@ -417,6 +417,7 @@ class Connection:
 
         async def work() -> int:
             if check is not None:
+                await self._ready()  # otherwise it would check the connection before this one
                 await check()
             if isinstance(data, bytes):
                 return await self._publish(subject, data, headers)
