@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 # A test that is slow on a busy machine has not failed; what measures time is a step of .ci/run.
-# They are the same in each run: a change is not refused for what an earlier one did. `--hypothesis-profile=search` looks for others.
+# The examples of property tests are the same in each run, so that a random one does not fail an unrelated change. `--hypothesis-profile=search` looks for others.
 settings.register_profile("suite", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=5_000)
 settings.load_profile("suite")
