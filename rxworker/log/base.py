@@ -22,7 +22,7 @@ from typing import Self
 
 from reactivex import Observable, abc
 
-from rxworker.errors import LocalProtocolError, LogError, RxWorkerError
+from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError, RxWorkerError
 from rxworker.events import Record
 from rxworker.log.codec import Codec, Encoding, StoredRow
 from rxworker.log.entry import Entry
@@ -89,10 +89,13 @@ class EventLog(ABC):
             row: What a list shows of a new run.
 
         Raises:
-            LeaseHeldError: Another owner holds it.
+            LeaseHeldError: An owner holds it. This process holds the runs that it executes even if a lease has expired, for example
+                because the machine was suspended.
             LogError: It does not exist, or ``create`` was given and it has entries.
         """
         self._check_open()
+        if self.heartbeat.renews(run):
+            raise LeaseHeldError(run, self.owner, time.time() + self.lease)
         encoded = self._encoding.encode_row(row or RunRow(), run)
         claim = await self._claim(run, create, encoded, self.lease)
         self.followers.wake(run)

@@ -49,6 +49,11 @@ class Heartbeat:
                 )
                 self._thread.start()
 
+    def renews(self, run: str) -> bool:
+        """Whether the claim of a run is renewed."""
+        with self._lock:
+            return run in self._held
+
     def remove(self, run: str) -> None:
         """Do not renew it any more."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ from rxworker.log import (
     records_of,
 )
 from rxworker.state import fold_run
-from rxworker.testing import call, say
+from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
 from tests.log.victim import ByTurn
 
@@ -333,6 +334,30 @@ async def test_a_cancellation_that_was_not_taken_counts_too() -> None:
     with pytest.raises(RunCancelledError, match="lunch"):
         await (await Bank().worker(log).recover(run))
     assert any(isinstance(r.event, CommandTaken) for r in await stored(log, run))
+
+
+async def test_a_process_does_not_take_over_a_run_that_it_executes_itself() -> None:
+    """After the machine was suspended, its lease has expired although nothing has claimed the run."""
+    now = time.time()
+    began, is_paid = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        began.set()
+        await is_paid.wait()
+        return "paid"
+
+    async with MemoryLog(clock=lambda: now) as log:
+        worker = Worker(ScriptedModel([call("pay"), "Done."]), tools=[pay], log=log)
+        run = worker.run("Pay.")
+        await began.wait()
+        now += 3600.0
+        with pytest.raises(LeaseHeldError, match="is held by"):
+            await Worker(ScriptedModel([]), tools=[pay], log=log).recover(run.id)
+        is_paid.set()
+        assert isinstance(await run, Finished)
+        assert not any(isinstance(record.event, RunRecover) for record in await stored(log, run.id))
 
 
 async def test_only_a_run_that_is_cut_off_is_recovered() -> None:

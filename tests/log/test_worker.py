@@ -189,6 +189,7 @@ async def test_a_run_that_was_taken_over_stops_without_another_record(open_store
         run = worker.run("Hi")
         await started.wait()
         before = await stored(log, run.id)
+        log.heartbeat.remove(run.id)  # as if its process had stood still
         await log.release(run._journal.writer.claim)  # pyright: ignore
         await log.claim(run.id)
         run._journal.emit(RunRecover(9, "x"))  # pyright: ignore[reportPrivateUsage]
