@@ -92,7 +92,7 @@ class HttpStatusError(TransportError):
         status: The HTTP status, for example 429; 200 where the body is not a stream.
         headers: The answer's headers, names in lower case.
         body: The answer's body, at most 64 KiB of it.
-        url: Where the request went.
+        url: The address of the request.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ProviderError(RxWorkerError):
     """The provider refused the request, or failed while it answered.
 
     Attributes:
-        kind: What sort of failure: ``authentication``, ``permission``, ``not_found``, ``invalid_request``,
+        kind: The kind of the failure: ``authentication``, ``permission``, ``not_found``, ``invalid_request``,
             ``context_length``, ``rate_limit``, ``quota``, ``overloaded``, ``timeout``, ``server``, ``cancelled``
             or ``unknown``.
         status: The HTTP status; ``None`` when it came inside a stream.
@@ -179,7 +179,7 @@ class HookError(RxWorkerError):
 
     Attributes:
         hook: The hook's name.
-        point: Where it was called, for example ``before_tool_call``.
+        point: The hook point, for example ``before_tool_call``.
         kind: ``failure``: it raised or took too long, and its ``on_failure`` applies. ``verdict``: it returned something that
             its point does not accept, which is a mistake in the program and ends the run whatever ``on_failure`` is.
     """
@@ -246,7 +246,7 @@ class RunAbortedError(WorkerError):
     """A hook ended the run.
 
     Attributes:
-        reason: What the hook gave as its reason.
+        reason: The reason that the hook has given.
         hook: The hook's name.
     """
 
@@ -261,7 +261,7 @@ class RunCancelledError(WorkerError):
     """``run.cancel()`` was called. The worker keeps the conversation so far and can run again.
 
     Attributes:
-        reason: What the caller gave as the reason.
+        reason: The reason that the caller has given.
     """
 
     def __init__(self, reason: str = "cancelled by the caller") -> None:
@@ -273,7 +273,7 @@ class RunHandedOverError(WorkerError):
     """``run.hand_over()`` was called: the run is not over, and another process continues it.
 
     Attributes:
-        reason: What the caller gave as the reason.
+        reason: The reason that the caller has given.
     """
 
     def __init__(self, reason: str) -> None:
@@ -288,7 +288,7 @@ class LimitExceededError(WorkerError):
 
     Attributes:
         limit: Its name in ``Limits``, for example ``max_turns``.
-        value: What it was set to.
+        value: The value that was set.
     """
 
     def __init__(self, limit: str, value: float) -> None:

@@ -41,7 +41,7 @@ class ToolUseMetadata(
     """Which tool is called, by the client or by the provider itself.
 
     Attributes:
-        id: What the result must name.
+        id: The id that the result must name.
         name: The tool's name.
         is_free_text: Whether the tool takes a text as it is, and no JSON object.
     """
@@ -78,9 +78,9 @@ class BlockStart(Struct, frozen=True, tag="block_start", omit_defaults=True, gc=
 
     Attributes:
         index: Its name within the response.
-        block_type: What it holds.
+        block_type: The type of its content.
         metadata: Which tool or result; ``None`` for text and thinking.
-        echo: What the provider wants back, as far as it is known now.
+        echo: Content that the provider requires back, as far as it is known now.
         choice: The index of its choice, if a response has several choices.
     """
 
@@ -155,9 +155,9 @@ class BlockStop(Struct, frozen=True, tag="block_stop", omit_defaults=True, gc=Fa
 
     Attributes:
         index: Its name within the response.
-        block_type: What it holds.
+        block_type: The type of its content.
         stop_reason: Why its choice ended, if the protocol reports it with the block.
-        echo: What the provider wants back; these keys come over those of the start.
+        echo: Content that the provider requires back; these keys override those of the start.
         metadata: For a tool call: its id and name, as at the start.
     """
 
@@ -173,7 +173,7 @@ class BlockAbort(Struct, frozen=True, tag="block_abort", omit_defaults=True):
 
     Attributes:
         index: Its name within the response.
-        block_type: What it holds.
+        block_type: The type of its content.
         reason: For people.
     """
 

@@ -63,7 +63,7 @@ class EventKind(Struct, frozen=True):
     Attributes:
         type: The class of the events.
         family: ``meta`` is about the response as a whole, ``block`` belongs to the life of a block, ``turn`` is what the worker does.
-        display: What a view makes of it: ``change`` opens, extends or closes something, ``note`` stands by itself, ``hidden`` is not shown.
+        display: How views show it: ``change`` opens, extends or closes something, ``note`` stands by itself, ``hidden`` is not shown.
         changes_state: Whether a `RunState` depends on it, beside its ``seq``.
         passing: Whether it adds to something and neither begins nor ends anything, so that a delivery may drop it.
         deferrable: Whether a delivery with a pace may hold it back for a moment.

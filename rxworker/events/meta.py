@@ -37,11 +37,11 @@ class Status(
     """A response started or ended. A second ``STARTED`` retracts the events of the response before it.
 
     Attributes:
-        status: Where the response stands.
+        status: The status of the response.
         response_id: The provider's name for it; with ``STARTED``.
         model: The model that answers; with ``STARTED``.
         provider: The name of the provider whose answer is used, if several received the request; with ``STARTED``.
-        echo: What the provider needs back with the message, see `rxworker.messages.Message`.
+        echo: Content that the provider requires back with the message, see `rxworker.messages.Message`.
         stop_reason: Why it ended; with ``COMPLETED``. ``None``: the provider did not report it.
     """
 
@@ -78,7 +78,7 @@ class Opaque(Struct, frozen=True, tag="opaque"):
 
     Attributes:
         kind: The provider's name for it.
-        raw: What it sent.
+        raw: The content as received.
     """
 
     kind: str

@@ -74,7 +74,7 @@ class ToolStart(Struct, frozen=True, tag="tool_start", omit_defaults=True, gc=Fa
     """A tool starts to run.
 
     Attributes:
-        call: What it was called with, after the hooks.
+        call: The call, after the hooks.
         place: The index of the call among the calls of its response, from 0. A provider may give two calls one id.
     """
 
@@ -100,7 +100,7 @@ class ToolStop(Struct, frozen=True, tag="tool_stop", omit_defaults=True, gc=Fals
     """A tool has run, was skipped, or was stopped. It is emitted as soon as the call ends.
 
     Attributes:
-        result: What the model will read. ``None`` where an ``after_tool_call`` hook may change the result: a `ToolOutput`
+        result: The result for the model. ``None`` where an ``after_tool_call`` hook may change it: a `ToolOutput`
             follows when the hooks have returned.
         seconds: How long it ran.
         call_id: Which call; by default that of the result.
@@ -128,7 +128,7 @@ class ToolOutput(Struct, frozen=True, tag="tool_output", omit_defaults=True, gc=
     """The result of a call as the ``after_tool_call`` hooks left it. It follows a `ToolStop`, in the order of the calls.
 
     Attributes:
-        result: What the model will read.
+        result: The result for the model.
         place: The index of the call among the calls of its response.
     """
 
@@ -140,7 +140,7 @@ class MessageAdd(Struct, frozen=True, tag="message_add", gc=False):
     """The conversation grows by something that is no response: tool results, or what a hook adds.
 
     Attributes:
-        messages: What is added.
+        messages: The added messages.
         source: The source of the messages: ``tools``, or a hook's name.
     """
 
@@ -195,7 +195,7 @@ class HookVerdict(Struct, frozen=True, tag="hook_verdict", omit_defaults=True):
 
     Attributes:
         hook: The hook's name.
-        point: Where it ran.
+        point: The hook point.
         verdict: Its name, for example ``Skip``.
         reason: For people.
         call_id: Which tool call, at the tool points.
@@ -213,7 +213,7 @@ class LimitReached(Struct, frozen=True, tag="limit_reached"):
 
     Attributes:
         limit: Its name.
-        value: What it was set to.
+        value: The value that was set.
     """
 
     limit: str
@@ -225,7 +225,7 @@ class WatcherDetach(Struct, frozen=True, tag="watcher_detach"):
 
     Attributes:
         watcher: Its name.
-        error: What it raised.
+        error: The exception that it raised.
     """
 
     watcher: str
@@ -256,7 +256,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
         reason: For people.
         refused: Results of the calls that do not wait, in the order of the calls: they are not run, or have run before those of the client.
         approved_count: How many of the pending calls, from the first, hooks have approved: the paused one follows them.
-        key: What the idempotency keys of the pending calls begin with.
+        key: The prefix of the idempotency keys of the pending calls.
         places: The index of each pending call among the calls of its response.
         hooks: The names of the hooks of the point, in the order in force when the run paused.
         reached_count: How many of these, from the first, were reached for the call or turn that the run paused at.
@@ -420,7 +420,7 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
         turn: The turn's number, from 1; 0 before the first.
         attempt: The request's number within the turn, from 1; 0 before the first.
         time: Seconds since the epoch.
-        event: What happened.
+        event: The event.
         path: The tool calls that lead to it, for a run inside a run.
         covers: How many records this one stands for, itself among them. More than one where a delivery has merged adjacent
             deltas, or left some out: it stands for ``first`` to ``seq``.

@@ -42,19 +42,19 @@ class Hook(Generic[C]):
     Args:
         function: Takes the point's context and returns a verdict, or an awaitable of one. It may be a reactivex
             operator over contexts; see `from_operator`.
-        point: Where it runs.
-        name: What its verdicts, messages and errors are signed with; the function's name by default.
+        point: Its hook point.
+        name: The name in its verdicts, messages and errors; by default the function's name.
         matcher: A regular expression for the whole name of a tool: the hook runs for matching tools only.
         when: A condition on the context: the hook does not run if it is false.
         priority: A hook with a higher priority runs earlier.
         before: Names of hooks that run after this one.
         after: Names of hooks that run before this one.
-        on_failure: What it means when the hook raises or takes too long; see `HookSettings`.
+        on_failure: The consequence when the hook raises or takes too long; see `HookSettings`.
         timeout: Seconds until it has failed.
 
     Attributes:
         name: Its name.
-        point: Where it runs.
+        point: Its hook point.
         chained: The hooks that it is made of, where it is a chain.
 
     Raises:

@@ -156,8 +156,8 @@ class CommandResult(Struct, frozen=True):
     """The output and the exit code of a command.
 
     Attributes:
-        output: What it wrote, to its standard output and its standard error, in the order in which it came.
-        exit_code: How it ended; 0 is success, a negative number is the signal that killed it.
+        output: Its standard output and standard error, in the order of arrival.
+        exit_code: Its exit code; 0 is success, a negative number is the signal that killed it.
         truncated: Whether it wrote more than is kept.
     """
 
@@ -175,8 +175,8 @@ class CommandError(RxWorkerError):
     """A command could not be started, or took too long.
 
     Attributes:
-        command: What was to be run.
-        output: What it wrote until it was killed.
+        command: The command.
+        output: Its output until it was killed.
     """
 
     def __init__(self, message: str, *, command: str | Sequence[str], output: str = "") -> None:

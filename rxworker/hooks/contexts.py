@@ -198,7 +198,7 @@ class ToolResultContext(HookContext):
     """After a tool call.
 
     Attributes:
-        call: What was called.
+        call: The call.
         result: The result of the call; may be replaced.
         tool: The tool itself.
     """

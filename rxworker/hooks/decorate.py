@@ -106,7 +106,7 @@ def hook(
     is checked when it runs; the decorators of the points check its type before.
 
     Args:
-        point: Where the function runs: ``on_message_send``, ``OnMessageSend``, ...
+        point: The hook point: ``on_message_send``, ``OnMessageSend``, ...
         settings: Its name, matcher and so on.
 
     Raises:

@@ -61,7 +61,7 @@ class AddMessages(Struct, frozen=True):
     """Add messages to the conversation and continue: `HookContext.add_messages`. At ``on_message_send`` in a run's first turn only.
 
     Attributes:
-        messages: What is added.
+        messages: The added messages.
     """
 
     messages: tuple[Message, ...]

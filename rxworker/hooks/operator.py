@@ -111,7 +111,7 @@ def from_operator(
 
     Args:
         operator: Emits the context it received, or a verdict, or neither.
-        name: What it is called; the operator's own name by default.
+        name: Its name; by default the operator's own name.
         reason: The reason in the verdict if the operator completes without an item.
 
     Example:
@@ -281,7 +281,7 @@ class _Pending(Generic[C]):
     Attributes:
         items: The context itself, verdicts, and any other item.
         answered: Done at the first of these, and when the operator has ended.
-        error: What the operator failed with.
+        error: The operator's exception.
     """
 
     __slots__ = ("answered", "context", "error", "items")
@@ -435,7 +435,7 @@ def from_stateful_operator(
 
     Args:
         operator: Operators that wait and were given no scheduler wait on the event loop.
-        name: What it is called; the operator's own name by default.
+        name: Its name; by default the operator's own name.
         reason: The reason in the verdict if the operator does not emit the context.
         waits: Wait until the context comes out, or the operator ends; the hook's ``timeout`` bounds that. Otherwise what
             has not come out at once is dropped.

@@ -84,7 +84,7 @@ class ContinueWithMessages(Struct, frozen=True):
     """The turn may not end yet: add these messages and request another response.
 
     Attributes:
-        messages: What to add, for example what is wrong with the answer.
+        messages: The messages to add, for example the defects of the answer.
     """
 
     messages: tuple[Message, ...]
@@ -184,10 +184,10 @@ def wrong_verdict(what: str, hook: str, point: HookPoint, otherwise: str = "None
     """The error for an answer that a point does not accept.
 
     Args:
-        what: What the hook did, for example ``answered True``.
+        what: The fault of the hook, for example ``answered True``.
         hook: The hook's name.
-        point: Where the hook ran.
-        otherwise: What it may answer besides the verdicts of the point.
+        point: The hook point.
+        otherwise: The return values that are allowed in addition to the verdicts of the point.
 
     >>> wrong_verdict("answered True", "permit", HookPoint.AFTER_TOOL_CALL).message
     "hook 'permit' answered True at after_tool_call, where it may answer Continue, Abort or None"

@@ -51,7 +51,7 @@ def dangerous_command_guard(
     Args:
         patterns: Regular expressions; upper and lower case are the same.
         matcher: Which tools run commands.
-        name: What the hook is called.
+        name: The name of the hook.
     """
     found = [re.compile(pattern, re.IGNORECASE | re.MULTILINE) for pattern in patterns]
 
@@ -110,7 +110,7 @@ def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[A
 
     Args:
         matcher: Which tools change files.
-        name: What the hook is called.
+        name: The name of the hook.
     """
     return Hook[Any](
         _GitStatus(),
@@ -133,7 +133,7 @@ def auto_read(
     Args:
         matcher: Which tools change files.
         limit: How many bytes are shown.
-        name: What the hook is called.
+        name: The name of the hook.
     """
 
     async def read(context: ToolResultContext) -> None:
@@ -193,7 +193,7 @@ def long_answer_notice(limit: int = 2000, *, name: str = "long_answer_notice") -
 
     Args:
         limit: How many characters an answer may have without a notice.
-        name: What the hook is called.
+        name: The name of the hook.
     """
 
     def notice(context: TurnEndContext) -> None:
@@ -240,8 +240,8 @@ def time_stamp(
 
     Args:
         now: Returns the time.
-        form: How it is written, as for ``strftime``.
-        name: What the hook is called.
+        form: The format of the date, as for ``strftime``.
+        name: The name of the hook.
     """
     return Hook[Any](_TimeStamp(now, form), HookPoint.ON_MESSAGE_SEND, name=name)
 

@@ -36,7 +36,7 @@ class HookSettings(TypedDict, total=False):
     """The settings of a hook besides its function and its point.
 
     Attributes:
-        name: What its verdicts, messages and errors are signed with; the function's name by default.
+        name: The name in its verdicts, messages and errors; by default the function's name.
         matcher: A regular expression for the whole name of a tool: the hook runs for matching tools only. At ``on_turn_end`` it runs
             only if the run has called such a tool. Empty: all.
         when: A condition on the context: the hook does not run if it is false.
@@ -159,7 +159,7 @@ def enabled_by(variable: str, *, default: bool = False) -> Callable[[HookContext
 
     Args:
         variable: Its name. ``0``, ``false``, ``no``, ``off`` and nothing mean no, everything else yes.
-        default: What it means when the variable is not set.
+        default: The value when the variable is not set.
 
     >>> from rxworker.messages import Conversation
     >>> context = HookContext(conversation=Conversation(), emit=print)

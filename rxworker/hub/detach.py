@@ -52,7 +52,7 @@ class DetachReporter:
 
         Args:
             name: The watcher's name.
-            error: What it raised.
+            error: The exception that it raised.
         """
         try:
             logger.warning(

@@ -215,7 +215,7 @@ class Readers:
     """The watchers that read at their own pace: which sleep until more is there, and which make the source wait.
 
     Args:
-        history: What they read.
+        history: The history that they read.
     """
 
     def __init__(self, history: History) -> None:

@@ -82,7 +82,7 @@ class Watcher(abc.DisposableBase):
         delivery: How records are delivered; ``None`` pushes each record within ``Hub.push``, and needs an observer.
         after: The number of the last record that it does not need.
         name: A label for people; the hub numbers watchers without one.
-        observer: Where to push; without it, the watcher pulls with `now`, `next`, `wait` or `next_from_other_loop`.
+        observer: Receives what is pushed; without it, the watcher pulls with `now`, `next`, `wait` or `next_from_other_loop`.
         takes: What is pushed within ``Hub.push``: ``records``, the bare ``events`` of the run itself, or ``entries``: records of which one
             stands for adjacent deltas that arrived together.
 

@@ -49,7 +49,7 @@ class EventLog(ABC):
         owner: The name of this process in claims.
         lease: Seconds that a claim lasts.
         heartbeat: Renews the claims of the runs of this process.
-        followers: What follows runs in this process.
+        followers: The followers of runs in this process.
         is_closed: Whether the log is closed.
         searches_texts: Whether `search` searches texts, and not titles alone.
     """
@@ -86,7 +86,7 @@ class EventLog(ABC):
         Args:
             run: The run's id.
             create: Whether it is a new run, without entries; otherwise it must exist.
-            row: What a list shows of a new run.
+            row: The values of a new run that a list shows.
 
         Raises:
             LeaseHeldError: An owner holds it. This process holds the runs that it executes even if a lease has expired, for example

@@ -50,7 +50,7 @@ class RunTotals(Struct, frozen=True):
         tool_calls: How many tools were started, with those of the runs inside.
         input_tokens: The tokens that the model has read.
         output_tokens: The tokens that the model has written.
-        cost: What they cost, where prices are known.
+        cost: Their cost, where prices are known.
     """
 
     run: str
@@ -109,7 +109,7 @@ async def diff_runs(log: EventLog, a: str, b: str) -> RunDiff:
     Ids, times, epochs, and what a provider wants back (``echo``, signatures) are not compared.
 
     Args:
-        log: Where the runs are.
+        log: The log of the runs.
         a: The id of the first run.
         b: The id of the second run.
 

@@ -40,7 +40,7 @@ class Totals(Struct):
         turns: How many turns have started.
         input_tokens: The tokens that the models have read.
         output_tokens: The tokens that the models have written.
-        cost: What they cost, where prices are known.
+        cost: Their cost, where prices are known.
         tool_calls: How many tools have started.
         tool_errors: How many tools have failed.
         tool_seconds: How long the tools took, together.
@@ -119,8 +119,8 @@ class Fleet:
 
     Attributes:
         groups: The groups by worker and tenant.
-        minutes: What was taken in each of the last 60 minutes, by the minutes since the epoch.
-        hours: What was taken in each of the last 168 hours, by the hours since the epoch.
+        minutes: The consumption in each of the last 60 minutes, by the minutes since the epoch.
+        hours: The consumption in each of the last 168 hours, by the hours since the epoch.
 
     Example:
         >>> import asyncio

@@ -137,7 +137,7 @@ class Connection:
     """A connection of one event loop. Created on it.
 
     Args:
-        address: Where to.
+        address: The address of the log.
         options: More arguments of ``nats.connect``, for example ``user_credentials`` or ``tls``.
         label: The name of the connection in the server's monitoring.
         patience: Seconds for which a server that is away raises nothing.
@@ -402,7 +402,7 @@ class Connection:
         Args:
             subject: Its subject.
             data: The message, or its parts.
-            headers: What it expects.
+            headers: The headers with its expectations.
             message_id: By which the server recognises it.
             check: Awaited before each attempt.
 

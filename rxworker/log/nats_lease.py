@@ -105,7 +105,7 @@ class Renewer:
     """Renews claims over a connection of its own, on an event loop of its own in a thread, so that a tool that blocks its event loop does not lose its lease.
 
     Args:
-        address: Where the log is.
+        address: The address of the log.
         options: More arguments of ``nats.connect``.
         owner: The name of this process in claims.
     """

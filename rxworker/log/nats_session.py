@@ -343,7 +343,7 @@ class Session:
 
         Args:
             run: The run's id.
-            known: What it is, as far as is known.
+            known: The known part of it.
             change: Returns the new row; ``None`` to leave it as it is.
         """
         if known is None:

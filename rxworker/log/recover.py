@@ -51,7 +51,7 @@ async def recover_all(
     Several processes may do so at once: each run is recovered by one.
 
     Args:
-        log: Where the runs are.
+        log: The log of the runs.
         make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes.
         once: Whether to end after the runs that are cut off now.
 
@@ -85,7 +85,7 @@ class RunSource:
     """The runs of a log that no process holds, one after the other, as they are submitted, cut off or decided about.
 
     Args:
-        log: Where the runs are.
+        log: The log of the runs.
         cap: How many runs of a tenant may be held at once; ``None``: any number.
     """
 
@@ -326,7 +326,7 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
     """End a paused run, so that it can no longer be resumed.
 
     Args:
-        log: Where the run is.
+        log: The log of the run.
         run: The run's id.
         reason: For people; it becomes the reason in the list.
 
@@ -352,7 +352,7 @@ async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]
     """Store which tools a person always allows with a run, as soon as no process runs it. A process that continues the run then has them.
 
     Args:
-        log: Where the run is.
+        log: The log of the run.
         run: The run's id.
         allowed: The tools, each with the hook that then pauses no run for it; see ``allowed`` of `Worker`.
 

@@ -55,7 +55,7 @@ def replay(
     reads the run anew, on the event loop that is running, and disposing it stops the reading.
 
     Args:
-        log: Where the run is.
+        log: The log of the run.
         run: The run's id.
         speed: How much faster than it was; 0 for no pauses.
         after: The number of the last record to leave out.

@@ -37,13 +37,13 @@ class Replica:
     made on.
 
     Args:
-        log: Where the run is.
+        log: The log of the run.
         run: The run's id.
         barrier: Awaited before the log is read: that of the run, if it has just begun in this process.
 
     Attributes:
         id: The run's id.
-        log: Where the run is.
+        log: The log of the run.
         hub: The records so far, for watchers.
 
     Example:

@@ -32,7 +32,7 @@ async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
     The lines contain everything, also results that no watcher has received. A codec is not applied to them.
 
     Args:
-        log: Where the run is.
+        log: The log of the run.
         run: The run's id.
 
     Raises:
@@ -50,7 +50,7 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
     """Store a run that was exported.
 
     Args:
-        log: Where to.
+        log: The log to write to.
         lines: The lines of `export_run`.
 
     Returns:
@@ -87,7 +87,7 @@ async def fork_run(
     """Copy a run up to a record into a new run, which another process or `recover_all` then continues differently.
 
     Args:
-        log: Where the run is, and the new one will be.
+        log: The log of the run, and of the new one.
         run: The id of the run.
         seq: The number of the last record to copy.
         name: The id of the new run; by default one is made.

@@ -35,7 +35,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         output_tokens: The tokens that the model has written.
         cache_read_tokens: The part of the input that came from a cache.
         cache_creation_tokens: The part of the input that was written to a cache.
-        cost: What they cost, where prices are known.
+        cost: Their cost, where prices are known.
         by_model: The tokens by the names of the models: read, written, from a cache, to a cache; without those from before a pause.
         reason: Why it was aborted or paused.
         outer: The id of the run that it is nested in.
@@ -43,7 +43,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         fork_of: The id of the run that it is a fork of.
         recoveries: How often it was recovered.
         cause: The cause of an abort, such as ``cancel``.
-        labels: What the application adds, for example the name of a tenant; see ``labels`` of `Worker`.
+        labels: Labels of the application, for example the name of a tenant; see ``labels`` of `Worker`.
         priority: Of two queued runs the one with the higher priority is taken first.
         allowed: The tools that a person always allows, each with the hook that then pauses no run for it.
     """
@@ -78,7 +78,7 @@ class RunInfo(Struct, frozen=True):
 
     Attributes:
         run: Its id.
-        row: What a list shows of it.
+        row: The values that a list shows.
         epoch: How often it was claimed.
         last_seq: The number of its last record.
         owner: The owner of the run; empty after a release.

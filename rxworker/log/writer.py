@@ -35,14 +35,14 @@ class RunWriter:
     """Writes the records of one run.
 
     Args:
-        log: Where to.
+        log: The log to write to.
         run: The run's id.
         row: Returns what a list shows of the run now.
         variables: The variables of hooks and tools. Those that JSON can hold are stored when they have changed.
         claim: The claim of the run, if it exists; a new run is claimed by ``open``.
 
     Attributes:
-        log: Where to.
+        log: The log to write to.
         claim: The claim of the run.
         is_open: Whether records are written.
         stored_seq: The number of the last record that is stored.

@@ -28,8 +28,8 @@ class Text(ContentBlock, frozen=True, tag="text", gc=False):
 
     Attributes:
         text: The text.
-        citations: What the text rests on, as the provider gave it.
-        echo: What the provider wants back.
+        citations: The sources of the text, as the provider sent them.
+        echo: Content that the provider requires back.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Thinking(ContentBlock, frozen=True, tag="thinking"):
     Attributes:
         text: The thoughts, or their summary; empty where the provider keeps them to itself.
         signature: The provider's seal on them, which the next request must carry.
-        echo: What the provider wants back besides.
+        echo: Further content that the provider requires back.
     """
 
     text: str
@@ -65,7 +65,7 @@ class ToolCall(ContentBlock, frozen=True, tag="tool_call", gc=False):
         id: The id that the result must contain. rxworker generates it if the provider sends none.
         name: The tool's name.
         input: Its arguments; a string for a tool that takes free text.
-        echo: What the provider wants back.
+        echo: Content that the provider requires back.
     """
 
     id: str
@@ -247,7 +247,7 @@ class CachePoint(ContentBlock, frozen=True, tag="cache_point"):
     """Everything up to this point may be cached. The model does not see it; providers without cache marks omit it.
 
     Attributes:
-        ttl: How long, in the provider's words, for example ``1h``; ``None`` leaves it to the provider.
+        ttl: The lifetime in the provider's words, for example ``1h``; ``None``: the provider's default.
     """
 
     ttl: str | None = None
@@ -320,7 +320,7 @@ class ToolMeta(Struct, frozen=True, omit_defaults=True):
     leaving it out would change what the application requires; then the request raises a ``ConfigurationError``.
 
     Attributes:
-        name: What the model calls it by.
+        name: The name for the model.
         description: When and how to use it.
         input_schema: JSON schema of the arguments, an object without ``$ref``. It is a copy of the dict that was given,
             and an edit raises ``TypeError``.

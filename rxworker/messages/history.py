@@ -147,9 +147,9 @@ class _Round(Struct, frozen=True):
     """A turn.
 
     Attributes:
-        begin: Where its messages begin.
-        end: Where they end.
-        tokens: What they take, without system messages.
+        begin: The index of its first message.
+        end: The index behind its last message.
+        tokens: Their tokens, without system messages.
         question: The indexes of the question that the turn helps to answer, if it is in an earlier turn.
         question_tokens: The tokens of the question.
     """

@@ -160,7 +160,7 @@ def repair(conversation: Conversation, reason: Reason = NOT_RUN) -> Conversation
     Repairing once is enough: ``repair(repair(x)) == repair(x)``, and a conversation that is sound stays as it is.
 
     Args:
-        conversation: What may be broken.
+        conversation: The conversation to repair.
         reason: The text of the added results; the model receives it. One text for all calls; a mapping from
             the ids of calls, where calls that are not in it were not run; or a function of the call. State who stopped a
             call, and whether it may have had an effect, wherever that is known.

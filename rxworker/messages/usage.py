@@ -80,11 +80,11 @@ class Prices(Struct, frozen=True):
     """Prices of a model, for a million tokens, in one currency.
 
     Attributes:
-        input: What the model reads for the first time.
-        output: What it writes, thinking included.
-        cache_read: What it reads from a cache; ``None``: as dear as input.
-        cache_creation: What it writes to a cache; ``None``: as dear as input.
-        currency: What the prices are in. It is shown beside a cost; nothing is converted.
+        input: The price of input that is not cached.
+        output: The price of output, including thinking.
+        cache_read: The price of input that is read from a cache; ``None``: that of ``input``.
+        cache_creation: The price of input that is written to a cache; ``None``: that of ``input``.
+        currency: The currency of the prices. It is shown beside a cost; nothing is converted.
 
     >>> Prices(input=3.0, output=15.0).cost(Usage(input_tokens=1_000_000, output_tokens=100_000))
     4.5

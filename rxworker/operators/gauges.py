@@ -35,7 +35,7 @@ def combine_gauges(start: S, **gauges: Operator[A, object]) -> Operator[A, S]:
     have, and the first error of any ends it.
 
     Args:
-        start: What to show before there is something to show: a frozen Struct.
+        start: The initial state: a frozen Struct.
         gauges: An operator for each field that changes, by its name.
 
     Raises:

@@ -64,7 +64,7 @@ def hold_back(
     Args:
         check: Whether a text may pass: a function, or a coroutine function.
         window: How many characters a check sees, at least 2. Text is delayed by half of it.
-        replacement: What is emitted in place of held text that must not pass; the block then goes on. By default the stream fails.
+        replacement: The text that replaces held text that must not pass; the block then continues. By default the stream fails.
         thinking: Whether thinking is checked, too. By default it passes unchecked. The signature of thinking that was replaced is dropped,
             since it no longer fits.
 

@@ -109,7 +109,7 @@ class ToolInput:
 
     Attributes:
         index: The block's name within the response.
-        id: What the result must name.
+        id: The id that the result must name.
         name: The tool's name.
         pieces: How many deltas have come.
         complete: Whether the block has stopped, so that nothing more will come.

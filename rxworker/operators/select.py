@@ -55,7 +55,7 @@ def expect_events(source: Observable[Any], verb: str) -> None:
     """Refuse a source of records, in which a verb for events would find nothing.
 
     Args:
-        source: What the verb is applied to.
+        source: The source of the verb.
         verb: The verb as it is written, for the message.
 
     Raises:
@@ -90,8 +90,8 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
     and take neither lane: take them from the source with ``only``.
 
     Args:
-        meta: What is done with the meta events.
-        blocks: What is done with the block events.
+        meta: Applied to the meta events.
+        blocks: Applied to the block events.
     """
 
     def apply(source: Observable[Event]) -> Observable[A | B]:

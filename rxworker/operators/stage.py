@@ -268,7 +268,7 @@ def stage(
     """The result of an operator that is one observer in front of another.
 
     Args:
-        source: What the operator is applied to.
+        source: The source of the operator.
         make: Called at each subscription with the observer downstream; gives the one to attach upstream.
 
     >>> from reactivex import of

@@ -184,7 +184,7 @@ class StreamEnd(Struct, frozen=True):
     """The data of the ``end`` event.
 
     Attributes:
-        status: How the run ended: ``finished``, ``paused`` or ``aborted``.
+        status: The final status of the run: ``finished``, ``paused`` or ``aborted``.
         reason: The reason, for people.
     """
 

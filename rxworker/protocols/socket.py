@@ -96,7 +96,7 @@ class RunEnd(Struct, frozen=True, tag="end"):
 
     Attributes:
         run: The run's id.
-        status: How it ended: ``finished``, ``paused`` or ``aborted``.
+        status: Its final status: ``finished``, ``paused`` or ``aborted``.
         reason: The reason, for people.
     """
 
@@ -120,7 +120,7 @@ class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
 
     Attributes:
         code: The error code.
-        message: What to do, for people.
+        message: The cause and the remedy, for people.
         run: The run of the request.
     """
 

@@ -70,7 +70,7 @@ class HttpRequest(Struct, frozen=True):
     """An HTTP request of a provider. Its ``repr`` shows neither keys nor body.
 
     Attributes:
-        url: Where to.
+        url: The address.
         headers: Names in lower case. Some hold keys.
         body: JSON.
         accept: The content types that are a stream; another one is an answer that went wrong.
@@ -126,8 +126,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
         stop_sequences: Texts at which the model stops.
         tool_choice: Whether it must call a tool.
         parallel_tool_calls: Whether it may call several at once.
-        thinking: How hard it thinks: a budget in tokens, or the provider's word for an effort, for example ``low``.
-        output: What the answer must look like.
+        thinking: The amount of thinking: a budget in tokens, or the provider's word for an effort, for example ``low``.
+        output: The required form of the answer.
         extra: Fields of the provider's own, put into the body as they are.
         headers: Headers of the provider's own.
         cache: The parts of a request that may be cached besides those before a `rxworker.messages.CachePoint`: its tools,
@@ -165,7 +165,7 @@ class Request(Struct, frozen=True):
 
     Attributes:
         conversation: The conversation so far.
-        tools: What the model may call.
+        tools: The tools that the model may call.
         options: Settings.
     """
 

@@ -126,7 +126,7 @@ class Remembered(Generic[E]):
         """Put an encoder back, or a new one.
 
         Args:
-            messages: What it took.
+            messages: The messages that it has encoded.
             encoder: It.
             size: How many bytes the request has.
         """

@@ -19,8 +19,8 @@ def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
 
     Args:
         base_url: As the user gives it. Without a path it means the protocol's own root; a query stays at the end.
-        path: What the protocol adds, for example ``/messages``. An address that ends with it is left alone.
-        root: What stands before the path where the address has none.
+        path: The path that the protocol appends, for example ``/messages``. An address that ends with it is not changed.
+        root: The path before it where the address has none.
 
     Raises:
         ConfigurationError: It is no address of the web.
@@ -96,7 +96,7 @@ def read_key(argument: str | None, variable: str, *, needed: bool) -> str | None
     """The key: the argument, else the environment variable, read now.
 
     Args:
-        argument: What the provider was made with.
+        argument: The argument of the provider.
         variable: The environment variable.
         needed: Whether there must be one.
 

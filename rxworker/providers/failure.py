@@ -131,7 +131,7 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
     Known are ``{"error": {...}}``, ``{"error": "text"}``, ``{"detail": ...}``, and the error object alone.
 
     Args:
-        body: What was sent.
+        body: The body as received.
         status: The HTTP status, where there is one.
 
     >>> read_failure({"error": {"message": "Overloaded", "type": "overloaded_error"}}).kind

@@ -35,7 +35,7 @@ def in_letters(tool_id: str, others: re.Pattern[str]) -> str:
 
     Args:
         tool_id: The id.
-        others: What is not allowed.
+        others: The characters that are not allowed.
 
     >>> in_letters("a.b", re.compile("[^a-z]")), in_letters("a:b", re.compile("[^a-z]"))
     ('a_b_2e7336dc', 'a_b_6783a31e')

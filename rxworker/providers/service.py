@@ -32,7 +32,7 @@ class Service:
         variable: The environment variable of the key.
         model: The model's name.
         api_key: The key, if it is not that of the variable.
-        base_url: Where the service is, if it is not where the provider expects it.
+        base_url: The address of the service, if it is not the provider's default.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class OpenAIService(Service):
         path: The path of the protocol.
         model: The model's name.
         api_key: The key; by default that of ``OPENAI_API_KEY``.
-        base_url: Where the service is; by default ``OPENAI_BASE_URL``, or else OpenAI.
+        base_url: The address of the service; by default ``OPENAI_BASE_URL``, or else OpenAI.
         headers: Headers for every request.
     """
 
@@ -214,7 +214,7 @@ def explain(
         body: Of the answer: JSON, HTML, text or nothing.
         model: The model of the request.
         variable: The environment variable of the key.
-        secrets: What must not be repeated.
+        secrets: Texts to be redacted.
     """
     headers = {key.lower(): value for key, value in headers.items()}
     failure = _read(status, body)

@@ -37,15 +37,15 @@ class BlockState(Struct, frozen=True):
 
     Attributes:
         index: Its name within the response.
-        block_type: What it holds.
+        block_type: The type of its content.
         metadata: Which tool or result.
         choice: The index of its choice, if a response has several choices.
         phase: Whether it is ``open``, ``stopped`` or ``aborted``.
         text: The pieces of its text, thoughts, refusal, or of the JSON text of its arguments.
         values: Its arguments, where they come by path.
         signature: The provider's seal on it.
-        citations: What its text rests on.
-        echo: What the provider wants back: what came with the start, and over it what came with the stop.
+        citations: The sources of its text.
+        echo: Content that the provider requires back: that of the start, overridden by that of the stop.
         stop_reason: Why its choice ended, if the protocol reports it with the block.
         reason: Why it was aborted, for people.
     """
@@ -69,7 +69,7 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
 
     Args:
         state: The block before it; ``None`` for the first event, which need not be a start.
-        event: What happened. Deltas that do not belong into such a block change nothing.
+        event: The event. Deltas that do not belong to such a block change nothing.
 
     >>> state = step_block(step_block(None, TextDelta(0, "hel")), TextDelta(0, "lo"))
     >>> step_block(state, BlockStop(0, BlockType.TEXT)).text
@@ -98,7 +98,7 @@ def step_texts(
         state: The block before them; ``None`` for the first ones.
         start: Its start; only where there is no state. Where there is neither, there are deltas.
         like: One of the deltas, which are all of one sort; ``None`` where there are none.
-        texts: What these add.
+        texts: The texts that these add.
         stop: Its stop.
     """
     if state is None:

@@ -47,8 +47,8 @@ class ResponseState(Struct, frozen=True):
         response_id: The provider's name for it; the last one, where it changes.
         model: The model that answers.
         provider: The name of the provider whose answer is used, if several received the request.
-        error: What went wrong.
-        echo: What the provider needs back with the message.
+        error: The error.
+        echo: Content that the provider requires back with the message.
         open: The blocks that are open, by index, in the order in which they opened.
         closed: The blocks that have stopped or were aborted, in the order in which they closed.
     """

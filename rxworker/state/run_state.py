@@ -58,7 +58,7 @@ class CallState(Struct, frozen=True):
         place: Its index among the calls of the response. Two calls may have one id; they differ in their places.
         call: The call, with the arguments that run once it has started.
         phase: Whether its tool has started, and has ended.
-        result: What the model will read. A call that has ended has none yet where ``after_tool_call`` hooks look at it.
+        result: The result for the model. A call that has ended has none yet where ``after_tool_call`` hooks receive it.
     """
 
     place: int
@@ -71,7 +71,7 @@ class RunState(Struct, frozen=True):
     """A run so far. A value: a step makes another.
 
     Attributes:
-        status: Where the run stands.
+        status: The status of the run.
         conversation: The conversation, as far as it cannot change any more.
         response: The response of the last attempt, as far as it has come; ``None`` before the first attempt, after a
             retracted one, and after the turn.
@@ -85,12 +85,12 @@ class RunState(Struct, frozen=True):
         tool_durations: How many of them took up to each of `TOOL_BOUNDS`, and at the end how many took longer, without zeros at the end.
         calls: The tool calls of the last response, as far as their results are not in the conversation yet, in order.
         reason: Why the run was aborted, which hook paused it, or which limit it reached.
-        cause: What sort of abort it was.
+        cause: The kind of the abort.
         stop_reason: Why the last response that completed ended.
         continuations: How often hooks have sent an answer back.
         repeats: How many turns in a row the same calls have had the same results, the last one included.
         round: The calls of the last turn, and their results.
-        pause: What the run waits for, while it is paused.
+        pause: The pause, while the run is paused.
         seq: The number of the last record.
         path: The path of the records that are folded; those of nested runs have a longer one.
         spent: The tokens of the responses that are over.

@@ -127,7 +127,7 @@ class ServedResponse(Struct, frozen=True):
             status: The HTTP status.
             headers: For example ``{"retry-after": "1"}``.
             body: JSON, or the bytes of something else; ``None``: empty.
-            **faults: What goes wrong while it is sent.
+            **faults: Faults during the transmission.
 
         >>> ServedResponse.from_status(429, headers={"retry-after": "1"}, body={"error": "slow down"}).body
         (b'{"error":"slow down"}',)

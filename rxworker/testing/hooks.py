@@ -52,7 +52,7 @@ class HookStub(Hook[Any]):
     """A hook that returns the given verdicts, one each time, and records its contexts. After the last it returns ``None``.
 
     Args:
-        point: Where it runs.
+        point: Its hook point.
         answers: A verdict, ``None``, an exception to raise, `NEVER` to hang, or a function of the context. Anything else is
             returned unchanged, to test invalid verdicts.
         settings: Those of any hook; it is called ``stub`` where no name is given.

@@ -105,7 +105,7 @@ class Marbles:
         """Run the test from beginning to end and return what was emitted, with the tick of each item.
 
         Args:
-            source: What is observed, or what makes it.
+            source: The observable, or a function that makes it.
             until: A drawing that ends in ``!`` at the column in which to dispose, as in ``"----!"``.
         """
         disposed = SUBSCRIBED + until.replace(" ", "").index("!") if until else DISPOSED

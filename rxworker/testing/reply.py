@@ -70,11 +70,11 @@ class Reply(Struct, frozen=True):
 
     Attributes:
         text: The text.
-        thinking: What it thinks before that.
-        tool_calls: What it calls after that.
+        thinking: The thinking before the text.
+        tool_calls: The calls after the text.
         stop: Why it ends; ``None``: ``ToolUse`` when it calls tools, ``EndTurn`` when it does not.
         usage: The tokens it took; ``None``: the provider does not report them.
-        error: How it fails, after all of its content; its last block is then not finished.
+        error: The failure after all of its content; its last block is then not finished.
         stalls: Whether it falls silent after all of its content, and keeps the connection open.
         chunk: How many characters a delta has.
         signature: The seal on the thinking.
@@ -177,7 +177,7 @@ def fail(
 
     Args:
         message: The provider's words for people.
-        kind: What sort of failure, see `ProviderError.kind`.
+        kind: The kind of the failure, see `ProviderError.kind`.
         code: The provider's word for it; by default the kind.
         retryable: Whether the same request may succeed; by default as it is usual for the kind.
         request_id: The provider's name for the request.
@@ -225,7 +225,7 @@ def reply_events(reply: Reply, number: int = 1, model: str = "scripted") -> list
     A reply that fails before any content fails before it has started, as a refused request does.
 
     Args:
-        reply: What it answers.
+        reply: Its reply.
         number: The number of the request, from 1; the ids are made from it.
         model: The model's name.
 

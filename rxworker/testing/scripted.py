@@ -93,7 +93,7 @@ class ScriptedModel:
     Args:
         replies: One reply for each request, or a function of the request. A text is a reply with that text.
         delay: Seconds before each event.
-        scheduler: What counts these seconds.
+        scheduler: The scheduler that counts these seconds.
         name: The provider's name, as messages carry it.
         model: The model's name.
 
@@ -146,13 +146,13 @@ class ScriptedModel:
         The responses are given in order, with the same events, without those that were retracted and those of runs inside the run.
 
         Args:
-            log: Where the run is.
+            log: The log of the run.
             run: The run's id.
             strict: Whether a request fails with `RequestChangedError` if its messages, its system text or the names of its tools differ from those of then.
                 Ids, models and what a provider wants back are not compared. What an ``on_message_send`` hook has changed for one request alone is not stored, so that such
                 a run needs ``strict=False``.
             delay: Seconds before each event.
-            scheduler: What counts these seconds.
+            scheduler: The scheduler that counts these seconds.
 
         Raises:
             LogError: There is no such run, it has no response, or the log cannot be read.

@@ -57,9 +57,9 @@ class Listener:
     """Listens on a free port of this machine. Belongs to the event loop that made it.
 
     Attributes:
-        traffic: What came in.
+        traffic: The received requests.
         loop: Its event loop.
-        port: Where it listens, once it does.
+        port: The port, once it listens.
     """
 
     def __init__(self, script: Script[Received, AnswerLike]) -> None:

@@ -18,7 +18,7 @@ class Received(Struct, frozen=True):
 
     Attributes:
         method: The HTTP method.
-        path: Where to, with the query.
+        path: The path, including the query.
         headers: Names in lower case; keys are masked.
         body: The parsed JSON, or the text where it is none.
     """

@@ -98,7 +98,7 @@ class ToolUseBlockStart(Struct, frozen=True):
 
     Attributes:
         index: Its name within the response.
-        id: What the result must name.
+        id: The id that the result must name.
         name: The tool's name.
     """
 
@@ -112,7 +112,7 @@ class ToolUseBlockStop(Struct, frozen=True):
 
     Attributes:
         index: Its name within the response.
-        id: What the result must name.
+        id: The id that the result must name.
         name: The tool's name.
         is_free_text: Whether they are a text that the tool takes as it is.
     """
@@ -128,7 +128,7 @@ class ToolUseBlockAbort(Struct, frozen=True):
 
     Attributes:
         index: Its name within the response.
-        id: What the result would have had to name.
+        id: The id that the result would have named.
         name: The tool's name.
         reason: For people.
     """

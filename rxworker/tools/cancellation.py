@@ -55,7 +55,7 @@ async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str)
 
     Args:
         work: The coroutine to wait for.
-        seconds: How long; ``None``: for ever.
+        seconds: The time-out in seconds; ``None``: no time-out.
         name: Its name for the report that it does not stop.
 
     Raises:

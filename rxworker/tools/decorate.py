@@ -85,7 +85,7 @@ def tool(
 
     Args:
         function: The function, where the decorator stands without parentheses.
-        name: What the model calls it by; the function's name unless it is given.
+        name: The name for the model; by default the function's name.
         description: When and how to use it; the docstring's unless it is given.
         timeout: Seconds until a call is given up.
         effect: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only looks and may start early.

@@ -52,7 +52,7 @@ class FunctionTool(Generic[P, B_co]):
 
     Attributes:
         meta: The description for the model.
-        policy: How it may be run.
+        policy: The execution policy.
         unbound: Whether it is a method that still lacks its object.
         reconcile: Finds out whether a call had its effect.
     """
@@ -173,7 +173,7 @@ class ArgumentDecoder:
 
         Args:
             input_json: A JSON object; no text at all is an empty one.
-            context: What injected parameters receive.
+            context: The value of injected parameters.
 
         Raises:
             InvalidArgumentError: It does not fit; the error names the path.
@@ -238,7 +238,7 @@ async def in_thread(function: Callable[[], B]) -> B:
     and the loop could not be closed before it.
 
     Args:
-        function: What to run. It sees the caller's context variables.
+        function: The function to run. It has the caller's context variables.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Callable[[], B]] = loop.create_future()
@@ -322,8 +322,8 @@ async def settle(value: object, context: ToolContext) -> object:
     """Wait until it is a value: await what can be awaited, follow generators and observables to their end.
 
     Args:
-        value: What a tool's function gave back.
-        context: Where progress is reported.
+        value: The return value of a tool's function.
+        context: Receives reports of progress.
     """
     while True:
         if isinstance(value, Observable):

@@ -58,7 +58,7 @@ class CallScope(Struct, frozen=True):
     Attributes:
         emit: Receives the start, the progress and the end of each call, in the event loop's thread. It must not raise.
         relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
-        scope: What idempotency keys begin with, such as the run and the turn.
+        scope: The prefix of idempotency keys, such as the run and the turn.
         variables: Values that the tools share.
         barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends the run.
         shared: The state that tools and hooks share with user interfaces.
@@ -147,11 +147,11 @@ async def attempts(
     """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.
 
     Args:
-        tool: What to run.
-        policy: How it may be run.
-        call: What it was called with.
+        tool: The tool to run.
+        policy: The execution policy.
+        call: The call.
         place: The index of the call among the calls of its response.
-        call_scope: What it shares with the other calls.
+        call_scope: The scope that it shares with the other calls.
         loop: The event loop.
         task: The task in which it runs.
         own_task: Whether that is the call's own, which `stop_all` may leave behind.

@@ -51,8 +51,8 @@ class McpTool:
 
     Attributes:
         meta: The description for the model.
-        policy: How it may be run.
-        remote_name: What the server calls it.
+        policy: The execution policy.
+        remote_name: Its name on the server.
     """
 
     def __init__(
@@ -260,9 +260,9 @@ async def mcp_client(
         command: A program that speaks MCP over its standard input and output, with its arguments. It is ended at the end of
             the block. It inherits of the environment only what is harmless, such as ``PATH``, and no keys.
         url: Instead, the address of a server that speaks MCP over HTTP.
-        env: What the program's environment has besides.
-        cwd: Where the program runs.
-        headers: What each HTTP request carries besides, such as ``Authorization``.
+        env: Additional environment variables of the program.
+        cwd: The working directory of the program.
+        headers: Additional headers of each HTTP request, such as ``Authorization``.
         request_timeout: Seconds until the server must have connected, and must have answered each request that is no call of a tool.
 
     Raises:

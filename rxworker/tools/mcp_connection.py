@@ -40,7 +40,7 @@ class Connection:
     """A session with a server, and the task that it lives in.
 
     Args:
-        where: What the server is called in errors.
+        where: The name of the server in errors.
         seconds: How long the server may take to connect, and to answer a request that is no call of a tool.
     """
 

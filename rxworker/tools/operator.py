@@ -37,10 +37,10 @@ def run_tools(
     disposing the subscription. It must be subscribed to, and the source must notify, in the event loop's thread.
 
     Args:
-        toolbox: Where the tools are.
+        toolbox: The tools.
         limit: How many calls may run at once; the others wait for their turn.
         emit: Receives the start, the progress and the end of each call.
-        scope: What idempotency keys begin with; by default the id of the call.
+        scope: The prefix of idempotency keys; by default the id of the call.
 
     Raises:
         ConfigurationError: The limit is below 1.

@@ -33,9 +33,9 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     """A step of a plan.
 
     Attributes:
-        content: What is to be done, in one line.
-        status: Where it stands.
-        priority: How important it is.
+        content: The task, in one line.
+        status: Its status.
+        priority: Its priority.
     """
 
     content: str

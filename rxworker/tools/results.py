@@ -33,7 +33,7 @@ def to_content(value: object, tool: str) -> ResultContent:
     infinities are texts.
 
     Args:
-        value: What the tool returned.
+        value: The return value of the tool.
         tool: The tool's name, for the error.
 
     Raises:
@@ -109,7 +109,7 @@ def truncate(content: ResultContent, limit: int | None) -> ResultContent:
     r"""The content with at most so many characters of text, and a note in each place where something was left out.
 
     Args:
-        content: What a tool returned.
+        content: The return value of a tool.
         limit: Characters; ``None`` keeps everything.
 
     >>> truncate("0123456789", 4)
@@ -195,7 +195,7 @@ def must_pass(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
     ``SystemExit`` is a failure: text of the model that reaches ``argparse`` must not end the program.
 
     Args:
-        error: What left the tool.
+        error: The exception of the tool.
         task: The task in which the tool ran.
     """
     if isinstance(error, BaseExceptionGroup):

@@ -64,12 +64,12 @@ async def run_now(
     """Run one call whose turn has come.
 
     Args:
-        tool: What it calls, if there is such a tool.
-        policy: How that may be run.
-        call: What to run.
+        tool: The called tool, if there is one.
+        policy: The execution policy of the tool.
+        call: The call to run.
         place: The index of the call among the calls of its response.
-        toolbox: Where the tools are.
-        call_scope: What it shares with the other calls.
+        toolbox: The tools.
+        call_scope: The scope that it shares with the other calls.
         loop: The event loop.
         task: The task in which it runs.
         own_task: Whether the creator of that task ends it with `stop_all`.
@@ -123,10 +123,10 @@ async def run_at(
 
     Args:
         gate: Lets it in.
-        toolbox: Where its tool is.
-        call: What to run.
+        toolbox: The toolbox of its tool.
+        call: The call to run.
         place: The index of the call among the calls of its response.
-        call_scope: What it shares with the other calls.
+        call_scope: The scope that it shares with the other calls.
         loop: The event loop.
         own_task: Whether it has a task that its creator ends with `stop_all`.
     """
@@ -156,10 +156,10 @@ async def run_call(
     """Run one call. A failure becomes an error result.
 
     Args:
-        toolbox: Where the tool is.
-        call: What to run.
+        toolbox: The toolbox of the tool.
+        call: The call to run.
         emit: Takes the start, the progress and the end of the call, in the event loop's thread. It must not raise.
-        scope: What the idempotency key begins with; by default the id of the call.
+        scope: The prefix of the idempotency key; by default the id of the call.
         variables: Values that the tools share.
         relay: Receives the records of a run that the tool starts.
         shared: The state that tools and hooks share with user interfaces.
@@ -345,13 +345,13 @@ async def run_calls(
     cancelled, every call is cancelled and waited for.
 
     Args:
-        toolbox: Where the tools are.
-        calls: What to run.
+        toolbox: The tools.
+        calls: The calls to run.
         places: The index of each call among the calls of its response; by default these are all its calls.
         limit: How many may run at once; the others wait for their turn.
         emit: Receives the start, the progress and the end of each call, each at once, in the event loop's thread. It must not raise.
         relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
-        scope: What idempotency keys begin with, such as the run and the turn; by default the id of the call.
+        scope: The prefix of idempotency keys, such as the run and the turn; by default the id of the call.
         variables: Values that the tools share.
         early: Calls that have started already; its limit is then the limit.
         barrier: Awaited before each tool with effects runs; see `CallScope`.

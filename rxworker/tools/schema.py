@@ -49,7 +49,7 @@ def input_schema(
 
     Args:
         parameters: The function's parameters; those that are injected are left out.
-        texts: What they mean, for those whose type does not define it.
+        texts: The descriptions of those whose type does not define one.
         tool: The tool's name, for the errors.
 
     Raises:

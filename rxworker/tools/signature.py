@@ -30,7 +30,7 @@ class Parameter(Struct, frozen=True):
     Attributes:
         name: Its name, in Python and in JSON.
         annotation: Its type.
-        default: What it is when it is not given; ``inspect.Parameter.empty`` where it must be given.
+        default: The default value; ``inspect.Parameter.empty`` if it is required.
         positional: Whether Python takes it by position only.
         injected: Whether it receives the `ToolContext`, and the model does not see it.
     """
@@ -56,7 +56,7 @@ def read_parameters(
         function: The function.
         tool: The tool's name, for the errors.
         method: Whether the first parameter is the object.
-        names: What the annotations may mention besides the names of the function's module.
+        names: Names that the annotations may use in addition to those of the function's module.
 
     Raises:
         ConfigurationError: A parameter cannot be filled in from a JSON object.
@@ -156,7 +156,7 @@ class Docstring(Struct, frozen=True):
 
     Attributes:
         description: The summary and the paragraphs under it.
-        parameters: What each parameter means, as far as it is documented.
+        parameters: The documented descriptions of the parameters.
     """
 
     description: str

@@ -62,7 +62,7 @@ class Retry(Struct, frozen=True):
         """Seconds to wait after this error; ``None`` to give up.
 
         Args:
-            error: What went wrong.
+            error: The error.
             attempt: How many tries there have been, from 1.
             chance: A number from 0 to 1.
 

@@ -36,12 +36,12 @@ class Client:
 
     Args:
         provider: The provider of the protocol.
-        transport: Where bytes come from; HTTP by default.
+        transport: The source of bytes; by default HTTP.
         retry: When a request is made again that failed before its first event.
         timeouts: How long to wait for events.
         max_frame: Bytes that a line or frame of a response may have; ``None`` for any number. A larger one ends the response with a
             `rxworker.errors.RemoteProtocolError`. A decoder that is not `rxworker.framing.Limited` has no limit.
-        scheduler: Where waiting happens; the running event loop by default.
+        scheduler: The scheduler of waits; by default the running event loop.
 
     Example:
         >>> from rxworker.operators import text_deltas

@@ -58,7 +58,7 @@ class AsgiApp:
         settings: The settings of the server.
         user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
         on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
-        log: Where runs are stored; the program closes it after the server.
+        log: The log of the runs; the program closes it after the server.
 
     Attributes:
         state: The state, with the methods for the program that contains the server.

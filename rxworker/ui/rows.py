@@ -50,7 +50,7 @@ class CallRow(Struct, frozen=True):
         tool: The tool.
         arguments: Its arguments, as JSON or as the text of a tool that takes free text.
         result: The text of its result; ``None`` if there is none.
-        stage: How it ended: ``done``, ``failed``, ``refused``, ``stopped`` or ``retracted``; see `ItemStage`.
+        stage: Its final stage: ``done``, ``failed``, ``refused``, ``stopped`` or ``retracted``; see `ItemStage`.
         began: When the model began to write it.
         seconds: How long the tool ran.
     """

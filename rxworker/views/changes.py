@@ -191,7 +191,7 @@ class CallResult(Struct, frozen=True):
     Attributes:
         scope: The scope of the call.
         id: The call's id, as it is shown.
-        result: What the model reads.
+        result: The result for the model.
         seconds: How long it ran.
         is_denied: Whether a person refused the call.
         is_placeholder: Whether it stands for a result that never arrives.

@@ -71,7 +71,7 @@ class ViewItem:
         turn: The turn's number in that scope; 0 where it is not known.
         began: When it began, in seconds since the epoch.
         ended: When it ended; ``None`` while it goes on.
-        stage: Where it stands.
+        stage: Its stage.
     """
 
     scope: Scope
@@ -102,7 +102,7 @@ class BlockView(ViewItem):
         signature: The provider's signature of the thoughts.
         reason: Why it is not whole, where it was aborted.
         kind: The provider's name for a block that comes in one piece.
-        echo: What the provider sent with such a block.
+        echo: The members that the provider sent with such a block.
     """
 
     block: ShownBlock = field(kw_only=True)
@@ -128,9 +128,9 @@ class CallView(BlockView):
         values: Arguments that came by their paths.
         written: When its arguments were complete.
         started: When its tool started.
-        progress: What the tool reported last.
+        progress: The last report of the tool.
         reports: How often it has reported progress.
-        result: What the model reads; ``None`` before it, and where the call never gets one.
+        result: The result for the model; ``None`` before it, and where the call never gets one.
         seconds: How long the tool ran.
         is_denied: Whether a person denied it.
     """
@@ -151,7 +151,7 @@ class NoteView(ViewItem):
     """Something to know that stands by itself, such as a message of a hook or an error.
 
     Attributes:
-        record: What happened.
+        record: The record.
         times: How often it happened in this attempt: only for events of an unknown type, of which there may be one in each frame.
     """
 

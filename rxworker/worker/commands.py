@@ -29,7 +29,7 @@ class CommandReader:
     """Reads the commands to a run while it runs, and applies each once.
 
     Args:
-        log: Where the commands are.
+        log: The log of the commands.
         run: The run's id.
         mailbox: Takes messages.
         pause_request: Takes the request to pause.

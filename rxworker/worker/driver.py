@@ -64,7 +64,7 @@ class RunDriver(Generic[T_co]):
 
     Args:
         context: The run.
-        scope: What the first turn begins with.
+        scope: The scope of the first turn.
         ended: Called with the last state, and with the result if there is one.
         loop: The event loop of the run.
 

@@ -43,7 +43,7 @@ class Journal:
 
     Attributes:
         run: The run's id.
-        hub: Where the records go.
+        hub: The hub that publishes the records.
         turn: The number of the turn.
         writer: Writes the records of a logged run.
     """

@@ -58,7 +58,7 @@ class WorkerTool:
 
     Attributes:
         meta: Its description for the model.
-        policy: How it may be run.
+        policy: The execution policy.
         is_recoverable: Whether a call of a recovered run may be made again: it continues the run that it began.
     """
 
@@ -102,7 +102,7 @@ def worker_tool(
     Args:
         worker: A worker, or a function that makes one. One worker serves one call at a time, each from the conversation that it
             has now; with a function, calls run in parallel.
-        name: What the model calls it by.
+        name: The name for the model.
         description: When and how to use it.
         timeout: Seconds until a call is given up.
         effect: Its effect; see ``@tool``.

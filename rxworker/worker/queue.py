@@ -60,13 +60,13 @@ async def submit(
     """Store a run for `work` to take, in this process or another.
 
     Args:
-        log: Where to.
+        log: The log to write to.
         input: As for `Worker.run`.
         kind: Which worker is to run it; the function that is given to `work` receives it as ``info.row.worker``.
         tenant: The tenant of the run, for the caps of `work`; stored as the label ``tenant``.
         priority: Of two queued runs the one with the higher priority is taken first; of two with the same, the older one.
         labels: Stored with the run.
-        conversation: What to continue.
+        conversation: The conversation to continue.
         tracing: Gives the trace context of the caller, which is stored with the run: the process that takes it continues the trace.
 
     Returns:
@@ -108,11 +108,11 @@ class QueuedWorker(Worker):
 
     Args:
         kind: Which worker is to run them.
-        log: Where to.
+        log: The log to write to.
         tenant: The tenant of the runs.
         priority: Of two queued runs the one with the higher priority is taken first.
         labels: Stored with the runs.
-        conversation: What to continue.
+        conversation: The conversation to continue.
         tracing: As for `submit`.
 
     Example:
@@ -227,7 +227,7 @@ async def work(
     When it is cancelled, it takes no run any more and hands over those that it has. A run that ends three processes at one place is aborted.
 
     Args:
-        log: Where the runs are. It is given to the workers, with the kind and the labels of the run.
+        log: The log of the runs. It is given to the workers, with the kind and the labels of the run.
         make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes.
         concurrency: How many runs it has at once.
         kinds: Only runs of these kinds; by default of all.

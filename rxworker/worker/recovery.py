@@ -82,7 +82,7 @@ class Continuation(Struct, frozen=True):
 
     Attributes:
         first: The first events.
-        scope: What the first turn begins with; ``None`` if the run does not continue, since the first events pause it.
+        scope: The scope of the first turn; ``None`` if the run does not continue, since the first events pause it.
         error: Why the run fails, if it does.
     """
 

@@ -122,9 +122,9 @@ class LoggedRun(Struct, frozen=True):
 
     Attributes:
         log: The log.
-        row: What a list shows of it.
+        row: The values that a list shows.
         claim: The claim of a run that exists.
-        run: What is stored of it.
+        run: The stored part of the run.
         error: Why a recovered run ends at once, if it does.
     """
 

@@ -98,7 +98,7 @@ class Worker:
         retry: When a response that failed in the middle is retracted and requested again.
         conversation: The conversation to continue.
         workspace: The folder that hooks work in, and run commands in.
-        log: Where runs are stored, so that another process can show, steer and recover them.
+        log: The log of the runs, so that another process can show, steer and recover them.
         name: The name of this worker in the log.
         labels: Stored with each run, for example the name of a tenant.
         on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of its tool nor its ``reconcile``
@@ -348,7 +348,7 @@ class Worker:
 
         Args:
             paused: The paused run; by default this worker's last run. A saved run may come from another process.
-            decisions: What to do with pending calls: `Approve`, `Deny` or `Answer`, by the ids of the calls, or one for each call of
+            decisions: The decisions about pending calls: `Approve`, `Deny` or `Answer`, by the ids of the calls, or one for each call of
                 ``pending`` in order, ``None`` for no decision. The call that the run paused at must be among them.
             add: Messages to add to the conversation; with them a run that was paused at the end of a turn continues.
             claim: For several processes that may hold the same saved run: called once with its id, and returns whether this process may

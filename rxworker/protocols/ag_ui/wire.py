@@ -73,7 +73,7 @@ class Outcome(_Wire, frozen=True):
 
     Attributes:
         type: Which of these.
-        interrupts: What an interrupted run waits for.
+        interrupts: The decisions that an interrupted run waits for.
         pending_tool_call_ids: The calls that the client runs; the run continues with their results.
     """
 

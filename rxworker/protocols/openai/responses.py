@@ -73,9 +73,9 @@ def response_object(head: ResponseHead, status: Status, **members: Json) -> Json
     """A response.
 
     Args:
-        head: What is known before its output.
+        head: The members that are known before its output.
         status: Its status.
-        members: What is known of it: ``output``, ``usage``, ``error``, ``incomplete_details`` and ``completed_at``.
+        members: The known members: ``output``, ``usage``, ``error``, ``incomplete_details`` and ``completed_at``.
 
     >>> response_object(ResponseHead("run-1", 0.0, "desk"), "queued")["status"]
     'queued'
@@ -235,7 +235,7 @@ class ResponseEncoder:
     """Encodes the records of one run as the events of one response.
 
     Args:
-        head: What is known before the output.
+        head: The members that are known before the output.
         usage: Returns the usage of the run when it has ended.
 
     Attributes:

@@ -49,11 +49,11 @@ class OpenBlock(Struct):
 
     Attributes:
         index: Its number among the blocks of the response.
-        block_type: What it holds.
+        block_type: The type of its content.
         began_whole: Whether it is a call whose start had its arguments.
         is_nameless: Whether it is a call that names no tool, and so cannot run.
         pieces: Texts for the echo, by their fields, in pieces.
-        kept: What goes into the echo as it is.
+        kept: Members that go into the echo unchanged.
     """
 
     index: int

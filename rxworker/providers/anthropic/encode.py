@@ -90,7 +90,7 @@ def encode(
     Args:
         model: The name of the model.
         conversation: The conversation so far.
-        tools: What it may call.
+        tools: The tools that the model may call.
         options: Settings.
         max_tokens: The most to write, if the options have none.
         encoder: One that took the beginning of the conversation, or a new one.

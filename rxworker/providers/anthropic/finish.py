@@ -14,7 +14,7 @@ def read_stop(wire: WireStop, called: bool, malformed: bool = False) -> StopReas
     """The normal form. A message that ends for the sake of a call which never came is malformed.
 
     Args:
-        wire: What was sent.
+        wire: The message as received.
         called: Whether a call of a client's tool was completed.
         malformed: Whether there was a call that names no tool.
 

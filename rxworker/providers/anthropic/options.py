@@ -162,7 +162,7 @@ def mark_prefix(body: Body, parts: Sequence[str], point: CachePoint | None) -> t
     """The body with marks on its last tool and its system text, as requested.
 
     Args:
-        body: What would be sent.
+        body: The body of the request.
         parts: ``tools``, ``system``, or both.
         point: One before the first message, which marks the system text, or the tools where there is none.
 

@@ -95,7 +95,7 @@ class Choice:
 
     Args:
         index: The candidate's number.
-        blocks: Where blocks are opened, shared by all candidates.
+        blocks: Opens blocks; shared by all candidates.
         new_id: Makes an id for a call that came without one.
     """
 

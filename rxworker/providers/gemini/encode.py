@@ -181,7 +181,7 @@ def encode(
     Args:
         model: The name of the model; the body depends on it.
         conversation: The conversation so far.
-        tools: What it may call.
+        tools: The tools that the model may call.
         options: Settings. Gemini has no switch for parallel calls, so that one does nothing.
 
     Raises:

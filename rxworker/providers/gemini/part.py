@@ -35,7 +35,7 @@ class PendingCall:
     Args:
         index: The index of its block.
         wire_id: The id that Gemini sent, empty if none.
-        echo: What its first part holds besides the call.
+        echo: The members of its first part other than the call.
 
     Attributes:
         index: The index of its block.
@@ -116,7 +116,7 @@ class WholePart(Struct, frozen=True):
     """A part as a block.
 
     Attributes:
-        block_type: What it holds.
+        block_type: The type of its content.
         metadata: Which tool, result or unknown kind.
         arguments: The JSON text of a call's arguments.
     """

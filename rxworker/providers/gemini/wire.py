@@ -28,9 +28,9 @@ class WireCandidate(Struct, frozen=True, gc=False, rename="camel"):
         finish_reason: Why it ended. Older servers send ``STOP`` with every piece, so the last one holds.
         finish_message: Details about the finish reason.
         index: Which candidate; absent for the only one.
-        safety_ratings: What a filter thinks of it.
-        citation_metadata: What its text repeats.
-        grounding_metadata: What a search of Google's found.
+        safety_ratings: The ratings of a safety filter.
+        citation_metadata: The sources that its text repeats.
+        grounding_metadata: The results of a Google search.
         url_context_metadata: Which pages were read.
     """
 
@@ -64,7 +64,7 @@ class WireChunk(Struct, frozen=True, gc=False, rename="camel"):
         usage_metadata: The tokens so far, not decoded: every frame has them, and few are emitted.
         model_version: The model that answers.
         response_id: The name of the response.
-        error: What went wrong, instead of all that.
+        error: The error, in place of all other members.
     """
 
     candidates: list[WireCandidate] | None = None

@@ -116,7 +116,7 @@ def encode(
     Args:
         model: The name of the model.
         conversation: The conversation so far.
-        tools: What it may call.
+        tools: The tools that the model may call.
         options: Settings.
 
     Raises:

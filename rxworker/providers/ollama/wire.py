@@ -18,7 +18,7 @@ class WireMessage(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """The next part of the answer.
 
     Attributes:
-        thinking: What the model thinks. Older models write it into the content, between tags, where it stays.
+        thinking: The thinking of the model. Older models write it into the content, between tags, where it stays.
         tool_calls: Whole calls, kept as they came.
         images: Pictures; old servers send ``null``.
     """
@@ -36,7 +36,7 @@ class WireLine(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     Attributes:
         done: Whether it is the last.
         done_reason: Why; old servers do not send it.
-        error: What went wrong, on a line of its own.
+        error: The error, on a line of its own.
         prompt_eval_count: Tokens read; left out by old servers when the prompt was in their cache.
         eval_count: Tokens written.
         remote_model: The name of the model that answers, if the server forwards the request.

@@ -96,7 +96,7 @@ class Choice:
 
     Args:
         index: The choice's number.
-        blocks: Where blocks are opened, shared by all choices.
+        blocks: Opens blocks; shared by all choices.
         new_id: Makes an id for a call that came without one.
         emit: Receives each event.
 

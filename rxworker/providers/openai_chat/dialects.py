@@ -24,7 +24,7 @@ class Dialect(Struct, frozen=True):
     """The requirements of a server for a request.
 
     Attributes:
-        limit: What it calls the most tokens to write.
+        limit: Its name for the limit of output tokens.
         echoes: What it takes of that which an answer carried beside its text and its calls. A refusal that it does not
             take is text.
         demands_reasoning: Whether an answer with calls must contain its thinking, even if it is empty or from another provider.

@@ -80,7 +80,7 @@ def encode(
     Args:
         model: The name of the model.
         conversation: The conversation so far.
-        tools: What it may call.
+        tools: The tools that the model may call.
         options: Settings.
         encoder: An encoder for the server of the request. It has encoded the beginning of the conversation, or is new.
         known: Gives the tools as JSON.

@@ -49,7 +49,7 @@ def read_stop(
     OpenRouter reports ``tool_calls`` also for calls that were cut; the native reason then names the limit, and counts.
 
     Args:
-        reason: What was sent.
+        reason: The reason as received.
         calls: The calls of the choice.
         refused: Whether it holds a refusal.
 

@@ -95,7 +95,7 @@ class PendingCall(Struct, eq=False):
         name: The tool's name, empty while unknown.
         index: The index of its block; ``None`` before the start.
         pieces: Of its arguments.
-        echo: What the server wants back.
+        echo: Content that the server requires back.
         started_echo: The part of it that was emitted with the start of the block.
         outline: That of its arguments; made when their completeness is first checked.
     """
@@ -130,7 +130,7 @@ class ToolCalls:
     """The calls of one choice.
 
     Args:
-        blocks: Where blocks are opened.
+        blocks: Opens blocks.
         choice: The index of the choice with the calls.
         new_id: Makes an id for a call that came without one.
         emit: Receives each event.

@@ -30,7 +30,7 @@ class WireToolCall(Struct, frozen=True, gc=False):
     Attributes:
         index: Which call; some servers leave it out, or start at 1, or send 0 for all.
         id: With the first piece; some servers repeat it, or repeat it empty.
-        extra_content: What Google's compatible server wants back with the call.
+        extra_content: Content that Google's compatible server requires back with the call.
     """
 
     index: int | None = None

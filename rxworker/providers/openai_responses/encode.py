@@ -94,7 +94,7 @@ def encode(
     Args:
         model: The name of the model.
         conversation: The conversation so far.
-        tools: What it may call.
+        tools: The tools that the model may call.
         options: Settings.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
@@ -126,7 +126,7 @@ class InputEncoder(MessageEncoder):
     """Messages to items.
 
     Attributes:
-        items: What they became so far, for `array`.
+        items: The encoded items so far, for `array`.
     """
 
     __slots__ = ("_answers", "items")

@@ -51,9 +51,9 @@ def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReas
     """The normal form.
 
     Args:
-        response: What was sent.
-        status: How it ended.
-        outcome: What its items were.
+        response: The response as received.
+        status: Its final status.
+        outcome: The outcome of its items.
 
     >>> read_stop(WireResponse(), "completed", Outcome(called=True)).kind
     <StopKind.TOOL_USE: 'ToolUse'>

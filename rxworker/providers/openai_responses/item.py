@@ -65,7 +65,7 @@ class Item:
         key: Its number within the response.
         kind: Its type.
         wire: The item as it was added, or as much as is known of it.
-        blocks: Where blocks are opened, shared by all items.
+        blocks: Opens blocks; shared by all items.
         new_id: Makes an id for a call that came without one.
 
     Attributes:

@@ -45,7 +45,7 @@ class Items:
     """The items of one response.
 
     Args:
-        blocks: Where blocks are opened.
+        blocks: Opens blocks.
         new_id: Makes an id for a call that came without one.
 
     Attributes:

@@ -65,7 +65,7 @@ class Text(Struct, frozen=True):
     Attributes:
         item: The type of the item.
         field: The list it is in; empty if the item has just this one text.
-        block_type: What it becomes.
+        block_type: The type of the block that it becomes.
         done: The field of the ``.done`` event that holds all of it.
     """
 

@@ -34,7 +34,7 @@ def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
 
     Args:
         options: Settings.
-        tools: What the model may call besides the tools in ``options.extra``.
+        tools: The tools that the model may call in addition to those in ``options.extra``.
     """
     body: Body = {}
     is_choice = bool(tools or options.extra.get("tools"))

@@ -41,7 +41,7 @@ class WireEvent(Struct, frozen=True, gc=False):
     """One frame of the stream.
 
     Attributes:
-        type: What happened; empty where the server left it to the frame's name.
+        type: The type of the event; empty where only the frame's name has it.
         item_id: Which item; some servers change it with every event, others send nothing else.
         output_index: Which item, again. The one name that stays the same for an item's whole life.
         delta: More text.

@@ -37,7 +37,7 @@ def anthropic_frames(
     r"""The frames of a reply, one server-sent event each.
 
     Args:
-        reply: What is answered.
+        reply: The reply.
         number: The number of the request, from 1; the ids are made from it.
         model: The model's name.
 

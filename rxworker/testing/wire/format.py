@@ -19,7 +19,7 @@ class Wire(Struct, frozen=True):
         name: The provider's name.
         frames: From a reply, the number of the request and its parsed body to the frames of the answer.
         error_body: From a message to the body of an answer that is an error.
-        content_type: What the frames are.
+        content_type: The media type of the frames.
     """
 
     name: str

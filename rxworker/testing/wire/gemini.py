@@ -41,7 +41,7 @@ def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripte
     r"""The frames of a reply, one chunk each.
 
     Args:
-        reply: What is answered.
+        reply: The reply.
         number: The number of the request, from 1; the response's id is made from it.
         model: The model's name.
 

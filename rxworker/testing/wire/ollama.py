@@ -27,7 +27,7 @@ def ollama_frames(reply: Reply, *, number: int = 1, model: str = "scripted") -> 
     r"""The lines of a reply.
 
     Args:
-        reply: What is answered.
+        reply: The reply.
         number: The number of the request; nothing of this protocol is made from it.
         model: The model's name.
 

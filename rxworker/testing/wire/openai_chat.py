@@ -37,7 +37,7 @@ def openai_chat_frames(
     r"""The frames of a reply, one chunk each.
 
     Args:
-        reply: What is answered.
+        reply: The reply.
         number: The number of the request, from 1; the ids are made from it.
         model: The model's name.
         include_usage: Whether the request requires a last chunk with the usage.

@@ -32,7 +32,7 @@ class Item(Struct, frozen=True):
     Attributes:
         begins: The events with which it begins and grows.
         ends: The events of the end.
-        done: What it is in the end.
+        done: Its final form.
     """
 
     begins: list[Event]
@@ -45,7 +45,7 @@ def item_of(reply: Reply, name: str, place: int, block: ReplyBlock, refused: boo
 
     Args:
         reply: The reply with the block; it defines the length of a delta.
-        name: What its id is made from.
+        name: The base of its id.
         place: Its ``output_index``.
         block: The content.
         refused: Whether a text of the reply is a refusal.
@@ -166,7 +166,7 @@ def openai_responses_frames(
     r"""The frames of a reply, one server-sent event each.
 
     Args:
-        reply: What is answered.
+        reply: The reply.
         number: The number of the request, from 1; the ids are made from it.
         model: The model's name.
 

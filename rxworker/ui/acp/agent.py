@@ -300,7 +300,7 @@ async def serve_acp(make: Callable[[], Worker], *, log: EventLog | None = None) 
 
     Args:
         make: Returns a worker; called once for each session.
-        log: Where runs are stored; the caller closes it afterwards.
+        log: The log of the runs; the caller closes it afterwards.
 
     Raises:
         ConfigurationError: ``make`` is not callable.

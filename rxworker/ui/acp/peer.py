@@ -34,7 +34,7 @@ class RpcError(Exception):
 
     Attributes:
         code: The code of JSON-RPC, or of the protocol above it.
-        message: What is wrong, and what to do.
+        message: The cause and the remedy.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -101,7 +101,7 @@ class Peer:
 
     Args:
         connection: The connection.
-        methods: What the other side may call, by name.
+        methods: The methods that the other side may call, by name.
     """
 
     def __init__(self, connection: Lines, methods: Mapping[str, Method]) -> None:

@@ -58,7 +58,7 @@ class Session:
 
     Attributes:
         conversation: The conversation.
-        resources: What is closed with the session, such as its MCP servers.
+        resources: Resources that are closed with the session, such as its MCP servers.
     """
 
     def __init__(self, conversation: ConversationEntry, cwd: str, runs: Runs, peer: Peer) -> None:

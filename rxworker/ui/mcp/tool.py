@@ -69,7 +69,7 @@ class ServedTool:
     """A worker as a tool.
 
     Args:
-        name: What clients call it by.
+        name: The name for clients.
         worker: The worker.
 
     Raises:

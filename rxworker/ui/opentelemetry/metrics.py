@@ -19,7 +19,7 @@ class Instruments:
 
     Args:
         meter: Makes them.
-        names: What they are called.
+        names: Their names.
     """
 
     def __init__(self, meter: Meter, names: Names) -> None:

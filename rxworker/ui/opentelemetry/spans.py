@@ -145,7 +145,7 @@ class RunSpans(abc.ObserverBase[Record]):
     Args:
         run: The run.
         tracer: Makes the spans.
-        names: What attributes are called.
+        names: The names of attributes.
         instruments: The metrics.
         recorder: Writes the content, where that is recorded.
         parent: The context of the parent of the run's span.

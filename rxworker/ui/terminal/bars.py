@@ -157,7 +157,7 @@ class CommandMenu(OptionList):
     """The commands, or what may follow one, while one is typed. The input keeps the focus.
 
     Attributes:
-        choices: What is listed.
+        choices: The choices in the list.
         text: The input that the choices are for. They follow the input a moment later.
     """
 

@@ -37,8 +37,8 @@ class Choice(Struct, frozen=True):
 
     Attributes:
         text: The input when it is chosen.
-        label: What the line shows.
-        note: What is shown behind it.
+        label: The text of the line.
+        note: The text behind it.
         is_whole: Whether the input can be sent then.
     """
 
@@ -53,9 +53,9 @@ class SlashCommand(Struct, frozen=True):
 
     Attributes:
         name: Its name, without the slash.
-        about: What it does.
+        about: A description of the command.
         run: Runs it, with what follows the name.
-        argument: What may follow the name; in brackets if it may be left out.
+        argument: The argument behind the name; in brackets if it is optional.
         choices: Returns what may follow the name, with a note each.
     """
 

@@ -108,7 +108,7 @@ def advise(error: BaseException, line: str) -> tuple[str, str]:
     r"""Return a title for an error, and the text below it.
 
     Args:
-        error: What ended the run.
+        error: The exception that ended the run.
         line: The error in one line.
 
     >>> advise(ProviderError("no", kind="rate_limit", retry_after=20.0), "slow down")[1]

@@ -28,7 +28,7 @@ class Bar(Struct, frozen=True):
     """A part of a row.
 
     Attributes:
-        kind: What it stands for.
+        kind: The kind of the row.
         begin: When it begins, in seconds after the first record.
         end: When it ends.
     """
@@ -43,7 +43,7 @@ class TraceRow(Struct, frozen=True):
 
     Attributes:
         depth: 0 for a turn, 1 for a request, 2 for what it made, more within a call.
-        name: What it is.
+        name: The name of the row.
         bars: Its bars.
         note: The duration, or what went wrong.
     """

@@ -66,7 +66,7 @@ class StreamError(Exception):
     Attributes:
         status: The HTTP status.
         code: The error code.
-        message: What to do, for the user.
+        message: The cause and the remedy, for the user.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:

@@ -106,8 +106,8 @@ class FleetAnswer(Struct, frozen=True):
         queues: The runs that wait, by worker.
         owners: The processes that hold the most runs, and how many processes there are.
         groups: The groups with the most runs that have not ended, and how many groups there are.
-        periods: What was taken in the last 5 minutes, hour, day and week.
-        minutes: What was taken in each of the last 60 minutes in which something was.
+        periods: The consumption in the last 5 minutes, hour, day and week.
+        minutes: The consumption in each of the last 60 minutes that had any.
         hours: The same for 168 hours.
         rows: The newest runs that match.
         is_more: Whether older ones match.

@@ -31,7 +31,7 @@ class ApiError(Exception):
     Attributes:
         status: The HTTP status.
         code: The error code.
-        message: What to do, for the user.
+        message: The cause and the remedy, for the user.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:

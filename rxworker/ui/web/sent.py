@@ -37,7 +37,7 @@ class SentRequest(Struct, frozen=True):
     Attributes:
         provider: The name of the provider.
         model: The name of the model.
-        url: Where to; empty if it is not known in the form of the provider.
+        url: The address of the request; empty if it is not known in the form of the provider.
         body: The body, without what is a secret by its name in the settings of the provider's own; if it is not known in the form of the provider, the
             conversation, the tools and the settings.
         doubts: Why it may differ from what was sent: ``nested``: a tool made it, whose worker is not known; ``worker``: this server has no such worker;

@@ -166,10 +166,10 @@ class RunStore:
     Args:
         settings: The settings of the server.
         on_run: Called with each run that a client starts.
-        log: Where the runs are stored, if they are.
+        log: The log of the runs, if they are stored.
 
     Attributes:
-        log: Where the runs are stored.
+        log: The log of the runs.
         runs: The observable of the runs: those that are kept, oldest first, then each new one.
     """
 

@@ -107,7 +107,7 @@ export const words = {
     title: "Request as sent", loading: "Loading…", noAddress: "Not in the form of the provider", doubts: "Why it may differ from what was sent",
     note: "Made again from the records and the worker. Headers are not shown, since keys are in them.",
     nested: "A tool made this request. Its tools and settings are not known: this is the conversation.", worker: "This server does not have the worker: this is the conversation.",
-    process: "Another process has sent it: its settings may have been others.", hooks: "Hooks may have changed the messages: {hooks}.", model: "The worker now has another model than the one that was asked.",
+    process: "Another process has sent it: its settings may have been others.", hooks: "Hooks may have changed the messages: {hooks}.", model: "The worker now has another model than the one that received the request.",
     tools: "The tools have changed since the run began.", form: "The model is not called over HTTP, is one of several, or has no key here: these are the conversation, the tools and the options.",
   },
   watchers: {
