@@ -136,3 +136,33 @@ async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_ru
         await desk.press(page, "All runs")
         await expect(figures.nth(0)).to_have_text("Runs1")
         await expect(page.locator("#models")).to_be_hidden()
+
+
+async def test_head_and_panels_show_the_same_tokens_in_each_frame(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say("An old silent pond. A frog jumps into the pond. Splash! Silence again.")])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page, "A haiku!")
+        await page.evaluate(
+            """() => {
+              globalThis.seen = new Set();
+              const text = (at) => document.querySelector(at)?.textContent ?? "", whole = (at) => (text(at).match(/\\d+/g) ?? []).reduce((sum, n) => sum + Number(n), 0);
+              (function look() {
+                const head = Number(/(\\d+) tokens/.exec(text("#run-facts"))?.[1]);
+                if (head > 0) globalThis.seen.add([head, whole("#figures > div > dd"), whole("#tokens-caption")].join(" "));
+                requestAnimationFrame(look);
+              })();
+            }"""
+        )
+        for _ in range(10):
+            model.let(1)
+            await page.evaluate("new Promise(requestAnimationFrame)")
+        await expect(page.locator("#run-facts")).to_contain_text("≈")
+        model.let_all()
+        await desk.status(page, "finished")
+        await expect(page.locator("#tokens-caption")).not_to_contain_text("≈")
+        seen: list[str] = await page.evaluate("[...globalThis.seen]")
+        assert len(seen) > 1, seen
+        assert all(len(set(one.split())) == 1 for one in seen), seen

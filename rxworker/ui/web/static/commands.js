@@ -86,7 +86,7 @@ export class Commands extends Keys {
   }
 
   facts(run) {
-    const { page, travel } = this, { summary } = page.selection, { cost, currency } = page.renderer.costs(summary, run);
+    const { page, travel } = this, { summary } = page.selection, { cost, currency } = page.renderer.figuresOf(summary, run, travel.scene.timeline);
     return factsOf({ run, summary, elapsed: travel.scene.timeline.elapsed(travel.now), cost, currency });
   }
 

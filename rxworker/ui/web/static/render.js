@@ -8,6 +8,7 @@ import { fill, words } from "./model/language.js";
 import { Timeline } from "./model/timeline.js";
 
 const JUST = 5; // seconds in which a run has just begun
+const REST = 300; // milliseconds between two counts of a running run
 const OVER = ["finished", "aborted"];
 
 export class Renderer {
@@ -24,6 +25,7 @@ export class Renderer {
     this.isListed = false;
     this.announced = "";
     this.isLive = false; // whether new text is live and is announced to screen readers
+    this.figures = null; // tokens and cost of the run: one count for all views
   }
 
   // The list of runs has changed.
@@ -107,13 +109,13 @@ export class Renderer {
 
   frame(now) {
     const { selection, travel, views } = this, { id, summary, status } = selection, { timeline, run } = travel.scene;
-    const { prices, cost, currency, isEstimate } = this.costs(summary, run), worker = this.workers.of(summary);
+    const isCounted = this.count(summary, run, timeline), { figures } = this, worker = this.workers.of(summary);
     const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
-    views.charts.draw(now, cost, prices, isEstimate);
-    if (!isBlank) views.numbers.draw({ timeline, summary, list: this.store.list, runs: this.store.runs, priceOf: (model) => this.priceOf(model), currency, cost, isEstimate, now });
+    views.charts.draw(now, figures);
+    if (!isBlank && isCounted) views.numbers.draw({ timeline, summary, list: this.store.list, runs: this.store.runs, figures, now });
     views.watchers.draw(status === "gone" ? null : summary, status);
-    views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, cost, now, currency);
+    views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, figures, now);
     views.time.draw(isBlank, status);
     this.compare(isBlank);
     views.approval.draw(id, pause, worker);
@@ -139,19 +141,27 @@ export class Renderer {
     if (isBlank || other === null) return views.compare.close();
     other.changed.clear();
     const side = (one) => {
-      const summary = store.known(one.id), { cost, currency } = this.costs(summary, one, { timeline: new Timeline([one]) });
+      const summary = store.known(one.id), { cost, currency } = this.figuresOf(summary, one, new Timeline([one]));
       return { run: one, summary, tape: store.tape(one.id), status: store.status(one.id), cost, currency };
     };
     views.compare.draw(side(run), side(other), store.now());
   }
 
-  // The prices of a run's model and what the run has cost, by the models of its attempts, as far as they are known.
-  costs(summary, run, { timeline } = this.travel.scene) {
-    if (run === null) return { prices: null, cost: null, currency: undefined, isEstimate: false };
-    const models = this.table.size ? modelsOf(timeline, (model) => this.priceOf(model)) : [];
+  // Count the tokens and the cost of the run that is shown. Whether that was done: while it runs, only a few times a second.
+  count(summary, run, timeline) {
+    const time = performance.now(), isSoon = run === this.counted && timeline.isRunning && this.travel.past === null && time < this.countedAt + REST;
+    if (isSoon) return false;
+    Object.assign(this, { counted: run, countedAt: time, figures: this.figuresOf(summary, run, timeline) });
+    return true;
+  }
+
+  // The tokens of a run, the prices of its model, and what the run has cost, by the models of its attempts, as far as they are known.
+  figuresOf(summary, run, timeline) {
+    if (run === null) return { usage: {}, models: [], prices: null, cost: null, currency: undefined, isEstimate: false };
+    const models = modelsOf(timeline, (model) => this.priceOf(model));
     const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency;
     const cost = prices ? costIn(models, currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
-    return { prices, cost, currency, isEstimate: totalsOf(run).isEstimate };
+    return { ...totalsOf(run), models, prices, cost, currency };
   }
 
   // Show the messages that wait to be read, or return them to the message box if the run has ended.

@@ -4,7 +4,6 @@
 
 import { byId, el, setText, show } from "./dom.js";
 import { money, plural, short } from "../model/format.js";
-import { totalsOf } from "../model/numbers.js";
 import { costOf } from "../model/run_state.js";
 import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
 import { fill, words } from "../model/language.js";
@@ -32,9 +31,10 @@ export class ChartsView {
     for (const chart of [this.tokens, this.cost, this.rate]) chart.recolour();
   }
 
-  // `cost` is the cost of the run or null; `prices` are the prices of its model or null.
-  draw(now, cost, prices, isEstimate = false) {
-    this.showFigures(cost, prices?.currency, isEstimate);
+  // `figures`: { usage, cost, currency, prices, isEstimate }
+  draw(now, figures) {
+    const { prices } = figures;
+    this.showFigures(figures);
     this.asked = [now, prices];
     clearTimeout(this.later);
     const time = performance.now(), rest = this.drawn + (this.still.matches ? 4 * REST : REST) - time;
@@ -58,21 +58,20 @@ export class ChartsView {
     this.rate.set(rateData(timeline, end), elapsed);
   }
 
-  showFigures(cost, currency, isEstimate) {
-    const { run } = this.timeline, { usage, isEstimate: isGuess } = run ? totalsOf(run) : { usage: {}, isEstimate: false };
-    const about = (text, is) => (is ? fill(words.numbers.about, { text }) : text);
+  showFigures({ usage, cost, currency, isEstimate }) {
+    const { run } = this.timeline, about = (text) => (isEstimate ? fill(words.numbers.about, { text }) : text);
     const { read, written, cached, thinking } = words.charts;
     const parts = [["input", usage.input_tokens, read], ["written", usage.output_tokens, written], ["", usage.cache_read_tokens, cached], ["", usage.reasoning_tokens, thinking]];
     const known = parts.filter(([key, n]) => (key ? typeof n === "number" : n));
-    const text = about(known.map(([, n, text]) => plural(text, n)).join(" · "), isGuess);
+    const text = about(known.map(([, n, text]) => plural(text, n)).join(" · "));
     const caption = byId("tokens-caption");
     if (text === "") setText(caption, run === null ? "" : this.timeline.isRunning ? words.charts.none : words.charts.unknown);
     else if (caption.textContent !== text) {
       const spans = known.map(([key, n, text]) => el("span", { class: key ? `key ${key}` : null, text: plural(text, n) }));
-      caption.replaceChildren(...(isGuess ? [about("", true)] : []), ...spans.flatMap((span, n) => (n ? [" · ", span] : [span])));
+      caption.replaceChildren(...(isEstimate ? [about("")] : []), ...spans.flatMap((span, n) => (n ? [" · ", span] : [span])));
     }
     setText(byId("cost-title"), currency ? fill(words.charts.costIn, { currency }) : words.charts.cost);
-    setText(byId("cost-caption"), cost === null ? "" : about(money(cost), isEstimate));
+    setText(byId("cost-caption"), cost === null ? "" : about(money(cost)));
     setText(byId("rate-caption"), run ? plural(words.charts.rate, Math.round(peakRate(this.timeline))) : "");
   }
 }

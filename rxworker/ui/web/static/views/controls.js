@@ -2,7 +2,6 @@
 
 import { byId, el, setData, setText, show } from "./dom.js";
 import { money, plural, seconds, statusWord } from "../model/format.js";
-import { totalsOf } from "../model/numbers.js";
 import { fill, words } from "../model/language.js";
 
 export class ControlsView {
@@ -21,7 +20,7 @@ export class ControlsView {
   }
 
   // `selection` is null if no run is selected.
-  draw(selection, cost, now, currency) {
+  draw(selection, figures, now) {
     show(byId("run-head"), selection !== null);
     if (selection === null) return;
     const { summary, status } = selection;
@@ -30,13 +29,13 @@ export class ControlsView {
     setText(badge, statusWord(status, selection.cause));
     badge.title = status === "running" ? summary?.reason ?? "" : "";
     setData(badge, "status", status);
-    this.showFacts(this.facts(selection, cost, now, currency));
+    this.showFacts(this.facts(selection, figures, now));
     this.buttons(status, summary);
   }
 
   // Facts about the run; those that are hidden on narrow screens are marked as minor.
-  facts({ timeline, run, summary }, cost, now, currency) {
-    const { usage, isEstimate } = totalsOf(run), about = (text) => (isEstimate ? fill(words.numbers.about, { text }) : text), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+  facts({ timeline, run, summary }, { usage, cost, currency, isEstimate }, now) {
+    const about = (text) => (isEstimate ? fill(words.numbers.about, { text }) : text), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
     const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
     facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", about(plural(words.run.tokens, total))]);
     if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: about(money(cost, currency)) })]);

@@ -2,10 +2,9 @@
 
 import { byId, el, setData, setText, show } from "./dom.js";
 import { count, money, plural, seconds, short } from "../model/format.js";
-import { modelsOf, quantile, sumOf, timesOf, totalsOf } from "../model/numbers.js";
+import { quantile, sumOf, timesOf } from "../model/numbers.js";
 import { fill, words } from "../model/language.js";
 
-const REST = 300; // milliseconds between two updates
 const NONE = "–";
 const about = (text, isEstimate) => (isEstimate ? fill(words.numbers.about, { text }) : text);
 const time = (s) => (s === null ? NONE : s < 1 ? fill(words.units.milliseconds, { n: Math.round(s * 1000) }) : seconds(s));
@@ -16,7 +15,6 @@ export class NumbersView {
     this.allTools = allTools;
     this.scope = "run";
     this.panel = byId("numbers-panel");
-    this.drawn = -Infinity;
     for (const button of byId("numbers-scope").children) button.addEventListener("click", () => this.choose(button.value));
   }
 
@@ -25,31 +23,22 @@ export class NumbersView {
     setData(this.panel, "scope", scope);
     for (const button of byId("numbers-scope").children) button.setAttribute("aria-pressed", String(button.value === scope));
     this.toolsOfAll = null;
-    if (scope === "all") this.allTools().then((s) => { this.toolsOfAll = s; this.draw(this.state, true); }, () => {});
-    this.draw(this.state, true);
+    if (scope === "all") this.allTools().then((s) => { this.toolsOfAll = s; this.draw(this.state); }, () => {});
+    this.draw(this.state);
   }
 
-  // `state`: { timeline, summary, list, runs, priceOf, currency, cost, isEstimate, now }
-  draw(state, isForced = false) {
+  // `state`: { timeline, summary, list, runs, figures, now }
+  draw(state) {
     this.state = state;
-    clearTimeout(this.later);
-    const rest = this.drawn + REST - performance.now();
-    if (rest > 0 && !isForced) {
-      this.later = setTimeout(() => this.draw(this.state, true), rest);
-      return;
-    }
-    this.drawn = performance.now();
     const [figures, models] = this.scope === "run" ? this.ofRun(state) : this.scope === "conversation" ? this.ofConversation(state) : this.ofAll(state);
     this.show(figures);
     this.showModels(models);
   }
 
-  ofRun({ timeline, priceOf, cost, isEstimate, currency }) {
-    const { run } = timeline;
-    if (run === null) return [[], []];
-    const { usage, isEstimate: isGuess } = totalsOf(run), models = modelsOf(timeline, priceOf);
+  ofRun({ timeline, figures: { usage, models, cost, currency, isEstimate } }) {
+    if (timeline.run === null) return [[], []];
     const total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
-    return [[[words.numbers.tokens, about(count(total), isGuess)], [words.numbers.cost, cost === null ? NONE : about(money(cost, currency), isEstimate)], ...this.times(timeline.runs)], models];
+    return [[[words.numbers.tokens, about(count(total), isEstimate)], [words.numbers.cost, cost === null ? NONE : about(money(cost, currency), isEstimate)], ...this.times(timeline.runs)], models];
   }
 
   times(runs, note = "") {
@@ -63,7 +52,7 @@ export class NumbersView {
   }
 
   // Waits, speeds and tools are those of the runs whose records this page has.
-  ofConversation({ summary, list, runs, now, currency }) {
+  ofConversation({ summary, list, runs, now, figures: { currency } }) {
     const mine = summary === null ? [] : list.filter((run) => run.conversation === summary.conversation);
     const folded = mine.map((run) => runs.get(run.id)).filter((run) => run && run.seq > 0);
     const note = folded.length < mine.length ? fill(words.numbers.partly, { shown: folded.length, n: mine.length }) : "";
@@ -80,7 +69,7 @@ export class NumbersView {
     ];
   }
 
-  ofAll({ list, now, currency }) {
+  ofAll({ list, now, figures: { currency } }) {
     const sum = sumOf(list, now), [, ...rest] = this.sums(list, now, currency);
     const figures = [
       [words.numbers.runs, count(sum.runs), sum.failed ? plural(words.numbers.failed, sum.failed) : ""], ...rest.slice(0, 2),
