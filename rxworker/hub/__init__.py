@@ -2,8 +2,9 @@
 
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.hub.hub import Hub
-from rxworker.hub.watch import Watch, Watchers, WhenFull, iterate
+from rxworker.hub.watch import Watch, WhenFull, iterate
 from rxworker.hub.watcher import WatcherState
+from rxworker.hub.watchers import Watchers
 
 __all__ = [
     # the hub and its watchers

@@ -18,7 +18,6 @@ The hub belongs to one thread, that of its event loop; a `Watch` may be used in 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import count
@@ -32,7 +31,7 @@ from rxworker.hub.history import History
 from rxworker.hub.push import ImmediateWatchers
 from rxworker.hub.scheduler import Callback, Defer, FlushScheduler
 from rxworker.hub.watch import Watch
-from rxworker.hub.watcher import Watcher, WatcherState, running_loop
+from rxworker.hub.watcher import OneShotEvent, Watcher, WatcherState, running_loop
 from rxworker.operators.stage import Stage
 
 
@@ -237,7 +236,7 @@ class Hub(Stage[Record]):
         """Everything from the start, record by record, at the reader's own pace."""
         return aiter(self.watch(Reliable(limit=None)))
 
-    # What watchers call.
+    # What watchers call: `WatchedHub`.
 
     def name_watcher(self, name: str) -> str:
         """The name of a new watcher."""
@@ -263,6 +262,18 @@ class Hub(Stage[Record]):
         self._immediate.remove(watcher)
         if self.flush_scheduler.is_needed:
             self.flush_scheduler.notify_change()
+
+    def may_take(self, watcher: Watcher) -> bool:
+        """Whether the pace of a watcher that pulls allows it to take what is new."""
+        return self.flush_scheduler.may_take(watcher)
+
+    def notify_taken(self) -> None:
+        """A watcher has taken records."""
+        self.call_in_loop(self.flush_scheduler.notify_taken)
+
+    def sleep(self, watcher: Watcher) -> asyncio.Future[None]:
+        """A future that is done when there may be more for a watcher that pulls."""
+        return self.flush_scheduler.readers.sleep(watcher)
 
     def call_in_loop(self, call: Callback) -> None:
         """Call a function in the thread of the event loop: now, if this is that thread; else soon."""
@@ -294,38 +305,3 @@ class Hub(Stage[Record]):
             A function that removes it again.
         """
         return self.flush_scheduler.add_callback(callback)
-
-
-class OneShotEvent:
-    """A ``threading.Event`` that is set once and never cleared; it needs a lock, and not a lock with a condition.
-
-    Every run has one, and it is rarely waited for.
-
-    >>> event = OneShotEvent()
-    >>> event.set()
-    >>> event.is_set(), event.wait(1.0)
-    (True, True)
-    """
-
-    __slots__ = ("_is_set", "_lock")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def is_set(self) -> bool:
-        """Whether it is set."""
-        return self._is_set
-
-    def set(self) -> None:
-        """Set it, and wake every thread that waits."""
-        if not self._is_set:
-            self._is_set = True
-            self._lock.release()
-
-    def wait(self, timeout: float) -> bool:
-        """Wait until it is set, for at most so many seconds. Whether it is set."""
-        if not self._is_set and self._lock.acquire(timeout=timeout):
-            self._lock.release()  # for the next thread that waits
-        return self._is_set

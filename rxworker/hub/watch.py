@@ -1,34 +1,26 @@
-"""How a program watches a run: `Watch` for its records, `Watchers` for the states of all watchers, and `iterate` for any other observable."""
+"""How a program watches a run: `Watch` for its records, and `iterate` for any other observable."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 from reactivex.internal import default_error, noop
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
 from rxworker.hub.delivery import Delivery
-from rxworker.hub.detach import fail_stream
-from rxworker.hub.watcher import Watcher, WatcherState, ignore, running_loop
+from rxworker.hub.watcher import WatchedHub, Watcher, ignore, running_loop
 from rxworker.operators.stage import Sink, Stage
-
-if TYPE_CHECKING:
-    from rxworker.hub.hub import Hub
 
 A = TypeVar("A")
 
 WhenFull: TypeAlias = Literal["fail", "drop_oldest"]
 """What a full buffer does: ``fail`` with an error, or ``drop_oldest``."""
-
-PAUSE = 0.25
-"""Seconds between two reports of `Watchers`."""
 
 
 class Watch(Stage[Record]):
@@ -55,7 +47,7 @@ class Watch(Stage[Record]):
 
     emits_records = True
 
-    def __init__(self, hub: Hub, delivery: Delivery, after: int, name: str) -> None:
+    def __init__(self, hub: WatchedHub, delivery: Delivery, after: int, name: str) -> None:
         super().__init__()
         self._hub = hub
         self._delivery = delivery
@@ -135,98 +127,6 @@ class Watch(Stage[Record]):
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
         return Watcher(self._hub, self._delivery, self._after, self._name, observer)
-
-
-class Watchers(Stage[tuple[WatcherState, ...]]):
-    """The watchers of a run, now and whenever something has changed; at most four times a second.
-
-    It completes when the run has ended and every watcher has seen all of it or is detached.
-
-    Args:
-        hub: The hub that they watch.
-        make_scheduler: Returns the scheduler for the pauses.
-        seconds: The pause after each report.
-
-    Example:
-        >>> import asyncio
-        >>> from rxworker import Worker
-        >>> from rxworker.testing import ScriptedModel
-        >>> async def count() -> int:
-        ...     run = Worker(ScriptedModel(["Hello!"])).run("Hi")
-        ...     run.subscribe(lambda record: None)
-        ...     return len(run.watchers.now)
-        >>> asyncio.run(count())
-        1
-    """
-
-    def __init__(
-        self, hub: Hub, make_scheduler: Callable[[], abc.SchedulerBase], seconds: float = PAUSE
-    ) -> None:
-        super().__init__()
-        self._hub = hub
-        self._make_scheduler = make_scheduler
-        self._seconds = seconds
-
-    @property
-    def now(self) -> tuple[WatcherState, ...]:
-        """The watchers at this moment."""
-        return self._hub.states()
-
-    def _subscribe_core(
-        self,
-        observer: abc.ObserverBase[tuple[WatcherState, ...]],
-        scheduler: abc.SchedulerBase | None = None,
-    ) -> abc.DisposableBase:
-        hub, clock = self._hub, scheduler or self._make_scheduler()
-        timer = SerialDisposable()
-        last: tuple[WatcherState, ...] | None = None
-        is_pausing = is_over = False
-
-        def emit() -> None:
-            nonlocal last
-            states = hub.states()
-            if states != last:
-                last = states
-                observer.on_next(states)
-            if not is_over and hub.ended and all(not state.lag for state in states):
-                leave()
-                observer.on_completed()
-
-        def report() -> None:
-            """Emit, and catch what the observer raises: a timer may call this."""
-            try:
-                emit()
-            except BaseException as error:
-                leave()
-                on_raise = hub.detach_reporter.report
-                fail_stream(observer, "watcher of the watchers", error, on_raise)
-
-        def leave() -> None:
-            nonlocal is_over
-            is_over = True
-            timer.dispose()
-            remove_callback()
-
-        def resume(_: abc.SchedulerBase, __: object = None) -> None:
-            nonlocal is_pausing
-            is_pausing = False
-            if not is_over and last != hub.states():
-                on_change()
-
-        def on_change() -> None:
-            nonlocal is_pausing
-            if is_over:
-                return
-            if not is_pausing:
-                is_pausing = True
-                timer.disposable = clock.schedule_relative(self._seconds, resume)
-                report()
-            elif hub.ended and not hub.watching:
-                report()  # the last one
-
-        remove_callback = hub.add_callback(on_change)
-        on_change()
-        return CompositeDisposable(timer, Disposable(remove_callback))
 
 
 async def iterate(

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 from reactivex import abc
@@ -30,10 +31,8 @@ from rxworker.hub.delivery import (
     count,
     take,
 )
+from rxworker.hub.history import History
 from rxworker.operators.stage import Many, many
-
-if TYPE_CHECKING:
-    from rxworker.hub.hub import Hub
 
 END_TIMEOUT = 5.0
 """Seconds that a watcher elsewhere waits for the end of a run whose event loop is closing."""
@@ -70,6 +69,54 @@ class WatcherState(Struct, frozen=True):
     delivered: int
     merged: int
     dropped: int
+
+
+class WatchedHub(Protocol):
+    """What a watcher needs of its hub.
+
+    Attributes:
+        history: The records so far.
+        loop: The event loop of the hub, if any.
+        over: Set when the hub has ended; for other threads.
+    """
+
+    history: History
+    loop: asyncio.AbstractEventLoop | None
+    over: OneShotEvent
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more records follow."""
+        ...
+
+    @property
+    def error(self) -> Exception | None:
+        """The error with which it ended; ``None`` if there is none."""
+        ...
+
+    def name_watcher(self, name: str) -> str:
+        """The name of a new watcher."""
+        ...
+
+    def attach(self, watcher: Watcher) -> None:
+        """Serve a new watcher."""
+        ...
+
+    def detach(self, watcher: Watcher) -> None:
+        """Serve a watcher no more."""
+        ...
+
+    def may_take(self, watcher: Watcher) -> bool:
+        """Whether the pace of a watcher that pulls allows it to take what is new."""
+        ...
+
+    def notify_taken(self) -> None:
+        """A watcher has taken records."""
+        ...
+
+    def sleep(self, watcher: Watcher) -> asyncio.Future[None]:
+        """A future that is done when there may be more for a watcher that pulls."""
+        ...
 
 
 class Watcher(abc.DisposableBase):
@@ -112,7 +159,7 @@ class Watcher(abc.DisposableBase):
 
     def __init__(
         self,
-        hub: Hub,
+        hub: WatchedHub,
         delivery: Delivery | None,
         after: int,
         name: str,
@@ -132,7 +179,7 @@ class Watcher(abc.DisposableBase):
         self.takes = takes
         self.place = -1
         self._hub = hub
-        self._attached_at = hub.last_seq
+        self._attached_at = hub.history.last_seq
         self._has_taken = False
         self._step: Coroutine[object, object, list[Record] | None] | None = None
         hub.attach(self)
@@ -195,13 +242,13 @@ class Watcher(abc.DisposableBase):
         hub = self._hub
         self._raise_if_too_far_behind()
         waits = is_paced and self._has_taken and not hub.ended
-        if waits and not hub.flush_scheduler.may_take(self):
+        if waits and not hub.may_take(self):
             return []
         batch = take(hub.history, self.delivery or Reliable(), self.seen)
         if batch:
             self._has_taken = True
             self.note(batch)
-            hub.call_in_loop(hub.flush_scheduler.notify_taken)
+            hub.notify_taken()
             return batch
         if not hub.ended:
             return []
@@ -212,7 +259,7 @@ class Watcher(abc.DisposableBase):
     def _raise_if_too_far_behind(self) -> None:
         match self.delivery:
             case Reliable(limit=int(limit), when_full="detach"):
-                last = self._hub.last_seq
+                last = self._hub.history.last_seq
                 # Records from before it was attached do not show that it is slow.
                 if last - max(self.seen, self._attached_at) > limit:
                     raise LocalProtocolError(
@@ -228,7 +275,7 @@ class Watcher(abc.DisposableBase):
             batch = self.now()
             if batch is None or batch:
                 return batch
-            await self._hub.flush_scheduler.readers.sleep(self)
+            await self._hub.sleep(self)
 
     def wait(self) -> list[Record] | None:
         """The same for another thread, which blocks."""
@@ -325,6 +372,41 @@ class Watcher(abc.DisposableBase):
         if batch is not None and not batch:
             raise LocalProtocolError("the run's event loop has closed before the run ended")
         return batch
+
+
+class OneShotEvent:
+    """A ``threading.Event`` that is set once and never cleared; it needs a lock, and not a lock with a condition.
+
+    Every run has one, and it is rarely waited for.
+
+    >>> event = OneShotEvent()
+    >>> event.set()
+    >>> event.is_set(), event.wait(1.0)
+    (True, True)
+    """
+
+    __slots__ = ("_is_set", "_lock")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake every thread that waits."""
+        if not self._is_set:
+            self._is_set = True
+            self._lock.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is set, for at most so many seconds. Whether it is set."""
+        if not self._is_set and self._lock.acquire(timeout=timeout):
+            self._lock.release()  # for the next thread that waits
+        return self._is_set
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, Record
-from rxworker.hub import Delivery, Hub, Watch, Watchers
+from rxworker.hub import Delivery, Watch, Watchers
+from rxworker.hub.watchers import when_idle
 from rxworker.messages import Conversation, Json
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
@@ -452,48 +452,6 @@ class Tracing(Protocol):
     def __call__(self, run: Run[Any], /) -> object:
         """Observe a run that begins or is recovered. What this raises is logged and does not affect the run."""
         ...
-
-
-def when_idle(
-    hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callable[[], None]
-) -> abc.DisposableBase:
-    """Call a function when there has been no watcher for a while.
-
-    Args:
-        hub: The hub whose watchers count.
-        grace: Seconds without a watcher, from now if there is none.
-        scheduler: The clock.
-        act: The function. It is called once.
-
-    Returns:
-        Disposing it stops the timer.
-
-    Raises:
-        ConfigurationError: The grace is not a number of seconds.
-    """
-    given = cast("object", grace)
-    if not (isinstance(given, int | float) and given >= 0):  # a comparison with NaN is false
-        raise ConfigurationError(f"grace={grace!r}: it is a number of seconds, 0 or more")
-    timer = SerialDisposable()
-    is_waiting = is_over = False
-
-    def over(_: abc.SchedulerBase, __: object = None) -> None:
-        nonlocal is_over
-        if is_waiting and not is_over and not hub.watching and not hub.ended:
-            is_over = True
-            remove_callback()
-            act()
-
-    def check() -> None:
-        nonlocal is_waiting
-        is_idle = not hub.watching and not hub.ended and not is_over
-        if is_idle != is_waiting:
-            is_waiting = is_idle
-            timer.disposable = scheduler.schedule_relative(grace, over) if is_idle else None
-
-    remove_callback = hub.add_callback(check)
-    check()
-    return CompositeDisposable(Disposable(remove_callback), timer)
 
 
 def request_of(run: Run[Any], turn: int, conversation: Conversation) -> tuple[Request, bool]:

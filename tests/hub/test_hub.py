@@ -16,7 +16,7 @@ from reactivex import operators as ops
 from rxworker.events import Record, TextDelta
 from rxworker.hub import Coalesce, Hub
 from rxworker.hub.history import TAIL
-from rxworker.hub.hub import OneShotEvent
+from rxworker.hub.watcher import OneShotEvent
 
 
 def record(n: int) -> Record:

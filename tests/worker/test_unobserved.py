@@ -14,10 +14,10 @@ from rxworker import Worker, tool, worker_tool
 from rxworker.errors import ConfigurationError, RunCancelledError
 from rxworker.events import Record, TextDelta
 from rxworker.hub import Coalesce, Delivery, Hub, Latest, Reliable, WatcherState
+from rxworker.hub.watchers import when_idle
 from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, say, stall, think
 from rxworker.tools import ToolContext
-from rxworker.worker.run import when_idle
 
 
 class Stand:
