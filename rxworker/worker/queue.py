@@ -267,7 +267,7 @@ async def work(
                     continue
                 run = await begin(source, info, make_worker, tenant_cap)
                 if run is not None:
-                    running[asyncio.ensure_future(_end_of(run))] = run
+                    running[asyncio.ensure_future(end_of(run))] = run
                     if on_run is not None:
                         on_run(run)
         finally:
@@ -331,7 +331,7 @@ def _cap(tenant_cap: int | Mapping[str, int] | None, tenant: str) -> int | None:
     return tenant_cap.get(tenant)
 
 
-async def _end_of(run: Run[Any]) -> None:
+async def end_of(run: Run[Any]) -> None:
     """Wait for the end of a run. Its errors are in its records."""
     with suppress(RxWorkerError, RunHandedOverError):
         await run

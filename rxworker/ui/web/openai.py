@@ -276,8 +276,8 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
     is_next = before is not None and before.conversation.current is before
     if before is not None and is_next and before.conversation.name == given.model:
         conversation = before.conversation
-        runs.check_free(conversation)
         await runs.prepare(conversation)
+        runs.check_free(conversation)
         history = (*conversation.worker.conversation.messages, *history)
     else:
         conversation = _begun(runs, given.model)

@@ -26,9 +26,10 @@ from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decision, QueuedWorker, Run, Worker
+from rxworker.worker.queue import end_of
 
 STOP_SECONDS = 5.0
-"""Seconds a run has to end after its client has left."""
+"""Seconds a run has to end after its client has left, or after its last record."""
 
 
 class Runs:
@@ -141,12 +142,15 @@ class Runs:
         return query.select(list(found.values()))
 
     async def prepare(self, conversation: ConversationEntry | None) -> None:
-        """Create the worker of a stored conversation, with its messages, unless this process has run it last.
+        """Prepare a conversation for its next run: wait until its last run is done, if the last record is published, and create the worker of
+        a stored conversation, with its messages, unless this process has run it last.
 
         Raises:
             ApiError: This server has no such worker.
         """
         entry = None if conversation is None else conversation.current
+        if entry is not None:
+            await _done(entry)
         if conversation is None or not isinstance(entry, StoredEntry):
             return
         is_elsewhere = conversation.has_worker and isinstance(conversation.worker, QueuedWorker)
@@ -253,8 +257,8 @@ class Runs:
         """
         conversation = before.conversation
         if conversation.current is before:
-            self.check_free(conversation)
             await self.prepare(conversation)
+            self.check_free(conversation)
             return conversation
         copy = self.begin_conversation(conversation.name or None)
         await before.open()
@@ -297,6 +301,7 @@ class Runs:
             LocalProtocolError: A decision names a call that is not pending.
         """
         before = await self.find(run)
+        await _done(before)
         if not (before.paused if isinstance(before, LiveEntry) else before.status == "paused"):
             message = f"only a paused run can be resumed, and this one is {before.status}"
             raise ApiError(409, "not_paused", message)
@@ -505,6 +510,13 @@ async def _allowed_by(paused: RunEntry, call: str) -> AllowedTool:
         message = "only the tool of the call that the run paused at can be allowed always"
         raise ApiError(400, "not_paused_at", message)
     return AllowedTool(names[0], pause.hook)
+
+
+async def _done(entry: RunEntry) -> None:
+    """If the last record of a run is published, wait until the run is done: until then it is stored as ended, but not released."""
+    run = entry.here
+    if run is not None and not run.done() and run.state.status not in ("new", "running"):
+        await asyncio.wait({asyncio.ensure_future(end_of(run))}, timeout=STOP_SECONDS)
 
 
 def _is_running(entry: RunEntry) -> bool:

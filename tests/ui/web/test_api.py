@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rxworker.log import Claim, MemoryLog
 from rxworker.messages import Prices, Usage
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall
@@ -90,6 +91,37 @@ async def test_a_busy_conversation_begins_no_second_run(open_desk: OpenDesk) -> 
     status, told = await desk.post("api/runs", {"input": "b", "conversation": run["conversation"]})
     assert (status, told["error"]["code"]) == (409, "busy")
     assert run["id"] in told["error"]["message"]
+
+
+@pytest.mark.aiohttp
+@pytest.mark.unlogged  # it has a log of its own
+async def test_a_conversation_is_free_as_soon_as_the_last_record_of_its_run_is_published(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with MemoryLog() as log:
+        release, may_release = log.release, asyncio.Event()
+
+        async def release_later(claim: Claim) -> None:
+            await may_release.wait()
+            await release(claim)
+
+        monkeypatch.setattr(log, "release", release_later)
+        desk = await open_desk(call("delete", path="/a"), "Deleted.", "And?", log=log)
+        run = await desk.begin()
+        for path, body in (
+            (f"api/runs/{run['id']}/resume", None),
+            ("api/runs", {"input": "b", "conversation": run["conversation"]}),
+        ):
+            async with desk.http.get(desk.url(f"api/runs/{run['id']}/events")) as response:
+                await response.read()
+            may_release.clear()
+            posted = asyncio.create_task(desk.post(path, body))
+            await desk.get("api/runs")
+            await desk.get("api/runs")
+            may_release.set()
+            status, run = await posted
+            assert status == 201, run
+        may_release.set()
 
 
 async def test_more_runs_than_allowed_are_refused_until_one_has_ended(open_desk: OpenDesk) -> None:
