@@ -142,8 +142,10 @@ class Runs:
         return query.select(list(found.values()))
 
     async def prepare(self, conversation: ConversationEntry | None) -> None:
-        """Prepare a conversation for its next run: wait until its last run is done, if the last record is published, and create the worker of
-        a stored conversation, with its messages, unless this process has run it last.
+        """Prepare a conversation for its next run.
+
+        If the last record of its last run is published, wait until that run is done. Create the worker of a stored conversation, with its
+        messages, unless this process has run it last.
 
         Raises:
             ApiError: This server has no such worker.
