@@ -9,7 +9,8 @@ hours are dropped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,6 +27,9 @@ MINUTE, HOUR = 60, 3600
 MINUTES, HOURS = 60, 7 * 24
 """How many of them are kept."""
 
+Estimate: TypeAlias = Callable[[RunRow], float | None]
+"""Returns what a run has cost whose worker knew no prices, or ``None``."""
+
 _NOTHING = RunRow()
 _NO_TOOLS = [0] * (len(TOOL_BOUNDS) + 1)
 
@@ -41,6 +45,7 @@ class Totals(Struct):
         input_tokens: The tokens that the models have read.
         output_tokens: The tokens that the models have written.
         cost: Their cost, where prices are known.
+        estimated_cost: The part of the cost that was estimated; see `Fleet`.
         tool_calls: How many tools have started.
         tool_errors: How many tools have failed.
         tool_seconds: How long the tools took, together.
@@ -55,6 +60,7 @@ class Totals(Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    estimated_cost: float = 0.0
     tool_calls: int = 0
     tool_errors: int = 0
     tool_seconds: float = 0.0
@@ -70,6 +76,7 @@ class Totals(Struct):
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
         self.cost += other.cost
+        self.estimated_cost += other.estimated_cost
         self.tool_calls += other.tool_calls
         self.tool_errors += other.tool_errors
         self.tool_seconds += other.tool_seconds
@@ -116,6 +123,7 @@ class Fleet:
 
     Args:
         most_runs: How many runs are kept; above that the oldest that have ended are dropped. They still count in the totals.
+        estimate: Returns what a run has cost whose row has no cost, or ``None``.
 
     Attributes:
         groups: The groups by worker and tenant.
@@ -138,8 +146,9 @@ class Fleet:
         greeter {'finished': 1} 1
     """
 
-    def __init__(self, *, most_runs: int = MOST_RUNS) -> None:
+    def __init__(self, *, most_runs: int = MOST_RUNS, estimate: Estimate | None = None) -> None:
         self._most_runs = most_runs
+        self._estimate = estimate
         self._infos: dict[str, RunInfo] = {}
         self._open: dict[str, RunInfo] = {}
         self._order: list[tuple[float, str]] = []
@@ -234,6 +243,12 @@ class Fleet:
     def _add(self, info: RunInfo, base: RunRow, before: RunInfo | None) -> None:
         """Add the consumption of a run since its last values."""
         taken = _taken(info.row, base)
+        if self._estimate is not None and info.row.cost is None and not info.row.outer:
+            before_cost = self._estimate(base) if base.cost is None else base.cost
+            taken.estimated_cost = max(
+                (self._estimate(info.row) or 0.0) - (before_cost or 0.0), 0.0
+            )
+            taken.cost = taken.estimated_cost
         if not info.row.outer and not _is_over(before):
             taken.ended = int(_is_over(info))
             taken.failed = int(info.status == "aborted" and info.row.cause != "cancel")

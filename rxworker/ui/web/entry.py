@@ -35,6 +35,7 @@ from rxworker.protocols import (
 )
 from rxworker.providers import Options
 from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.costs import cost_of
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
@@ -399,19 +400,9 @@ class RunEntry(ABC):
             usage: All tokens. Those of no model are from before a pause; they have the prices of the worker's model.
             by_model: The tokens by model.
         """
-        table, conversation = self.settings.prices, self.conversation
+        conversation = self.conversation
         model = conversation.worker.model.model if conversation.has_worker else ""
-        spent = [(name or model, Usage(*counts)) for name, counts in by_model.items()]
-        known = [counts_of(each) for _, each in spent]
-        rest = [max(n - sum(part), 0) for n, *part in zip(counts_of(usage), *known, strict=True)]
-        parts = [
-            (table[name], each) for name, each in (*spent, (model, Usage(*rest))) if name in table
-        ]
-        currency = (
-            table[model].currency if model in table else parts[0][0].currency if parts else ""
-        )
-        costs = [prices.cost(each) for prices, each in parts if prices.currency == currency]
-        return sum(costs) if costs else None
+        return cost_of(self.settings.prices, usage, by_model, model)
 
     def settle(self) -> None:
         """Release what a run that is not watched does not need."""

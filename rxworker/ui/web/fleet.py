@@ -18,8 +18,10 @@ from msgspec import Struct
 from rxworker.log import EventLog, Fleet, RunInfo, StoredStatus, Totals
 from rxworker.log.fleet import HOUR, MINUTE
 from rxworker.log.values import TENANT
+from rxworker.messages import Prices
 from rxworker.protocols import encode_json
 from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.costs import RowCosts
 from rxworker.ui.web.responses import ApiError
 
 PERIODS = (5 * MINUTE, HOUR, 24 * HOUR, 7 * 24 * HOUR)
@@ -36,7 +38,7 @@ SHARE = 20
 
 
 class Taken(Struct, frozen=True):
-    """Totals, as a page shows them, of the time from ``since``."""
+    """Totals, as a page shows them, of the time from ``since``; whether a part of the cost is estimated."""
 
     since: float
     ended: int
@@ -46,6 +48,7 @@ class Taken(Struct, frozen=True):
     input_tokens: int
     output_tokens: int
     cost: float
+    is_estimate: bool
     tool_calls: int
     tool_errors: int
     tool_p95: float | None
@@ -77,7 +80,7 @@ class GroupInfo(Struct, frozen=True):
 
 
 class FleetRow(Struct, frozen=True):
-    """A run in the list."""
+    """A run in the list; whether its cost is estimated by the prices of the server."""
 
     id: str
     title: str
@@ -94,6 +97,7 @@ class FleetRow(Struct, frozen=True):
     input_tokens: int
     output_tokens: int
     cost: float | None
+    is_estimate: bool
 
 
 class FleetAnswer(Struct, frozen=True):
@@ -111,6 +115,7 @@ class FleetAnswer(Struct, frozen=True):
         hours: The same for 168 hours.
         rows: The newest runs that match.
         is_more: Whether older ones match.
+        currency: The currency of the prices of the server; empty without any.
     """
 
     time: float
@@ -126,6 +131,7 @@ class FleetAnswer(Struct, frozen=True):
     hours: list[Taken]
     rows: list[FleetRow]
     is_more: bool
+    currency: str
 
 
 class RunFilter(Struct, frozen=True):
@@ -191,13 +197,15 @@ class FleetFeed:
 
     Args:
         log: The log.
+        prices: The prices by which the costs of runs are estimated whose workers know no prices.
 
     Attributes:
         fleet: The fold.
     """
 
-    def __init__(self, log: EventLog) -> None:
-        self.fleet = Fleet()
+    def __init__(self, log: EventLog, prices: Mapping[str, Prices] | None = None) -> None:
+        self._costs = RowCosts(prices or {})
+        self.fleet = Fleet(estimate=self._costs if prices else None)
         self._log = log
         self._task: asyncio.Task[None] | None = None
         self._loaded = asyncio.Event()
@@ -250,8 +258,10 @@ class FleetFeed:
                 if len(rows) == query.limit:
                     is_more = True
                     break
-                rows.append(_row(info))
-        return self._redact(encode_json(_answer(fleet, time.time(), rows, is_more)))
+                rows.append(_row(info, self._costs))
+        return self._redact(
+            encode_json(_answer(fleet, time.time(), rows, is_more, self._costs.currency))
+        )
 
     async def close(self) -> None:
         """Stop following the log, and end what follows this."""
@@ -302,7 +312,9 @@ def owners_of(infos: Iterable[RunInfo], now: float) -> list[OwnerInfo]:
     return [OwnerInfo(owner, runs) for owner, runs in owners]
 
 
-def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> FleetAnswer:
+def _answer(
+    fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool, currency: str
+) -> FleetAnswer:
     runs: dict[StoredStatus, int] = {}
     for group in fleet.groups.values():
         for status, count in group.runs.items():
@@ -327,6 +339,7 @@ def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> Fl
         [_taken(fleet.hours[at], float(at * HOUR)) for at in sorted(fleet.hours)],
         rows,
         is_more,
+        currency,
     )
 
 
@@ -340,6 +353,7 @@ def _taken(totals: Totals, since: float) -> Taken:
         totals.input_tokens,
         totals.output_tokens,
         totals.cost,
+        totals.estimated_cost > 0,
         totals.tool_calls,
         totals.tool_errors,
         totals.tool_quantile(0.95),
@@ -347,8 +361,9 @@ def _taken(totals: Totals, since: float) -> Taken:
     )
 
 
-def _row(info: RunInfo) -> FleetRow:
+def _row(info: RunInfo, estimate: RowCosts) -> FleetRow:
     row = info.row
+    estimated = estimate(row) if row.cost is None else None
     cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
     return FleetRow(
         info.run,
@@ -365,5 +380,6 @@ def _row(info: RunInfo) -> FleetRow:
         row.tool_calls,
         row.input_tokens,
         row.output_tokens,
-        row.cost,
+        estimated if row.cost is None else row.cost,
+        estimated is not None,
     )

@@ -76,7 +76,7 @@ class ServerState:
         self.page = Page()
         self._has_users = user is not None
         self._tasks: list[asyncio.Task[None]] = []
-        self._fleet = None if log is None else FleetFeed(log)
+        self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
         self._is_closing = False
 

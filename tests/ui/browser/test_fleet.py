@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker.log import SQLiteLog
+from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import tool
-from rxworker.ui.web import WebServer
+from rxworker.ui.web import Settings, WebServer
 from rxworker.worker import Worker
 
 if TYPE_CHECKING:
@@ -44,12 +45,14 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
         return Worker(model, tools=[look], name="clerk", log=log, labels={"tenant": tenant})
 
     file = tmp_path / "runs.db"
+    settings = Settings(prices={"scripted": Prices(input=100.0, output=1000.0)})
     async with SQLiteLog(file) as other, SQLiteLog(file) as log:
         runs = [clerk(tenant, other).run(f"Look for {tenant}") for tenant in ("acme", "globex")]
-        async with WebServer(lambda: clerk("", log), port=0, log=log) as server:
+        async with WebServer(lambda: clerk("", log), port=0, log=log, settings=settings) as server:
             page = await desk.open("fleet", url=server.url)
             rows = page.locator("#fleet-rows tr")
             await expect(rows).to_have_count(2)
+            await expect(rows.first).to_contain_text("≈")
             await expect(rows.locator(".status").first).to_have_text("running")
             assert await tile(page, "Running") == "2"
             assert other.owner in await page.locator("#owners").inner_text()

@@ -18,7 +18,7 @@ from yarl import URL
 from rxworker import Worker
 from rxworker.events import Record, RunStart
 from rxworker.log import Claim, EventLog, MemoryLog, RunRow, StoredStatus, entries_of
-from rxworker.messages import Conversation, Message
+from rxworker.messages import Conversation, Message, Prices
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer, fleet
 from rxworker.ui.web.responses import ApiError
@@ -274,3 +274,30 @@ async def test_secrets_of_the_environment_are_not_shown(
     _, text = await client.get("api/fleet")
     assert "0123456789abcdef" not in text
     assert "my key is" in text
+
+
+async def test_costs_are_estimated_by_the_prices_of_the_server(stack: AsyncExitStack) -> None:
+    """Those of runs whose workers know prices are exact; what another model took has no price."""
+    prices = {"small": Prices(input=1.0, output=2.0, currency="EUR")}
+    client = await opened(stack, settings=Settings(prices=prices))
+    await client.fleet()  # from now on, each change is read
+    spent: dict[str, Any] = {"input_tokens": 3_000_000, "by_model": {"small": (1_000_000, 0, 0, 0)}}
+    await client.store("run-1", worker="exact", cost=0.5, **spent)
+    await client.store("run-2", worker="guess", **spent)
+    await client.store("run-3", "running", worker="guess", resumes="run-2", **spent)
+    await client.store("run-4", worker="none", by_model={"large": (1, 1, 0, 0)}, input_tokens=1)
+    found = await client.fleet()
+    rows = {row["id"]: (row["cost"], row["is_estimate"]) for row in found["rows"]}
+    assert rows == {
+        "run-1": (0.5, False),
+        "run-2": (3.0, True),
+        "run-3": (3.0, True),
+        "run-4": (None, False),
+    }
+    groups = {each["worker"]: each["taken"] for each in found["groups"]}
+    assert {name: (each["cost"], each["is_estimate"]) for name, each in groups.items()} == {
+        "exact": (0.5, False),
+        "guess": (3.0, True),
+        "none": (0.0, False),
+    }
+    assert (found["periods"][0]["cost"], found["currency"]) == (3.5, "EUR")

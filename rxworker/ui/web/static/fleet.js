@@ -95,7 +95,7 @@ function drawPeriod() {
     [fleet.failed, count(taken.failed), failed, taken.failed ? "bad" : ""],
     [fleet.tokensRead, short(taken.input_tokens)],
     [fleet.tokensWritten, short(taken.output_tokens)],
-    [fleet.cost, taken.cost ? money(taken.cost) : "–"],
+    [fleet.cost, costText(taken)],
     [fleet.mostQueued, count(taken.most_queued)],
     [fleet.tools, count(taken.tool_calls), taken.tool_errors ? plural(fleet.toolsFailed, taken.tool_errors) : ""],
     [fleet.toolsP95, taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
@@ -109,6 +109,12 @@ function drawPeriod() {
   setText(byId("tokens-note"), isFine ? fleet.tokensMinute : fleet.tokensHour);
   setText(byId("queued-note"), isFine ? fleet.queuedMinute : fleet.queuedHour);
   setText(byId("ended-note"), isFine ? fleet.endedMinute : fleet.endedHour);
+}
+
+// A cost by the prices of the server is an estimate.
+function costText({ cost, is_estimate: isEstimate }) {
+  if (!cost && !isEstimate) return "–";
+  return isEstimate ? fill(words.numbers.about, { text: money(cost, answer.currency) }) : money(cost);
 }
 
 function tiles(list, values) {
@@ -127,7 +133,7 @@ function drawGroups(found) {
   const { groups, owners } = found, OPEN = ["queued", "running", "paused"];
   table(byId("groups"), groups.map(({ worker, tenant, runs, taken }) => [
     worker || "–", tenant || "–", [count(OPEN.reduce((sum, status) => sum + (runs[status] ?? 0), 0))], [count(taken.ended)], [count(taken.failed)],
-    [short(taken.input_tokens + taken.output_tokens)], [taken.cost ? money(taken.cost) : "–"], [taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
+    [short(taken.input_tokens + taken.output_tokens)], [costText(taken)], [taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
   ]));
   table(byId("owners"), owners.map(({ owner, runs }) => [owner, [count(runs)]]));
   setText(byId("groups-note"), groups.length === 0 ? fleet.none : rest(fleet.moreGroups, found.group_count - groups.length));
@@ -145,7 +151,7 @@ function drawRows(found) {
     el("a", { href: `./#${encodeURIComponent(row.id)}`, text: clip(row.title, 80) || words.runs.untitled, title: `${row.id}${row.reason ? `: ${row.reason}` : ""}` }),
     el("span", { class: "status", "data-status": row.status, text: statusWord(row.status, row.cause) }),
     row.worker || "–", row.tenant || "–", row.owner || "–", [count(row.turns)], [count(row.tool_calls)],
-    [short(row.input_tokens + row.output_tokens)], [row.cost === null ? "–" : money(row.cost)], ago(row.created, found.time),
+    [short(row.input_tokens + row.output_tokens)], [costText(row)], ago(row.created, found.time),
   ]));
   setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? fleet.noMatch : fleet.none) : found.is_more && limit === MOST ? fill(fleet.newest, { n: MOST }) : "");
   show(byId("more"), found.is_more && limit < MOST);
