@@ -45,6 +45,12 @@ def marks(lane: Lane) -> list[Part]:
     return [ENDS[lane.stage]] if lane.stage in ENDS else []
 
 
+def document_of(view: LaneView, text: str) -> DocumentSection:
+    """Render Markdown in the theme of the app."""
+    app = cast("App[object]", view.app)  # pyright: ignore[reportUnknownMemberType]
+    return DocumentSection(text, app.console, is_dark=app.current_theme.dark)
+
+
 class TextView(LaneView):
     """Text of the model: Markdown as it streams, plain if it has no marks of Markdown."""
 
@@ -92,9 +98,7 @@ class TextView(LaneView):
 
     def draw_document(self, text: str) -> None:
         """Render the text as Markdown."""
-        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
-        is_dark = app.current_theme.dark
-        self._document = DocumentSection(text, app.console, is_dark=is_dark)
+        self._document = document_of(self, text)
 
     def draw_again(self) -> None:
         """Redraw with the new theme."""
@@ -104,11 +108,12 @@ class TextView(LaneView):
 
 
 class ThinkingView(LaneView):
-    """Thinking: its last lines while it streams, one line when it is complete."""
+    """Thinking: its last lines while it streams, one line when it is complete; unfolded it is Markdown, as the text of the model."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)
         self._text = TextSection("body", limit=THINKING_LINES, from_end=True)
+        self._document: DocumentSection | None = None
 
     def heading(self) -> tuple[list[Part], list[Part]]:
         """The duration."""
@@ -123,7 +128,12 @@ class ThinkingView(LaneView):
 
     def sections(self) -> Sequence[Section]:
         """The thinking text."""
-        return (self._text,)
+        document = self._document if self.unfolded else None
+        return (document or self._text,)
+
+    def can_fold(self) -> bool:
+        """Whether it can be folded or unfolded."""
+        return self._text.hidden > 0
 
     def take(self, pieces: list[str]) -> None:
         """Append text."""
@@ -131,8 +141,16 @@ class ThinkingView(LaneView):
 
     def change(self) -> None:
         """Fold the text when it is complete."""
-        if self.lane.is_over:
+        if self.lane.is_over and self._text.limit:
             self._text.limit = 0
+            self.draw_again()
+
+    def draw_again(self) -> None:
+        """Render the complete text as Markdown, with the present theme."""
+        text = self._text.text.text
+        if self.lane.is_over and is_document(text):
+            self._document = document_of(self, text)
+            self._settle()
 
 
 ARGUMENT_LINES = 4
@@ -364,7 +382,7 @@ class Transcript(VerticalScroll):
     def draw_again(self) -> None:
         """Redraw with the new theme."""
         for view in self._views.values():
-            if isinstance(view, TextView):
+            if isinstance(view, TextView | ThinkingView):
                 view.draw_again()
 
     def fold_last(self) -> LaneView | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rxworker.testing import say
+from rxworker.testing import say, think
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -87,11 +87,14 @@ x = "text"  # comment
 
 
 async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say(TEXT)], free=True)):
+    thoughts = think("**Looking**\n\n- at the `sky`")
+    async with desk.serve(gated([thoughts + say(TEXT)], free=True)):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
         await page.wait_for_selector(".hl-str")
+        for name in ("strong", "li code"):
+            assert await page.locator(f".block.thinking .text {name}").count() == 1, name
         text = page.locator(".block.text .text")
         shown = await text.inner_text()
         for word in (

@@ -125,13 +125,16 @@ async def test_progress_is_shown_while_a_tool_runs(open_app: Open) -> None:
 
 
 async def test_thoughts_fold_away_when_they_are_over(open_app: Open) -> None:
-    model = ScriptedModel([think("A secret thought.") + say("Yes.")])
+    model = ScriptedModel([think("A **secret** thought.\n\n- one") + say("Yes.")])
     async with open_app(Worker(model)) as person:
         await person.ask("Think.")
         assert "▸ Thought" in person.screen
-        assert "A secret thought." not in person.screen
+        assert "secret" not in person.screen
         await person.press("ctrl+o")
         assert "A secret thought." in person.screen
+        assert "• one" in person.screen
+        await person.press("ctrl+o")
+        assert "secret" not in person.screen
 
 
 async def test_an_attempt_that_is_taken_back_is_marked(open_app: Open) -> None:

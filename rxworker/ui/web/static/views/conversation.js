@@ -237,7 +237,7 @@ class BlockView {
     this.block = block;
     this.onText = onText;
     this.text = el("div", { class: "text" });
-    this.growing = block.type === "text" ? new Markdown(this.text) : new GrowingText(this.text);
+    this.growing = block.type === "text" || block.type === "thinking" ? new Markdown(this.text) : new GrowingText(this.text);
     this.label = el("h3", { class: "speaker" });
     this.reason = el("p", { class: "reason", hidden: true });
     this.bar = block.type === "text" ? el("div", { class: "item-actions", hidden: true }, copyButton(() => textOf(block))) : null;
