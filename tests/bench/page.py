@@ -1,4 +1,4 @@
-"""What the page costs in Chromium: 20,000 deltas of Markdown, 30 runs at once, and a list of 5,000 runs.
+"""What the page costs in Chromium: its opening, 20,000 deltas of Markdown, 30 runs at once, 1,000 finished calls at once, and a list of 5,000 runs.
 
 ``python -m tests.bench.page`` prints a table. CPU is that of the page's main thread, so other work on the machine hardly changes it; frames are
 measured by the clock, so they are those of this machine at this time. ``--quick`` measures a tenth of everything.
@@ -18,11 +18,13 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright
 
-from rxworker.log import SQLiteLog
-from rxworker.testing import ScriptedModel, say
+from rxworker.log import MemoryLog, SQLiteLog
+from rxworker.testing import Call, Reply, ScriptedModel, say
+from rxworker.tools import tool
 from rxworker.ui.web import Settings, WebServer
-from rxworker.worker import Worker
+from rxworker.worker import Limits, Worker
 from tests.ui.browser.conftest import CHROMIUM
+from tests.ui.browser.conftest import FRAMES as FRAMES_DRAWN
 
 MOST_CPU = 60
 MOST_FRAME = 50
@@ -97,9 +99,16 @@ class Meter:
         await self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
         self._busy, self._clock = await self._metric("TaskDuration"), time.monotonic()
 
+    async def again(self) -> None:
+        """Begin anew, when the page has drawn what it knows."""
+        await self.page.evaluate(FRAMES_DRAWN)
+        await self.page.evaluate("globalThis.frames.length = globalThis.late.length = 0")
+        await self.begin()
+
     async def end(self, name: str, more: str = "") -> Figures:
         """The figures since the begin."""
         busy, clock = await self._metric("TaskDuration"), time.monotonic()
+        await self.page.evaluate(FRAMES_DRAWN)  # the last frame is reported after it
         await self._session.send("HeapProfiler.collectGarbage")
         heap = await self._metric("JSHeapUsedSize")
         frames: list[float] = sorted(await self.page.evaluate("globalThis.frames"))
@@ -128,6 +137,42 @@ async def opened(browser: Browser, url: str) -> AsyncGenerator[Meter, None]:
     await page.wait_for_selector("#link[data-state=open]")
     yield meter
     await context.close()
+
+
+async def opening(browser: Browser, times: int) -> Figures:
+    """The page without runs is opened so often; the slowest one."""
+    async with WebServer(lambda: Worker(ScriptedModel([])), port=0) as server:
+        found: list[Figures] = []
+        for _ in range(times):
+            async with opened(browser, server.url) as one:
+                await asyncio.sleep(0.5)
+                found.append(await one.end("opening", f"the slowest of {times}"))
+        return max(found, key=lambda each: each.longest)
+
+
+async def finished_calls(browser: Browser, count: int) -> Figures:
+    """A run of so many calls in one turn is opened when it has ended."""
+
+    @tool
+    async def look(n: int) -> str:
+        """Look."""
+        return f'[{{"place": "pond {n}", "degrees": {n}}}]'
+
+    calls = tuple(Call("look", f'{{"n": {n}}}') for n in range(count))
+    model = ScriptedModel([Reply(tool_calls=calls), say("Done.")])
+    async with MemoryLog() as log:
+        limits = Limits(max_tool_calls=count)
+        run = Worker(model, tools=[look], limits=limits, log=log).run("Look at all")
+        await run
+        async with (
+            WebServer(lambda: Worker(model), port=0, log=log) as server,
+            opened(browser, server.url) as one,
+        ):
+            await asyncio.sleep(0.5)
+            await one.again()
+            await one.page.evaluate(f"location.hash = '#{run.id}'")
+            await one.page.wait_for_selector("#run-status[data-status=finished]")
+            return await one.end(f"{count:,} finished calls at once", "")
 
 
 async def deltas(browser: Browser, count: int, seconds: float) -> Figures:
@@ -198,6 +243,8 @@ async def main(quick: bool) -> None:
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         found = [
+            await opening(browser, 10),
+            await finished_calls(browser, 1_000 // part),
             await deltas(browser, 20_000 // part, 40 / part),
             await at_once(browser, 30, 20 / part),
             await long_list(browser, 5_000 // part),

@@ -7,7 +7,7 @@
 // The style sheets are those of the page, shared by all elements. Within a shadow root nothing of them reaches the page around it, and nothing of that page
 // reaches the views, except the tokens of `theme.css` that it sets on the element.
 
-import { el, onceAFrame, setText, show } from "./views/dom.js";
+import { el, Frames, setText, show } from "./views/dom.js";
 import { ConversationView } from "./views/conversation.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
@@ -55,12 +55,12 @@ function trace(root, shown) {
   const { store, selection } = shown, inspector = new Inspector(node, (id) => store.tape(id), () => null, null);
   const lanes = new LanesView(panel, () => {}, (run, thing) => inspector.open(selection.timeline, run, thing));
   panel.addEventListener("keydown", (event) => event.key === "Escape" && inspector.close(true));
-  const open = (timeline, now) => {
+  const open = (timeline) => {
     inspector.close();
-    lanes.open(timeline, now);
+    lanes.open(timeline);
   };
-  const draw = (changed, now) => {
-    lanes.draw(changed, now);
+  const draw = function* (changed, now) {
+    yield* lanes.draw(changed, now);
     inspector.draw(changed);
   };
   return { open, settle: open, draw, tick: (now) => lanes.tick(now) };
@@ -76,7 +76,7 @@ class Shown {
     this.store = new Store();
     this.connection = new Connection(this, { makeSocket: () => socketAt(source.server), name: "rx-run" });
     this.selection = new Selection(this.store, this.connection);
-    this.schedule = onceAFrame(() => this.isClosed || this.draw());
+    this.frames = new Frames(() => this.draw());
     this.note = el("p", { class: "banner", role: "status", hidden: true });
     this.root = el("div", { class: "embed", lang: locale }, this.note);
     this.view = makeView(this.root, this);
@@ -90,6 +90,10 @@ class Shown {
     addEventListener("online", hurry, { signal });
     addEventListener("offline", () => this.connection.drop(), { signal });
     document.addEventListener("visibilitychange", hurry, { signal });
+  }
+
+  schedule() {
+    this.frames.schedule();
   }
 
   async begin() {
@@ -106,10 +110,10 @@ class Shown {
 
   open(id) {
     const { selection } = this;
+    this.frames.restart();
     selection.open(id);
-    this.view.open(selection.timeline, this.store.now());
+    this.view.open(selection.timeline);
     selection.run.changed.clear();
-    this.schedule();
   }
 
   // Whether the server may show the run, now or later. A browser does not report why a socket was refused.
@@ -139,16 +143,19 @@ class Shown {
     this.element.dispatchEvent(new CustomEvent("error", { detail: { code, message } }));
   }
 
-  draw() {
-    const { store, selection, view } = this, holed = store.apply();
-    if (holed !== null) {
-      store.forget(holed);
-      this.open(selection.id);
+  *draw() {
+    if (this.isClosed) return;
+    const { store, selection, view } = this;
+    yield* store.fold();
+    if (store.holed !== null) {
+      store.forget(store.holed);
+      return this.open(selection.id);
     }
-    const isSettled = selection.settle(), { run, timeline } = selection, now = store.now();
-    if (isSettled) view.settle(timeline, now);
-    view.draw(run.changed, now);
-    run.changed.clear();
+    const isSettled = selection.settle(), { run, timeline } = selection, { changed } = run, now = store.now();
+    if (isSettled) view.settle(timeline);
+    run.changed = new Set();
+    yield* view.draw(changed, now);
+    if (this.isClosed) return;
     this.report(selection);
     const isOver = OVER.includes(selection.status) && timeline.runs.every(({ id }) => store.over.has(id));
     if (this.isListed && isOver) this.close();
@@ -207,7 +214,7 @@ class Shown {
       this.problem = "";
       show(this.note, false);
     } else {
-      this.draw(); // what has arrived may be the end of the run
+      this.frames.finish(); // what has arrived may be the end of the run
       if (this.isClosed) return;
       if (this.problem === "") this.fail("lost", words.link.lostBanner);
       this.check();

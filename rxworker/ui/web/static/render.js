@@ -1,6 +1,6 @@
 // The renderer: folds records once per frame, and draws only what they changed.
 
-import { byId, onceAFrame, setData, setText, show } from "./views/dom.js";
+import { byId, Frames, setData, setText, show } from "./views/dom.js";
 import { readable, statusWord } from "./model/format.js";
 import { costIn, modelsOf, totalsOf } from "./model/numbers.js";
 import { announce, clearPending, skipTo } from "./views/shell.js";
@@ -21,11 +21,26 @@ export class Renderer {
     this.workers = workers;
     this.table = new Map(); // prices by the name of a model
     this.arrive = () => {}; // called after each frame
-    this.schedule = onceAFrame(() => this.draw());
+    this.frames = new Frames(() => this.draw());
+    this.part = null; // [run, changed]: what is being drawn
     this.isListed = false;
     this.announced = "";
     this.isLive = false; // whether new text is live and is announced to screen readers
     this.figures = null; // tokens and cost of the run: one count for all views
+  }
+
+  schedule() {
+    this.frames.schedule();
+  }
+
+  // What is being drawn is replaced; what has changed in it is drawn again.
+  restart() {
+    if (this.part !== null) {
+      const [run, changed] = this.part;
+      for (const item of changed) run.changed.add(item);
+      this.part = null;
+    }
+    this.frames.restart();
   }
 
   // The list of runs has changed.
@@ -36,6 +51,7 @@ export class Renderer {
 
   // Another run, or none, is selected.
   open() {
+    this.restart();
     const { timeline, run, summary } = this.selection;
     this.travel.leave();
     this.travel.update(performance.now());
@@ -52,29 +68,41 @@ export class Renderer {
     this.list();
   }
 
-  // The panels beside the conversation show all runs of the timeline.
-  panels() {
-    const { scene, now } = this.travel, { timeline } = scene;
-    this.views.inspector.close();
-    for (const view of [this.views.lanes, this.views.charts, this.views.notes]) view.open(timeline, now);
+  // The selected run continues other runs than before.
+  renew() {
+    this.restart();
+    this.panels();
   }
 
-  draw() {
-    const holed = this.store.apply();
-    if (holed !== null) this.again(holed);
+  // The panels beside the conversation show all runs of the timeline.
+  panels() {
+    const { timeline } = this.travel.scene;
+    this.views.inspector.close();
+    for (const view of [this.views.lanes, this.views.charts, this.views.notes]) view.open(timeline);
+  }
+
+  // Draws what has changed since the last time; see `Frames`.
+  *draw() {
+    yield* this.store.fold();
+    if (this.store.holed !== null && this.again(this.store.holed)) return;
     const isSettled = this.selection.settle(), isOther = this.travel.update(performance.now());
     if (isOther) this.reopen();
     if (isOther || isSettled) this.panels();
-    const { scene, past, now } = this.travel, { run } = scene;
+    const { scene, past, now } = this.travel, { run } = scene, { conversation, lanes, inspector, notes } = this.views;
     // The run goes on while its past is shown; the present is drawn as a whole later.
     if (past) this.selection.run.changed.clear();
+    const changed = run?.changed ?? new Set();
     if (run) {
-      this.views.conversation.draw(run.changed);
-      this.views.lanes.draw(run.changed, now);
-      if (past) this.views.lanes.tick(now);
-      this.views.inspector.draw(run.changed);
-      this.views.notes.draw();
-      run.changed.clear();
+      run.changed = new Set();
+      this.part = [run, changed];
+    }
+    yield* conversation.draw(changed);
+    yield* lanes.draw(changed, now);
+    if (run) {
+      if (past) lanes.tick(now);
+      inspector.draw(changed);
+      notes.draw(changed);
+      this.part = null;
       setData(byId("conversation"), "seq", String(run.seq));
       this.isLive ||= past === null && run.seq > 0;
     }
@@ -94,7 +122,7 @@ export class Renderer {
     this.isLive = past === null;
   }
 
-  // Records are missing, which should not happen: read this run again from the start.
+  // Records are missing, which should not happen: read this run again from the start. Whether another run is drawn now.
   again(id) {
     const { selection } = this;
     this.store.forget(id);
@@ -102,9 +130,10 @@ export class Renderer {
       selection.compare(null);
       selection.compare(id);
     }
-    if (!selection.timeline.runs.some((run) => run.id === id)) return;
+    if (!selection.timeline.runs.some((run) => run.id === id)) return false;
     selection.open(selection.id);
     this.open();
+    return true;
   }
 
   frame(now) {

@@ -4,6 +4,7 @@ import { lose, newRun, step } from "./fold.js";
 
 const KEPT = 6; // runs besides those that are shown
 const FINE = 50_000; // maximum number of records that are received again one by one
+const PART = 64; // records that are folded without a look at the clock
 const EARLIER = 8; // maximum number of earlier runs that are shown
 
 export class Store {
@@ -18,6 +19,8 @@ export class Store {
     this.gone = new Set();
     this.shown = new Set(); // runs that must not be dropped
     this.queue = []; // [id, record], or [id, null] at the end of a run
+    this.folded = 0; // how many of the queue are folded
+    this.holed = null; // a run with missing records
     this.ahead = 0; // seconds by which the server's clock is ahead
   }
 
@@ -96,6 +99,7 @@ export class Store {
     this.single.delete(id);
     this.remembered.delete(id);
     this.over.delete(id);
+    if (this.holed === id) this.holed = null;
   }
 
   add(id, records) {
@@ -112,11 +116,18 @@ export class Store {
     this.ahead = Math.abs(ahead) < 2 ? 0 : ahead;
   }
 
-  // Folds the queued records; returns the id of a run with missing records, or null.
+  // Folds the queued records.
   apply() {
-    let holed = null;
-    for (const [id, record] of this.queue) {
-      const run = this.runs.get(id);
+    const steps = this.fold();
+    while (!steps.next().done);
+  }
+
+  // The same; yields where it may be interrupted.
+  *fold() {
+    while (this.folded < this.queue.length) {
+      const [id, record] = this.queue[this.folded], run = this.runs.get(id);
+      this.folded += 1;
+      if (this.folded % PART === 0) yield;
       if (!run) continue;
       if (record === null) {
         this.exchange(id);
@@ -125,10 +136,9 @@ export class Store {
       const missing = run.missing;
       if (step(run, record)) this.tape(id).push(record);
       else this.single.get(id)?.push(record);
-      if (run.missing > missing) holed = id;
+      if (run.missing > missing) this.holed = id;
     }
-    this.queue.length = 0;
-    return holed;
+    this.queue.length = this.folded = 0;
   }
 
   // The server no longer knows the run.

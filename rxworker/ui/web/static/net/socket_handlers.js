@@ -32,7 +32,7 @@ export class SocketHandlers {
     if (before && now && !before.resumed_as && now.resumed_as) this.page.follow(now.resumed_as);
     else if (selection.isAnother) {
       selection.open(selection.id);
-      renderer.panels();
+      renderer.renew();
     }
   }
 

@@ -1,6 +1,6 @@
 // The conversation: views of messages, blocks, calls and notes. Only the last part of a long one is shown; earlier parts on request.
 
-import { el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
+import { el, StickToEnd, GrowingText, setData, setText, show, whole } from "./dom.js";
 import { plural, seconds } from "../model/format.js";
 import { textOf, tookOf } from "../model/run_state.js";
 import { fill, words } from "../model/language.js";
@@ -32,19 +32,19 @@ export class ConversationView {
     this.run = run;
     this.views = new Map();
     this.first = 0;
+    this.waiting = []; // entries that are not drawn yet
     this.pane.replaceChildren(this.earlier);
     this.end.follows = true;
-    if (run) {
-      this.first = Math.max(0, run.root.items.length - most);
-      for (const item of run.root.items.slice(this.first)) this.place(item, this.pane);
-    }
-    this.draw(new Set());
+    if (run === null) return;
+    this.first = Math.max(0, run.root.items.length - most);
+    this.waiting = run.root.items.slice(this.first);
   }
 
   // The same run at another time. A user who has scrolled up stays there.
   reopen(run, isPast) {
     const { follows } = this.end, top = this.pane.scrollTop;
     this.open(run, isPast ? AGAIN : STEP);
+    this.drawAll();
     if (follows) return;
     this.end.follows = false;
     this.pane.scrollTop = top;
@@ -73,17 +73,42 @@ export class ConversationView {
     return view.inner;
   }
 
-  draw(changed) {
+  // Yields where it may be interrupted.
+  *draw(changed) {
+    this.skip(changed);
+    while (this.waiting.length > 0) {
+      const item = this.waiting.shift();
+      if (item.key <= this.lastKey() || this.views.has(item)) continue;
+      this.place(item, this.pane);
+      this.end.follow();
+      yield;
+    }
     for (const item of changed) {
       const view = this.views.get(item);
       if (view) this.update(view, item);
       else if (item.kind === "note" ? item.inline : item.kind !== "span") this.add(item);
+      else continue;
+      this.end.follow();
+      yield;
     }
     this.trim();
     show(this.earlier, this.first > 0);
     if (this.first > 0) this.earlier.textContent = plural(words.talk.earlier, this.first);
     this.end.follow();
     this.offer();
+  }
+
+  drawAll() {
+    whole(this.draw(new Set()));
+  }
+
+  // Of many new entries only the last are drawn, unless the user has scrolled up.
+  skip(changed) {
+    if (this.run === null || !this.end.follows) return;
+    const { items } = this.run.root;
+    let fresh = 0;
+    for (const item of changed) fresh += item.scope.depth === 0 && item.kind !== "span" && !this.views.has(item);
+    if (fresh > 2 * STEP) for (; this.first < items.length - STEP; this.first += 1) this.forget(items[this.first]);
   }
 
   // The button that scrolls to the end, shown after the user has scrolled up.
@@ -128,14 +153,14 @@ export class ConversationView {
     for (const item of this.run.root.items.slice(from, this.first)) this.place(item, this.pane, anchor);
     this.first = from;
     this.end.follows = false;
-    this.draw(new Set());
+    this.drawAll();
     this.pane.scrollTop = this.pane.scrollHeight - top;
     this.pane.focus();
   }
 
   toEnd() {
     this.end.follows = true;
-    this.draw(new Set());
+    this.drawAll();
     this.pane.focus();
   }
 

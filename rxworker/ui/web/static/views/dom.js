@@ -35,21 +35,63 @@ export function show(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
 
+const BUDGET = 10; // milliseconds of a frame for scripts; the layout of what they have drawn takes as long again, or longer
 const HIDDEN = 500; // milliseconds between two updates of a hidden page, which has no frames
 
-// A function that calls `draw` once in the next frame, however often it is called before.
-export function onceAFrame(draw) {
-  let isDue = false;
-  const now = () => {
-    isDue = false;
-    draw();
-  };
-  return () => {
-    if (isDue) return;
-    isDue = true;
-    if (document.hidden) setTimeout(now, HIDDEN);
-    else requestAnimationFrame(now);
-  };
+// Calls `draw` once in the next frame, however often it is scheduled before. `draw` is a generator, which yields where it may be interrupted: what does
+// not fit into a frame is drawn in the next ones, before anything newer.
+export class Frames {
+  constructor(draw) {
+    this.begin = draw;
+    this.steps = null; // what is being drawn
+    this.isDue = false;
+    this.isMore = false; // whether there is something newer than what is being drawn
+  }
+
+  schedule() {
+    this.isMore = true;
+    this.request();
+  }
+
+  request() {
+    if (this.isDue) return;
+    this.isDue = true;
+    if (document.hidden) setTimeout(() => this.run(Infinity), HIDDEN);
+    else requestAnimationFrame(() => this.run(performance.now() + BUDGET));
+  }
+
+  // Forget what has not been drawn yet.
+  restart() {
+    this.steps = null;
+    this.schedule();
+  }
+
+  // Draw everything now.
+  finish() {
+    if (this.steps !== null) this.run(Infinity);
+    this.run(Infinity);
+  }
+
+  run(until) {
+    this.isDue = false;
+    if (this.steps === null) {
+      this.isMore = false;
+      this.steps = this.begin();
+    }
+    const { steps } = this;
+    let isDone = false;
+    do isDone = steps.next().done;
+    while (!isDone && steps === this.steps && performance.now() < until);
+    if (isDone && steps === this.steps) this.steps = null;
+    if (this.steps !== null || this.isMore) this.request();
+  }
+}
+
+// The result of a generator that is not interrupted.
+export function whole(steps) {
+  let step = steps.next();
+  while (!step.done) step = steps.next();
+  return step.value;
 }
 
 const CHUNK = 2_000; // after this length, the next line end starts a new chunk

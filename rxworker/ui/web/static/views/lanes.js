@@ -28,7 +28,7 @@ export class LanesView {
     this.buttons = root.querySelectorAll(".zoom button"); // out, fit, in
     this.reveal = reveal;
     this.zooming();
-    this.open(new Timeline(), 0);
+    this.open(new Timeline());
   }
 
   zooming() {
@@ -129,7 +129,7 @@ export class LanesView {
     setText(line.firstElementChild, precise(this.timeAt(x)));
   }
 
-  open(timeline, now) {
+  open(timeline) {
     const isSame = timeline.runs[0]?.id === this.timeline?.runs[0]?.id; // or its past
     this.timeline = timeline;
     this.views = new Map(); // lanes by item
@@ -143,18 +143,25 @@ export class LanesView {
     this.list.replaceChildren();
     this.end.follows = true;
     this.breaks = timeline.breaks();
-    const breaks = new Map(this.breaks.map((one) => [one.run, one]));
-    timeline.runs.forEach((run, n) => {
-      if (breaks.has(run)) this.list.append(breakNode(breaks.get(run)));
-      this.grow(n, now);
-    });
-    this.draw(new Set(), now);
+    this.begun = 0; // number of runs that are drawn
   }
 
-  draw(changed, now) {
+  // Yields where it may be interrupted.
+  *draw(changed, now) {
     const { timeline } = this;
-    if (timeline.run) this.grow(timeline.runs.length - 1, now);
-    for (const thing of changed) this.refresh(this.views.get(thing) ?? this.spans.get(thing), now);
+    while (this.begun < timeline.runs.length) {
+      const pause = this.breaks.find(({ run }) => run === timeline.runs[this.begun]);
+      this.begun += 1;
+      if (pause) this.list.append(breakNode(pause));
+      yield* this.grow(this.begun - 1, now);
+    }
+    if (timeline.run) yield* this.grow(timeline.runs.length - 1, now);
+    for (const thing of changed) {
+      const view = this.views.get(thing) ?? this.spans.get(thing);
+      if (!view) continue;
+      this.refresh(view, now);
+      yield;
+    }
     const isEmpty = this.list.childElementCount === 0;
     show(this.none, isEmpty);
     show(this.axis, !isEmpty);
@@ -164,7 +171,7 @@ export class LanesView {
   }
 
   // Add the new lanes of a run.
-  grow(n, now) {
+  *grow(n, now) {
     const run = this.timeline.runs[n], { lanes } = run;
     if (this.next[n] === lanes.length) return;
     let left = 0;
@@ -174,10 +181,13 @@ export class LanesView {
       left -= 1;
       this.count += 1;
     }
-    for (; this.next[n] < lanes.length; this.next[n] += 1) {
+    while (this.next[n] < lanes.length) {
       const thing = lanes[this.next[n]];
+      this.next[n] += 1;
       if (thing.kind === "span") this.addSpan(run, thing, now);
       else this.add(run, thing, now);
+      this.end.follow();
+      yield;
     }
   }
 

@@ -85,15 +85,15 @@ export class NotesView {
     this.nodes = new Map();
     this.next = timeline.runs.map(() => 0);
     this.list.replaceChildren();
-    this.draw();
+    this.draw(new Set());
   }
 
-  draw() {
+  draw(changed) {
     this.timeline.runs.forEach((run, n) => {
       this.next[n] = Math.max(this.next[n], run.notes.length - MOST);
       for (; this.next[n] < run.notes.length; this.next[n] += 1) this.add(run, run.notes[this.next[n]]);
-      for (const note of run.changed) if (note.kind === "note") this.nodes.get(note)?.update();
     });
+    for (const item of changed) if (item.kind === "note") this.nodes.get(item)?.update();
     show(byId("no-notes"), this.nodes.size === 0);
     setText(byId("notes-note"), this.nodes.size ? plural(words.notes.count, this.nodes.size) : "");
   }
