@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import pytest
@@ -25,6 +27,8 @@ from rxworker.tools import Tool
 from rxworker.transport import Model
 from rxworker.transport.listening import SOON, stop_listening
 from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web.request import WebRequest
+from rxworker.ui.web.responses import Page as PageFiles
 from rxworker.ui.web.workers import MakeServedWorker
 from rxworker.worker import Run, Worker
 from rxworker.worker.context import TurnScope
@@ -101,6 +105,69 @@ class GatedModel:
         observer.on_completed()
 
 
+class Windows:
+    """The windows of the browser that wait for the next test.
+
+    To open the page in a window that has shown it before, from the same address and with its files in the cache, costs less than half of what
+    a new window costs, which has a process of its own.
+
+    Attributes:
+        browser: The browser.
+        waiting: The windows, each of a context of its own, without cookies and stored values.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self.waiting: list[Page] = []
+        # Below the ports that the system gives to connections.
+        self._port = 20_000 + os.getpid() % 10_000
+
+    def port(self) -> int:
+        """The port on which servers of this process listen: always the same, or 0 while another program has it."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self._port))
+            except OSError:
+                return 0
+        return self._port
+
+    async def new(self, width: int, **options: Any) -> Page:
+        """Open a window."""
+        context = await self.browser.new_context(
+            viewport={"width": width, "height": 800}, reduced_motion="reduce", **options
+        )
+        context.set_default_timeout(WAIT)
+        return await context.new_page()
+
+    async def take(self, width: int) -> Page:
+        """Take a window that waits, or open one."""
+        if not self.waiting:
+            return await self.new(width)
+        page = self.waiting.pop()
+        await page.set_viewport_size({"width": width, "height": 800})
+        return page
+
+    async def give_back(self, page: Page) -> None:
+        """Leave nothing in a window of what the test did; its server must still answer."""
+        if page.is_closed():
+            await page.context.close()
+            return
+        await page.unroute_all()
+        await page.goto(urljoin(page.url, "/static/icon.svg"))
+        await page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        await page.emulate_media(
+            reduced_motion="reduce", color_scheme="light", contrast="no-preference"
+        )
+        await page.mouse.move(0, 0)
+        await page.context.clear_cookies()
+        await page.context.clear_permissions()
+        for other in page.context.pages:
+            if other is not page:
+                await other.close()
+        self.waiting.append(page)
+
+
 class Desk:
     """A server with its runs, and the pages that look at it.
 
@@ -110,8 +177,10 @@ class Desk:
         problems: What the browser complained of.
     """
 
-    def __init__(self, browser: Browser) -> None:
-        self._browser = browser
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._taken: list[Page] = []
+        self._listeners: dict[Page, list[tuple[Any, Callable[[Any], None]]]] = {}
         self.contexts: list[BrowserContext] = []
         self.runs: list[Run[Any]] = []
         self.problems: list[str] = []
@@ -138,6 +207,7 @@ class Desk:
     ) -> AsyncGenerator[WebServer, None]:
         """Serve a worker with this model."""
         make = self.maker(model, tools, **options)
+        port = port or self._windows.port()
         async with WebServer(make, port=port, settings=settings) as server:
             self.url = server.url
             yield server
@@ -167,21 +237,31 @@ class Desk:
         return make
 
     async def close(self) -> None:
-        """Close all windows."""
-        for context in self.contexts:
+        """Close all windows, while their server answers."""
+        for page in self._taken:
+            for event, listener in self._listeners.pop(page):
+                page.remove_listener(event, listener)
+            await self._windows.give_back(page)
+        self._taken.clear()
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Close all windows for good."""
+        for context in (*self.contexts, *(page.context for page in self._taken)):
             await context.close()
         self.contexts.clear()
+        self._taken.clear()
 
     async def open(
         self, path: str = "", *, url: str = "", width: int = 1280, **options: Any
     ) -> Page:
-        """Open the page in a window of its own."""
-        context = await self._browser.new_context(
-            viewport={"width": width, "height": 800}, reduced_motion="reduce", **options
-        )
-        self.contexts.append(context)
-        context.set_default_timeout(WAIT)
-        page = await context.new_page()
+        """Open the page in a window of its own, with these options of a browser context."""
+        if options:
+            page = await self._windows.new(width, **options)
+            self.contexts.append(page.context)
+        else:
+            page = await self._windows.take(width)
+            self._taken.append(page)
         self.attend(page)
         await page.goto((url or self.url) + path)
         await page.wait_for_selector("#link[data-state=open]")
@@ -221,9 +301,13 @@ class Desk:
         def on_socket(socket: WebSocket) -> None:
             socket.on("framereceived", lambda data: self._take(page, data))
 
-        page.on("console", on_console)
-        page.on("pageerror", on_error)
-        page.on("websocket", on_socket)
+        self._listeners[page] = [
+            ("console", on_console),
+            ("pageerror", on_error),
+            ("websocket", on_socket),
+        ]
+        for event, listener in self._listeners[page]:
+            page.on(event, listener)
 
     def _take(self, page: Page, data: str | bytes) -> None:
         message = msgspec.json.decode(data)
@@ -371,10 +455,25 @@ async def browser() -> AsyncGenerator[Browser, None]:
         await browser.close()
 
 
+@pytest.fixture(scope="session")
+def windows(browser: Browser) -> Windows:
+    """The windows that tests use one after the other."""
+    return Windows(browser)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def desk(browser: Browser) -> AsyncGenerator[Desk, None]:
+async def desk(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Desk, None]:
     """A server to look at; afterwards, the browser must have had nothing to complain of."""
-    desk = Desk(browser)
+    answer = PageFiles.answer
+
+    def cached(files: PageFiles, request: WebRequest, path: str) -> web.Response:
+        response = answer(files, request, path)
+        if not path.endswith(".html"):
+            response.headers["Cache-Control"] = "max-age=3600"  # and not checked at each opening
+        return response
+
+    monkeypatch.setattr(PageFiles, "answer", cached)
+    desk = Desk(windows)
     yield desk
-    await desk.close()
+    await desk.leave()
     assert desk.problems == []
