@@ -102,7 +102,12 @@ def run_tests(folder: Path) -> tuple[int, str]:
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "PYTEST_ADDOPTS": ""},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(folder),
+            "PYTEST_ADDOPTS": "",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         timeout=120,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -122,18 +123,15 @@ def decode(name: str, messages: list[Any], size: int | None = None) -> list[Resp
     return [*events, *decoder.finish()]
 
 
-@pytest.mark.parametrize("size", [None, 1])
-@pytest.mark.parametrize(("pieces", "expected"), PIECES)
 @pytest.mark.parametrize(("name", "kind"), PLACES)
-def test_a_character_in_two_halves_comes_out_whole(
-    name: str, kind: str, pieces: tuple[str, ...], expected: str, size: int | None
-) -> None:
-    events = decode(name, MAKERS[name](*pieces, kind=kind), size)
-    summary = summarise(events)
-    said = summary.tool_calls[0].arguments if kind == "call" else getattr(summary, kind)
-    assert said == expected
-    assert isinstance(events[-1], Status)
-    assert events[-1].status is ResponseStatus.COMPLETED
+def test_a_character_in_two_halves_comes_out_whole(name: str, kind: str) -> None:
+    for (pieces, expected), size in product(PIECES, (None, 1)):
+        events = decode(name, MAKERS[name](*pieces, kind=kind), size)
+        summary = summarise(events)
+        said = summary.tool_calls[0].arguments if kind == "call" else getattr(summary, kind)
+        assert said == expected, (pieces, size)
+        assert isinstance(events[-1], Status)
+        assert events[-1].status is ResponseStatus.COMPLETED, (pieces, size)
 
 
 def test_halves_of_two_choices_do_not_meet() -> None:
