@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from operator import length_hint
 
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.events.deltas import Deltas
 from rxworker.framing import Chain, SseDecoder
-from rxworker.providers import OpenAIResponses
+from rxworker.providers import OpenAIChat, OpenAIResponses
+from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_responses import decode
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.wire import WireEvent
@@ -169,3 +172,71 @@ def test_texts_that_alternate_cost_the_same_each_in_a_long_read(
     frames = [*begin, *(text + call) * 500]
     OpenAIResponsesDecoder(new_id).feed_many(frames)
     assert 500 < looks < 3 * len(frames)
+
+
+def chunk(delta: str, more: str = "", *, choice: int = 0, name: str = "") -> bytes:
+    return frame(f'{{"choices":[{{"index":{choice},"delta":{delta}{more}}}]}}', name)
+
+
+def call_piece(fields: str, function: str = '{"arguments":"1"}') -> str:
+    return f'{{"tool_calls":[{{{fields},"function":{function}}}]}}'
+
+
+# What may stand in a row of chunks of Chat Completions, with what is ordinary first.
+CHUNKS: list[bytes] = [
+    chunk('{"content":"a"}'),
+    chunk(call_piece('"index":0')),
+    chunk(call_piece('"index":1')),
+    chunk('{"content":"b"}', name="chunk"),
+    chunk('{"content":"c"}', choice=1),
+    chunk('{"content":""}'),
+    chunk('{"content":["d"]}'),
+    chunk('{"content":"e","refusal":"no"}'),
+    chunk('{"reasoning_content":"f"}'),
+    chunk('{"reasoning_content":""}'),
+    chunk('{"content":"g"}', ',"usage":{"total_tokens":7}'),
+    chunk('{"content":"h"}', ',"finish_reason":"stop"'),
+    chunk('{"content":7}'),
+    chunk("null"),
+    chunk('{"content":"\\ud83d"}'),
+    chunk('{"content":"\\ude00"}'),
+    chunk('{"content":"i"}', name="error"),
+    chunk(call_piece('"index":0,"id":"x"', '{"name":"f","arguments":""}')),
+    chunk(call_piece('"index":1,"id":"y"', '{"name":"g","arguments":"{"}')),
+    chunk(call_piece('"index":2')),
+    chunk(call_piece('"index":0', '{"arguments":{}}')),
+    chunk(call_piece('"index":0,"extra_content":{"k":1}')),
+    chunk(call_piece('"index":0', '{"name":"f","arguments":"{}"}')),
+    chunk(call_piece('"id":"x"')),
+    chunk('{"content":"j","tool_calls":[{"index":0,"function":{"arguments":"2"}}]}'),
+    chunk("{}", ',"finish_reason":"tool_calls"'),
+    frame('{"choices":[],"usage":{"total_tokens":9}}'),
+    frame('{"choices":[{"delta":{"content":"k"}}],"error":{"message":"broken"}}'),
+    frame('{"error":{"message":"broken"}}'),
+    b"data: [DONE]\n\n",
+    b": wait\n\n",
+    b"data: {broken\n\n",
+]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 99).map(lambda n: n % len(CHUNKS)), st.integers(1, 5))),
+    st.lists(st.integers(1, 700), max_size=9),
+)
+@settings(max_examples=200, deadline=None)
+def test_chunks_of_a_chat_that_came_together_make_what_they_make_one_by_one(
+    runs: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    opened = b"".join([CHUNKS[17], CHUNKS[18], *(CHUNKS[which] * n for which, n in runs)])
+    for stream in (opened, opened[len(CHUNKS[17]) :]):
+        plain = Chain(SseDecoder(stray=True), OpenAIChatDecoder(new_id))
+        batch = BatchDecoder(SseDecoder(stray=True), OpenAIChatDecoder(new_id))
+        reads = [stream[at:end] for at, end in pairwise([0, *accumulate(cuts), len(stream)])]
+        one_by_one = told(plain.feed, reads), [*plain.finish()]
+        assert (told(batch.feed, reads), [*batch.finish()]) == one_by_one
+
+
+def test_pieces_of_a_call_of_a_chat_come_as_one_value() -> None:
+    machine = OpenAIChat("m", api_key="k").decoder()
+    parts = machine.feed_parts(CHUNKS[17] + CHUNKS[1] * 9)  # type: ignore[attr-defined] # pyright: ignore
+    assert [len(part) for part in parts if isinstance(part, Deltas)] == [9]  # pyright: ignore

@@ -124,18 +124,20 @@ class Choice:
         self._details: list[JsonObject] = []
         self._owes_reasoning = False  # an empty one was received, and must be echoed with calls
 
-    def grow(self, wire: WireChoice) -> TextDelta | InputJsonDelta | None:
-        """The delta of a piece that does nothing but add to the open text or to an open call, as most do; ``None`` for any other."""
-        delta = wire.delta
-        if delta is None or wire.finish_reason or not delta.is_plain():
-            return None
-        text, pieces = delta.content, delta.tool_calls
-        if pieces:
-            is_alone = len(pieces) == 1 and not text and self._prose is None
-            return None if self._owes_reasoning or not is_alone else self.tools.grow(pieces[0])
-        if self.text is None:
-            return None
-        return TextDelta(self.text, text, self.index) if type(text) is str and text else None
+    def grow(self, call: int | None, texts: list[str]) -> TextDelta | InputJsonDelta | None:
+        """Add to the open text, or to an open call; ``None`` if there is none, or something has to be closed first.
+
+        Args:
+            call: The number of the call; ``None`` for the text.
+            texts: What is added, in pieces.
+
+        Returns:
+            The delta of the first piece.
+        """
+        if call is not None:
+            is_free = self._prose is None and not self._owes_reasoning
+            return self.tools.grow(call, texts) if is_free else None
+        return None if self.text is None else TextDelta(self.text, texts[0], self.index)
 
     def take(self, wire: WireChoice) -> None:
         """A piece of the choice."""

@@ -24,20 +24,31 @@ from rxworker.events import (
     Status,
     TextDelta,
 )
+from rxworker.events.deltas import add_deltas, gather
 from rxworker.framing import STRAY, SseFrame
+from rxworker.framing.sse_frame import datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
+from rxworker.providers.batch_decoder import Part
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.finish import read_usage
-from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
+from rxworker.providers.openai_chat.wire import (
+    NO_GROWTH,
+    Place,
+    WireChunk,
+    decode_chunk,
+    growth_of,
+    read_names,
+)
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
 # So many times in a row no text was found where one was looked for, and it is not worth while to look again.
 MOST_MISSES = 8
@@ -92,25 +103,53 @@ class OpenAIChatDecoder:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
             self._take_loose(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             self._take_garbage(frame)
         else:
-            delta = self._grow(chunk)
+            place, text = growth_of(chunk)
+            delta = None if place is None else self._grow(place, [text])
             if delta is not None:
                 return (delta,)
             self._take(chunk, frame.data)
         return self._told()
 
-    def _grow(self, chunk: WireChunk) -> TextDelta | InputJsonDelta | None:
-        """The delta of a chunk that does nothing but add to the open text or an open call of one choice; ``None`` for any other."""
-        choices = chunk.choices
-        if choices is None or len(choices) != 1 or chunk.usage or chunk.error or chunk.x_groq:
-            return None
-        wire = choices[0]
-        choice = self._choices.get(wire.index)
-        if choice is None or wire.usage or self._failure is not None:
-            return None
-        return choice.grow(wire)
+    def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
+        """Take several frames; return what happened, with deltas that add to the same text as one thing."""
+        is_plain = self._halves is None and not self._over and not has_event(frames, "error")
+        datas = datas_of(frames)
+        ends = datas[-1:] == [DONE]
+        try:
+            chunks = [*map(decode_chunk, datas[:-1] if ends else datas)] if is_plain else None
+        except UNREADABLE:
+            chunks = None
+        if chunks is None:
+            return gather(event for frame in frames for event in self.feed(frame))
+        made: list[Part] = []
+        growths = [*map(growth_of, chunks), NO_GROWTH]
+        at = 0
+        while at < len(chunks) and not self._over:
+            place, text = growths[at]
+            like = None if place is None else self._grow(place, [text])
+            at += 1
+            if place is None or like is None:
+                self._take(chunks[at - 1], datas[at - 1])
+                made += self._told()
+                continue
+            more: list[str] = []
+            while growths[at][0] == place:
+                more.append(growths[at][1])
+                at += 1
+            if more:
+                self._grow(place, more)
+            add_deltas(like, [text, *more], made)
+        if ends:
+            made += self.feed(frames[-1])
+        return made
+
+    def _grow(self, place: Place, texts: list[str]) -> TextDelta | InputJsonDelta | None:
+        """Add to what is open at this place; return the delta of the first text, or ``None`` if nothing is, or a failure waits."""
+        choice = self._choices.get(place[0])
+        return None if choice is None or self._failure else choice.grow(place[1], texts)
 
     def _told(self) -> Events:
         events = self._events.copy()

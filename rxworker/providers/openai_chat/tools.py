@@ -149,17 +149,14 @@ class ToolCalls:
         self._open: list[PendingCall] = []
         self._closed = Calls()  # those that were open when the choice ended
 
-    def grow(self, piece: WireToolCall) -> InputJsonDelta | None:
-        """The delta of a piece that does nothing but add to the arguments of the call of its index; ``None`` for any other."""
-        function = piece.function
-        if piece.index is None or piece.id or piece.extra_content is not None or function is None:
+    def grow(self, index: int, texts: list[str]) -> InputJsonDelta | None:
+        """Add to the arguments of the call of this index, and return the delta of the first piece; ``None`` if its block is not open."""
+        call = self._by_index.get(index)
+        if call is None or call.index is None:
             return None
-        call, text = self._by_index.get(piece.index), function.arguments
-        if call is None or call.index is None or function.name or type(text) is not str or not text:
-            return None
-        call.pieces.append(text)
+        call.pieces += texts
         self._last = call
-        return InputJsonDelta(call.index, text)
+        return InputJsonDelta(call.index, texts[0])
 
     def take(self, piece: WireToolCall) -> None:
         """A piece of a call: perhaps a start, perhaps arguments."""

@@ -5,7 +5,7 @@ Decoded JSON has no cycles, so the garbage collector need not watch these Struct
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -118,6 +118,34 @@ class WireChunk(Struct, frozen=True, gc=False):
     x_groq: WireGroq | None = None
 
 
+Place: TypeAlias = tuple[int, int | None]
+"""The number of a choice, and that of one of its calls; ``None`` for its text."""
+
+
+def growth_of(chunk: WireChunk) -> tuple[Place | None, str]:
+    """The text that a chunk adds, and where, if it does nothing else, as most do; otherwise no place."""
+    choices = chunk.choices
+    if choices is None or len(choices) != 1 or chunk.usage or chunk.error or chunk.x_groq:
+        return NO_GROWTH
+    choice = choices[0]
+    delta = choice.delta
+    if delta is None or choice.finish_reason or choice.usage or not delta.is_plain():
+        return NO_GROWTH
+    text: Json = delta.content  # pyright: ignore[reportAssignmentType] - a list of parts is no text
+    number: int | None = None
+    if delta.tool_calls:
+        piece = delta.tool_calls[0]
+        number, function = piece.index, piece.function
+        is_alone = len(delta.tool_calls) == 1 and not text
+        if not is_alone or number is None or piece.id or piece.extra_content is not None:
+            return NO_GROWTH
+        if function is None or function.name:
+            return NO_GROWTH
+        text = function.arguments
+    return ((choice.index, number), text) if type(text) is str and text else NO_GROWTH
+
+
+NO_GROWTH: tuple[None, str] = (None, "")
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
 _decode_names = msgspec.json.Decoder(WireNames).decode
 
