@@ -10,7 +10,7 @@ import collections.abc
 import types
 import typing
 from collections.abc import Iterator
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,16 @@ def _of_list(value: Any, inside: Any, at: str) -> list[str]:
     return [problem for n, one in rows for problem in problems(one, inside, f"{at}[{n}]")]
 
 
+@cache
+def hints_of(hint: Any) -> dict[str, Any]:
+    """The types of the members of a ``TypedDict``."""
+    return typing.get_type_hints(hint, include_extras=True)
+
+
 def _of_typed_dict(value: Any, hint: Any, at: str) -> list[str]:
     if not _is(value):
         return [f"{at}: no object"]
-    hints = typing.get_type_hints(hint, include_extras=True)
+    hints = hints_of(hint)
     needed = [name for name, one in hints.items() if _is_needed(name, one, hint)]
     return _of_members(value, hints, needed, at)
 

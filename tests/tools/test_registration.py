@@ -37,7 +37,6 @@ def nested(depth: int) -> dict[str, Any]:
         ({"type": "array", "items": {}}, "has the type 'array'"),
         ({"properties": {}}, "has the type None"),
         ({"type": "object", "default": object()}, "has no JSON form"),
-        (nested(100_000), "has no JSON form"),
         (
             {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {}}},
             r"refers to another place with \$ref",
@@ -47,6 +46,11 @@ def nested(depth: int) -> dict[str, Any]:
 def test_it_is_refused_with_the_reason(schema: Any, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"tool 'plain' \(.*Plain\): .*{reason}"):
         Worker(ScriptedModel([]), tools=[Plain(schema)])
+
+
+def test_a_schema_that_is_too_deep_for_json_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="has no JSON form"):
+        Worker(ScriptedModel([]), tools=[Plain(nested(100_000))])
 
 
 @pytest.mark.parametrize(

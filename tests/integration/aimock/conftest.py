@@ -9,12 +9,15 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
 HERE = Path(__file__).parent
+FIXTURES = HERE / "fixtures.json"
 CLI = Path("node_modules", "@copilotkit", "aimock", "dist", "cli.js")
 PATIENCE = 20.0
+NO_PROXY = build_opener(ProxyHandler({}))
 
 
 def missing(what: str) -> None:
@@ -59,17 +62,13 @@ def wait_until_it_listens(process: subprocess.Popen[str], port: int) -> None:
     pytest.fail(f"aimock did not listen within {PATIENCE:g} seconds")
 
 
-@pytest.fixture
-def aimock() -> Iterator[str]:
-    """The address of a fresh server: it counts requests, so that tests do not share one."""
+@pytest.fixture(scope="session")
+def aimock_server() -> Iterator[str]:
+    """The address of the server."""
     port = free_port()
-    command = [
-        *find_command(),
-        *("--port", str(port), "--fixtures", str(HERE / "fixtures.json"), "--chunk-size", "8"),
-        *("--strict", "--log-level", "warn"),
-    ]
+    options = ("--port", str(port), "--fixtures", str(FIXTURES), "--chunk-size", "8")
     process = subprocess.Popen(
-        command,
+        [*find_command(), *options, "--strict", "--log-level", "warn"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -85,3 +84,13 @@ def aimock() -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
+
+
+@pytest.fixture
+def aimock(aimock_server: str) -> str:
+    """The address of a server that has not yet counted a request."""
+    for path, body in (("reset", b""), ("fixtures", FIXTURES.read_bytes())):
+        url = f"{aimock_server}/__aimock/{path}"
+        with NO_PROXY.open(Request(url, data=body, method="POST"), timeout=PATIENCE) as answer:
+            assert answer.status == 200
+    return aimock_server
