@@ -1,7 +1,6 @@
 // The page of all runs of the log. The server sends everything that is shown after each change, at most once a second.
 
 import * as api from "./net/server.js";
-import { line } from "./views/charts.js";
 import { byId, el, setData, setText, show } from "./views/dom.js";
 import { Bars } from "./views/fleet_chart.js";
 import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
@@ -17,9 +16,9 @@ let source = null, limit = STEP, period = 1, answer = null, timer = null;
 
 const whole = (n) => (Number.isInteger(n) ? short(n) : "");
 const bars = {
-  tokens: new Bars(byId("fleet-tokens"), [line("--input"), line("--accent")], short),
-  ended: new Bars(byId("fleet-ended"), [line("--good"), line("--bad")], whole),
-  queued: new Bars(byId("fleet-queued"), [line("--warn")], whole),
+  tokens: new Bars(byId("fleet-tokens"), [["--input"], ["--accent"]], short),
+  ended: new Bars(byId("fleet-ended"), [["--good"], ["--bad"]], whole),
+  queued: new Bars(byId("fleet-queued"), [["--warn"]], whole),
 };
 
 // The address keeps the filter, so that it can be shared and survives a reload.
@@ -103,9 +102,9 @@ function drawPeriod() {
   ]);
   const isFine = period < 2, width = isFine ? 60 : 3600;
   const points = (isFine ? answer.minutes : answer.hours).filter((point) => point.since > taken.since - width);
-  bars.tokens.set(points, ["input_tokens", "output_tokens"], taken.since, answer.time, width);
-  bars.ended.set(points, ["ended", "failed"], taken.since, answer.time, width);
-  bars.queued.set(points, ["most_queued"], taken.since, answer.time, width);
+  bars.tokens.show(points, ["input_tokens", "output_tokens"], taken.since, answer.time, width);
+  bars.ended.show(points, ["ended", "failed"], taken.since, answer.time, width);
+  bars.queued.show(points, ["most_queued"], taken.since, answer.time, width);
   setText(byId("tokens-note"), isFine ? fleet.tokensMinute : fleet.tokensHour);
   setText(byId("queued-note"), isFine ? fleet.queuedMinute : fleet.queuedHour);
   setText(byId("ended-note"), isFine ? fleet.endedMinute : fleet.endedHour);

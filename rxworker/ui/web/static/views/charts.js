@@ -1,5 +1,5 @@
 // Charts of tokens, cost and output rate. The text beside a chart contains its key figures.
-// One chart, drawn with uPlot (https://github.com/leeoniya/uPlot) in the colours of the page.
+// One chart, drawn with uPlot (https://github.com/leeoniya/uPlot) in the colours of the page. The library is loaded after the first frame.
 // The data of a timeline for the charts is computed by pure functions.
 
 import { byId, el, setText, show } from "./dom.js";
@@ -15,9 +15,9 @@ const whole = (n) => (Number.isInteger(n) ? short(n) : "");
 export class ChartsView {
   constructor() {
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    this.tokens = new Chart(byId("tokens-chart"), [line("--input"), line("--accent")], { least: 4, blank: 4, show: whole });
-    this.cost = new Chart(byId("cost-chart"), [line("--accent", "--accent-soft")], { blank: 0.01, show: (n) => String(Number(n.toPrecision(3))) });
-    this.rate = new Chart(byId("rate-chart"), [line("--accent", "--accent-soft")], { least: 4, blank: 4, show: whole });
+    this.tokens = new Chart(byId("tokens-chart"), [["--input"], ["--accent"]], { least: 4, blank: 4, show: whole });
+    this.cost = new Chart(byId("cost-chart"), [["--accent", "--accent-soft"]], { blank: 0.01, show: (n) => String(Number(n.toPrecision(3))) });
+    this.rate = new Chart(byId("rate-chart"), [["--accent", "--accent-soft"]], { least: 4, blank: 4, show: whole });
     this.open(new Timeline());
   }
 
@@ -79,7 +79,17 @@ export class ChartsView {
 const HEIGHT = 92, LEAST = 280;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-export function line(colour, fill = null) {
+const LIBRARY = new URL("../vendor/uplot/uPlot.iife.min.js", import.meta.url);
+let library = null;
+
+function load() {
+  library ??= new Promise((loaded) => {
+    requestAnimationFrame(() => setTimeout(() => document.head.append(el("script", { src: LIBRARY, onload: loaded }))));
+  });
+  return library;
+}
+
+function line([colour, fill = null]) {
   const paths = globalThis.uPlot.paths.stepped({ align: 1 });
   return { paths, stroke: () => css(colour), width: 1.75, points: { show: false }, ...(fill && { fill: () => css(fill) }) };
 }
@@ -89,32 +99,47 @@ export function axis(extra) {
   return { stroke: () => css("--quiet"), grid, ticks: { show: false }, font: "11px system-ui, sans-serif", gap: 4, ...extra };
 }
 
-export class Chart {
+// What is drawn at a node, as soon as the library is there. A line is a colour, and perhaps one for the area below it.
+export class Plot {
+  constructor(node, height, lines, options) {
+    this.plot = null;
+    this.data = [[0], ...lines.map(() => [0])];
+    load().then(() => {
+      const size = () => ({ width: node.clientWidth || LEAST, height });
+      const series = [{}, ...lines.map(line)];
+      this.plot = new globalThis.uPlot({ ...size(), series, legend: { show: false }, cursor: { show: false }, padding: [6, 14, 0, 0], ...options }, this.data, node);
+      new ResizeObserver(() => {
+        if (node.clientWidth > 0) this.plot.setSize(size());
+      }).observe(node);
+    });
+  }
+
+  set(data) {
+    this.data = data;
+    this.plot?.setData(data);
+  }
+
+  recolour() {
+    this.plot?.redraw(false, true);
+  }
+}
+
+class Chart extends Plot {
   // `least` is the minimum upper end of the scale, `blank` the upper end without data; `show` formats a number.
   constructor(node, lines, { least = 0, blank, show }) {
-    this.node = node;
-    this.span = spanFor(0);
     const numbers = (_, marks) => marks.map((n) => (n === 0 ? "0" : show(n)));
     const scale = (_, _low, high) => [0, high > 0 ? Math.max(least, high * 1.12) : blank];
     const marks = () => marksOf(this.span);
-    const options = {
-      width: node.clientWidth || LEAST, height: HEIGHT, series: [{}, ...lines], legend: { show: false }, cursor: { show: false }, padding: [6, 14, 0, 0],
+    super(node, HEIGHT, lines, {
       scales: { x: { time: false, range: () => [0, this.span[0]] }, y: { range: scale } },
       axes: [axis({ size: 22, splits: marks, values: (_, at) => at.map(markText), grid: { show: false } }), axis({ size: 52, values: numbers, space: 28 })],
-    };
-    this.plot = new globalThis.uPlot(options, [[0], ...lines.map(() => [0])], node);
-    new ResizeObserver(() => {
-      if (node.clientWidth > 0) this.plot.setSize({ width: node.clientWidth, height: HEIGHT });
-    }).observe(node);
+    });
+    this.span = spanFor(0);
   }
 
   set(data, elapsed) {
     this.span = spanFor(elapsed);
-    this.plot.setData(data);
-  }
-
-  recolour() {
-    this.plot.redraw(false, true);
+    super.set(data);
   }
 }
 
