@@ -80,13 +80,17 @@ const HEIGHT = 92, LEAST = 280;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const LIBRARY = new URL("../vendor/uplot/uPlot.iife.min.js", import.meta.url);
-let library = null;
+const frame = () => new Promise(requestAnimationFrame);
+let last = null; // the chart that is made last
 
-function load() {
-  library ??= new Promise((loaded) => {
-    requestAnimationFrame(() => setTimeout(() => document.head.append(el("script", { src: LIBRARY, onload: loaded }))));
-  });
-  return library;
+async function load() {
+  await frame();
+  await new Promise((loaded) => setTimeout(() => document.head.append(el("script", { src: LIBRARY, onload: loaded }))));
+}
+
+// Each chart is made in a frame of its own.
+function inTurn(make) {
+  last = (last ?? load()).then(frame).then(make);
 }
 
 function line([colour, fill = null]) {
@@ -104,7 +108,7 @@ export class Plot {
   constructor(node, height, lines, options) {
     this.plot = null;
     this.data = [[0], ...lines.map(() => [0])];
-    load().then(() => {
+    inTurn(() => {
       const size = () => ({ width: node.clientWidth || LEAST, height });
       const series = [{}, ...lines.map(line)];
       this.plot = new globalThis.uPlot({ ...size(), series, legend: { show: false }, cursor: { show: false }, padding: [6, 14, 0, 0], ...options }, this.data, node);

@@ -35,7 +35,7 @@ export function show(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
 
-const BUDGET = 10; // milliseconds of a frame for scripts; the layout of what they have drawn takes as long again, or longer
+const BUDGET = 8; // milliseconds of a frame for scripts; the layout of what they have drawn takes as long again, or longer
 const HIDDEN = 500; // milliseconds between two updates of a hidden page, which has no frames
 
 // Calls `draw` once in the next frame, however often it is scheduled before. `draw` is a generator, which yields where it may be interrupted: what does
