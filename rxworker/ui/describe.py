@@ -23,6 +23,9 @@ from rxworker.messages import (
 from rxworker.ui.clean import clean, one_line
 
 MOST = 100
+MOST_OUTLINE = 100_000
+MOST_COLUMNS = 40
+"""More are shown as a list."""
 
 
 def describe_call(call: ToolCall, most: int = MOST) -> str:
@@ -47,12 +50,14 @@ def describe_arguments(arguments: JsonObject | str, most: int | None = None) -> 
 
 
 def describe_result(result: ToolResult, most: int = MOST) -> str:
-    """Return the result of a call in one line.
+    """Return the result of a call in one line: its text, or what it contains if it is JSON that does not fit.
 
     >>> describe_result(ToolResult("1", "rain", name="forecast"))
     'forecast: rain'
     """
     text = result.text if result.text or isinstance(result.content, str) else "(no text)"
+    if len(text) > most:
+        text = outline_json(text) or text
     failed = "failed: " if result.is_error else ""
     name = f"{result.name}: " if result.name else ""
     return one_line(f"{name}{failed}{text}", most)
@@ -82,6 +87,46 @@ def describe_json(value: Json, most: int = MOST) -> str:
     ('two of four', '{"done":2}')
     """
     return one_line(value if isinstance(value, str) else _json(value), most)
+
+
+def outline_json(text: str) -> str:
+    """Return what JSON contains: the size and the columns of a table, the fields of an object, or the number of items of another array.
+
+    Returns:
+        The outline; empty for other text, for more than `MOST_OUTLINE` characters, and for an empty object or array.
+
+    >>> outline_json('[{"place": "pond", "degrees": 12}, {"place": "well", "degrees": 9}]')
+    '2 rows \N{MULTIPLICATION SIGN} 2 columns: place, degrees'
+    >>> outline_json('{"name": "frog", "legs": [1, 2, 3, 4]}')
+    'object with 2 fields: name, legs'
+    """
+    if len(text) > MOST_OUTLINE or not text.lstrip().startswith(("{", "[")):
+        return ""
+    try:
+        value: Json = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    if not isinstance(value, dict | list) or not value:
+        return ""
+    if isinstance(value, dict):
+        return f"object with {plural(len(value), 'field')}: {', '.join(value)}"
+    columns = _columns(value)
+    if not columns:
+        return f"list of {plural(len(value), 'item')}"
+    size = f"{plural(len(value), 'row')} \N{MULTIPLICATION SIGN} {plural(len(columns), 'column')}"
+    return f"{size}: {', '.join(columns)}"
+
+
+def _columns(rows: list[Json]) -> list[str]:
+    """The columns of rows that are flat objects; empty for other values."""
+    columns: dict[str, None] = {}
+    for row in rows:
+        if not isinstance(row, dict) or any(isinstance(each, dict | list) for each in row.values()):
+            return []
+        columns |= dict.fromkeys(row)
+        if len(columns) > MOST_COLUMNS:
+            return []
+    return list(columns)
 
 
 def describe_usage(usage: Usage) -> str:

@@ -114,6 +114,8 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
         await desk.status(page, "finished")
         summary = "x.py +1 \N{MINUS SIGN}2, gone.py +0 \N{MINUS SIGN}1"
         await expect(page.locator(".call .outcome", has_text=summary)).to_be_visible()
+        table = "300 rows \N{MULTIPLICATION SIGN} 3 columns: id, name, note"
+        await expect(page.locator(".call .outcome", has_text=table)).to_be_visible()
         await page.evaluate(
             "document.querySelectorAll('.call > details').forEach((one) => (one.open = true))"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,6 +34,7 @@ from rxworker.protocols import encode_record
 from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.tools import ToolContext
+from rxworker.ui.describe import outline_json
 from rxworker.worker import Approve, Deny, Paused, Run, worker_tool
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
@@ -485,3 +487,37 @@ async def test_tokens_that_no_provider_has_reported_are_estimated_and_then_repla
     assert half["totals"]["usage"]["output_tokens"] == 100
     assert half["totals"]["usage"]["input_tokens"] == estimate(Message.user("A haiku!"))
     assert whole["totals"] == {"usage": whole["usage"], "isEstimate": False}
+
+
+def test_results_are_summed_up_as_in_the_terminal() -> None:
+    texts = [
+        '[{"a": 1, "b": "x"}, {"a": 2, "c": null}]',
+        '[{"a": 1}, {"a": {"b": 1}}]',
+        "[[1, 2], [3]]",
+        json.dumps([{f"c{n}": n for n in range(41)}]),
+        '{"a": 12, "b": [], "{rows}": 0.10}',
+        '{"one": {}}',
+        ' [{"name\\u0000": 1}]',
+        "{}",
+        "[]",
+        '"text"',
+        '{"a": 1',
+        "[" * 50_000,
+        json.dumps(["x" * 100_000]),
+        "rain",
+    ]
+    script = (
+        "const { outlineOf } = await import(process.argv[1]);"
+        'const texts = JSON.parse((await import("node:fs")).readFileSync(0, "utf8"));'
+        'console.log(JSON.stringify(texts.map((text) => outlineOf(text) ?? "")));'
+    )
+    assert NODE is not None
+    found = subprocess.run(
+        [NODE, "--input-type=module", "-e", script, (STATIC / "model/recognise.js").as_uri()],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(found.stdout) == [outline_json(text) for text in texts]
+    assert outline_json(texts[0]) == "2 rows \N{MULTIPLICATION SIGN} 3 columns: a, b, c"

@@ -69,7 +69,8 @@ export const words = {
   },
   result: {
     kind: "Show as", text: "Text", json: "Tree", table: "Table", diff: "Changes", image: "Images", tree: "Result as a tree", showAll: "Show all", find: "Find in the result",
-    foundAt: "{at} of {n}", foundNone: "not found", characters: { one: "{n} character", other: "{n} characters" }, rows: { one: "{n} row", other: "{n} rows" },
+    foundAt: "{at} of {n}", foundNone: "not found", characters: { one: "{n} character", other: "{n} characters" }, rows: { one: "{n} row", other: "{n} rows" }, columns: { one: "{n} column", other: "{n} columns" },
+    tableOf: "{rows} × {columns}: {names}", objectOf: "object with {fields}: {names}", listOf: "list of {items}",
     items: { one: "{n} item", other: "{n} items" }, fields: { one: "{n} field", other: "{n} fields" }, files: { one: "{n} file", other: "{n} files" }, more: { one: "Show {n} more", other: "Show {n} more" },
   },
   queue: { title: "Sent, and not read by the model yet", unread: "The run ended before the model read this. Send it again if it still holds.", unreadSpoken: "The run ended before the model read your message. It is back in the message box." },
