@@ -199,6 +199,11 @@ async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(
         await element.evaluate("(e) => e.setAttribute('theme', 'light')")
         await expect(said).to_have_css("color", "rgb(28, 33, 36)")
         assert await element.evaluate("(e) => e.offsetHeight") == 300
+        # A narrow element is laid out as a narrow window is.
+        await element.evaluate("(e) => (e.style.width = '641px')")
+        await expect(element.locator(".conversation")).to_have_css("padding-left", "28px")
+        await element.evaluate("(e) => (e.style.width = '400px')")
+        await expect(element.locator(".conversation")).to_have_css("padding-left", "16px")
         # One that is only moved keeps its connection, one that is removed closes it.
         await page.evaluate("document.body.prepend(document.querySelector('rx-run'))")
         await expect(said).to_have_text("Go")

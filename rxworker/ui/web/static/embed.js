@@ -22,8 +22,8 @@ const TICK = 200, LATER = 500; // milliseconds
 const OVER = ["finished", "aborted"];
 const FOR_NOW = [408, 429]; // refusals that may be answered otherwise later
 
-// What is the root of a document is the element here.
-const hosted = (css) => css.replace(/:root(\[[^\]]*\])?/g, (_, which) => (which ? `:host(${which})` : ":host"));
+// What is the root of a document is the element here, and what is the width of the window is the width of the element.
+const hosted = (css) => css.replace(/:root(\[[^\]]*\])?/g, (_, which) => (which ? `:host(${which})` : ":host")).replace(/@media (?=\(max-width:)/g, "@container embed ");
 
 async function sheet(name) {
   const response = await fetch(new URL(`styles/${name}.css`, import.meta.url));
