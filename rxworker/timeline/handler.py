@@ -258,15 +258,15 @@ class ToolCallCollector(_Collector[ToolCall]):
     def on_block(self, stop: ToolUseBlockEvent, deltas: Sequence[Any], /) -> None:
         """Take the call of a block."""
         if type(stop) is ToolUseBlockStop:  # always true; for the type checker
-            self._add(partial(_call_of, stop, deltas))
+            values = [delta for delta in deltas if type(delta) is InputValueDelta]
+            # The text is read at its first use, but joined now: the deltas would take a multiple of its memory.
+            self._add(partial(_call_of, stop, values or _joined(deltas)))
 
 
-def _call_of(stop: ToolUseBlockStop, deltas: Sequence[Any]) -> ToolCall:
-    values = [delta for delta in deltas if isinstance(delta, InputValueDelta)]
-    if values:
-        return ToolCall(stop.id, stop.name, assemble_arguments(values))
-    text = _joined(deltas)
-    return ToolCall(stop.id, stop.name, text if stop.is_free_text else parse_arguments(text))
+def _call_of(stop: ToolUseBlockStop, given: list[InputValueDelta] | str) -> ToolCall:
+    if not isinstance(given, str):
+        return ToolCall(stop.id, stop.name, assemble_arguments(given))
+    return ToolCall(stop.id, stop.name, given if stop.is_free_text else parse_arguments(given))
 
 
 def _joined(deltas: Iterable[Any]) -> str:
