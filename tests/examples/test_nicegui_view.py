@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nicegui.testing.user_simulation import user_simulation
-
 PROGRAM = Path(__file__).parents[2] / "examples" / "nicegui_view.py"
 
 
 async def test_each_tab_shows_the_whole_run() -> None:
+    from nicegui.testing.user_simulation import (
+        user_simulation,
+    )  # half a second where it is imported
+
     async with user_simulation(main_file=PROGRAM) as user:
         await user.open("/")
         await user.should_see("The moon", retries=100)
