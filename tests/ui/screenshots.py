@@ -32,9 +32,10 @@ from tests.ui.browser.conftest import CHROMIUM, GatedModel
 
 SETTLE = """() => {
   for (const id of ["side", "lanes"]) document.getElementById(id).scrollTop = 0;
-  document.querySelector(".found")?.classList.remove("found");
 }"""
-"""The beginning of the trace, and nothing marked."""
+"""The beginning of the trace."""
+UNMARK = "document.querySelector('.found')?.classList.remove('found')"
+"""Nothing is marked."""
 ARGS = ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks"]
 """Of the browser. A page that Playwright serves may open a WebSocket to this machine."""
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,7 +50,7 @@ IN_DOCS = {
     "pictures/embed.png": ("embed", (1280, 720), "light"),
     "pictures/compare.png": ("compare", (1280, 800), "light"),
     "pictures/phone.png": ("finished", (390, 844), "light"),
-    "pictures/phone-timeline.png": ("inspector", (390, 844), "dark"),
+    "pictures/phone-timeline.png": ("timeline", (390, 844), "dark"),
 }
 OWN_PAGE = """<!doctype html><html lang="en"><title>Incident 4711</title><link rel="icon" href="data:,">
 <style>
@@ -273,7 +274,12 @@ class Stage:
         await self.finished(page)
         await narrow(page, "timeline")
         await page.locator("#lanes .row .lane-name", has_text="error_rates").first.click()
-        await page.evaluate(SETTLE)
+        await page.evaluate(UNMARK)
+
+    async def timeline(self, page: Page) -> None:
+        """The trace, also where there is room for only one view."""
+        await self.finished(page)
+        await narrow(page, "timeline")
 
     async def past(self, page: Page) -> None:
         """A run as it was before its end."""

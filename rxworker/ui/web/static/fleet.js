@@ -94,7 +94,7 @@ function drawPeriod() {
     [fleet.failed, count(taken.failed), failed, taken.failed ? "bad" : ""],
     [fleet.tokensRead, short(taken.input_tokens)],
     [fleet.tokensWritten, short(taken.output_tokens)],
-    [fleet.cost, costText(taken)],
+    [fleet.cost, costText(taken, ""), taken.is_estimate ? answer.currency : ""],
     [fleet.mostQueued, count(taken.most_queued)],
     [fleet.tools, count(taken.tool_calls), taken.tool_errors ? plural(fleet.toolsFailed, taken.tool_errors) : ""],
     [fleet.toolsP95, taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
@@ -111,9 +111,9 @@ function drawPeriod() {
 }
 
 // A cost by the prices of the server is an estimate.
-function costText({ cost, is_estimate: isEstimate }) {
+function costText({ cost, is_estimate: isEstimate }, currency = answer.currency) {
   if (!cost && !isEstimate) return "–";
-  return isEstimate ? fill(words.numbers.about, { text: money(cost, answer.currency) }) : money(cost);
+  return isEstimate ? fill(words.numbers.about, { text: money(cost, currency) }) : money(cost);
 }
 
 function tiles(list, values) {

@@ -38,7 +38,9 @@ export class ResultView {
     this.finding = new Finding(this);
     const switches = kinds.length > 1 ? el("div", { class: "result-kinds", role: "group", "aria-label": words.result.kind }, ...this.kinds.values()) : null;
     const long = this.found.kind !== "image" && isLong(text);
-    this.tools.replaceChildren(...[el("h4", { text: words.call.result }), switches, el("span", { class: "result-size", text: this.size() }), long || kinds.length > 1 ? this.finding.node : null, text === "" ? null : copyButton(() => text)].filter(Boolean));
+    const find = long || kinds.length > 1 ? this.finding.node : null, copy = text === "" ? null : copyButton(() => text);
+    if (find && copy) find.append(copy); // they share a line
+    this.tools.replaceChildren(...[el("h4", { text: words.call.result }), switches, el("span", { class: "result-size", text: this.size() }), find, find ? null : copy].filter(Boolean));
     this.choose(kinds[0]);
     this.fold(long);
   }
