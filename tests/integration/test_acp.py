@@ -98,7 +98,8 @@ class Editor:
 
 async def test_the_client_of_python_sees_the_edit_and_nothing_else_is_on_standard_output() -> None:
     editor = Editor()
-    transport = {"stderr": asyncio.subprocess.DEVNULL}
+    # The package would end a process with a signal that takes more than two seconds for its end.
+    transport = {"stderr": asyncio.subprocess.DEVNULL, "shutdown_timeout": PATIENCE}
     async with (
         asyncio.timeout(PATIENCE),
         acp.spawn_agent_process(
