@@ -67,23 +67,23 @@ class Totals(Struct):
     tool_durations: list[int] = field(default_factory=_NO_TOOLS.copy)
     most_queued: int = 0
 
-    def add(self, other: Totals) -> None:
-        """Add other totals to these."""
-        self.ended += other.ended
-        self.failed += other.failed
-        self.recovered += other.recovered
-        self.turns += other.turns
-        self.input_tokens += other.input_tokens
-        self.output_tokens += other.output_tokens
-        self.cost += other.cost
-        self.estimated_cost += other.estimated_cost
-        self.tool_calls += other.tool_calls
-        self.tool_errors += other.tool_errors
-        self.tool_seconds += other.tool_seconds
+    def add(self, other: Totals, times: int = 1) -> None:
+        """Add other totals to these, or subtract them: -1 times."""
+        self.ended += times * other.ended
+        self.failed += times * other.failed
+        self.recovered += times * other.recovered
+        self.turns += times * other.turns
+        self.input_tokens += times * other.input_tokens
+        self.output_tokens += times * other.output_tokens
+        self.cost += times * other.cost
+        self.estimated_cost += times * other.estimated_cost
+        self.tool_calls += times * other.tool_calls
+        self.tool_errors += times * other.tool_errors
+        self.tool_seconds += times * other.tool_seconds
         self.most_queued = max(self.most_queued, other.most_queued)
         if other.tool_durations is not _NO_TOOLS:
             for at, count in enumerate(other.tool_durations):
-                self.tool_durations[at] += count
+                self.tool_durations[at] += times * count
 
     def tool_quantile(self, share: float) -> float | None:
         """The seconds that this share of the tools took at most, interpolated between `TOOL_BOUNDS`; ``None`` without tools.
@@ -151,6 +151,7 @@ class Fleet:
         self._estimate = estimate
         self._infos: dict[str, RunInfo] = {}
         self._open: dict[str, RunInfo] = {}
+        self._heirs: dict[str, list[str]] = {}
         self._order: list[tuple[float, str]] = []
         self._is_sorted = True
         self.groups: dict[tuple[str, str], Group] = {}
@@ -167,10 +168,12 @@ class Fleet:
         if info.status == "deleted":
             self._infos.pop(run, None)
             self._open.pop(run, None)
+            self._heirs.pop(run, None)
             return
         if before is None or before.row is not info.row:
-            self._add(info, self._base(info) if before is None else before.row, before)
+            self._add(info, self._base(info.row) if before is None else before.row, before)
         if before is None:
+            self._inherit(info)
             place = info.created, run
             self._is_sorted &= not self._order or self._order[-1] < place
             self._order.append(place)
@@ -216,14 +219,23 @@ class Fleet:
                 totals.add(bucket)
         return totals
 
-    def _base(self, info: RunInfo) -> RunRow:
-        """The values with which a run has begun."""
-        row = info.row
+    def _base(self, row: RunRow) -> RunRow:
+        """The values with which a run has begun, if the run that it continues is known."""
         source = self._infos.get(row.resumes or row.fork_of)
-        if source is None:
-            return _NOTHING
-        # A run that resumes another carries its tokens on, and not its tools.
-        return _without_tools(source.row) if row.resumes else source.row
+        return _NOTHING if source is None else _taken_over(row, source.row)
+
+    def _inherit(self, info: RunInfo) -> None:
+        """A log lists the newest runs first: a run may come before the one that it continues. Then it has counted everything."""
+        source = info.row.resumes or info.row.fork_of
+        if source and source not in self._infos:
+            self._heirs.setdefault(source, []).append(info.run)
+        for run in self._heirs.pop(info.run, ()):
+            heir = self._infos.get(run)
+            if heir is not None:
+                base = _taken_over(heir.row, info.row)
+                for totals in (self._group(heir.row).totals, *self._buckets(heir.updated)):
+                    totals.add(self._difference(heir.row, _NOTHING), -1)
+                    totals.add(self._difference(heir.row, base))
 
     def _group(self, row: RunRow) -> Group:
         key = row.worker, row.labels.get(TENANT, "")
@@ -242,19 +254,21 @@ class Fleet:
 
     def _add(self, info: RunInfo, base: RunRow, before: RunInfo | None) -> None:
         """Add the consumption of a run since its last values."""
-        taken = _taken(info.row, base)
-        if self._estimate is not None and info.row.cost is None and not info.row.outer:
-            before_cost = self._estimate(base) if base.cost is None else base.cost
-            taken.estimated_cost = max(
-                (self._estimate(info.row) or 0.0) - (before_cost or 0.0), 0.0
-            )
-            taken.cost = taken.estimated_cost
+        taken = self._difference(info.row, base)
         if not info.row.outer and not _is_over(before):
             taken.ended = int(_is_over(info))
             taken.failed = int(info.status == "aborted" and info.row.cause != "cancel")
         self._group(info.row).totals.add(taken)
         for bucket in self._buckets(info.updated):
             bucket.add(taken)
+
+    def _difference(self, row: RunRow, base: RunRow) -> Totals:
+        taken = _taken(row, base)
+        if self._estimate is not None and row.cost is None and not row.outer:
+            before = self._estimate(base) if base.cost is None else base.cost
+            taken.estimated_cost = max((self._estimate(row) or 0.0) - (before or 0.0), 0.0)
+            taken.cost = taken.estimated_cost
+        return taken
 
     def _buckets(self, time: float) -> Iterator[Totals]:
         """The minute and the hour of this time, if they are kept."""
@@ -300,8 +314,11 @@ def _is_over(info: RunInfo | None) -> bool:
     return info is not None and info.status in ("finished", "aborted")
 
 
-def _without_tools(row: RunRow) -> RunRow:
-    return replace(row, tool_errors=0, tool_seconds=0.0, tool_durations=())
+def _taken_over(row: RunRow, source: RunRow) -> RunRow:
+    """The values that a run has from the one that it continues. A run that resumes another carries its tokens on, and not its tools."""
+    if not row.resumes:
+        return source
+    return replace(source, tool_errors=0, tool_seconds=0.0, tool_durations=())
 
 
 def _taken(row: RunRow, base: RunRow) -> Totals:

@@ -78,6 +78,23 @@ def test_what_a_run_has_taken_over_from_another_counts_once() -> None:
     assert group.totals.ended == 2
 
 
+def test_what_a_run_has_taken_over_counts_once_also_if_the_other_comes_later() -> None:
+    """A log lists the newest runs first."""
+    infos = [
+        info("run-1", "paused", 1, input_tokens=10, tool_durations=(3,)),
+        info("run-1~2", "finished", 2, resumes="run-1", input_tokens=15, tool_durations=(2,)),
+        info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(3,)),
+    ]
+    first, last = (Fleet(estimate=lambda row: float(row.input_tokens)) for _ in range(2))
+    for each in infos:
+        first.note(each)
+    for each in reversed(infos):
+        last.note(each)
+    assert one(first) == one(last)
+    assert first.last(300, NOW) == last.last(300, NOW)
+    assert (one(last)[1].input_tokens, one(last)[1].estimated_cost) == (16, 16.0)
+
+
 def test_of_a_nested_run_only_the_tools_count() -> None:
     fleet = Fleet()
     fleet.note(info("run-1", input_tokens=10, tool_calls=3, tool_durations=(2,)))

@@ -280,7 +280,6 @@ async def test_costs_are_estimated_by_the_prices_of_the_server(stack: AsyncExitS
     """Those of runs whose workers know prices are exact; what another model took has no price."""
     prices = {"small": Prices(input=1.0, output=2.0, currency="EUR")}
     client = await opened(stack, settings=Settings(prices=prices))
-    await client.fleet()  # from now on, each change is read
     spent: dict[str, Any] = {"input_tokens": 3_000_000, "by_model": {"small": (1_000_000, 0, 0, 0)}}
     await client.store("run-1", worker="exact", cost=0.5, **spent)
     await client.store("run-2", worker="guess", **spent)
