@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from weakref import WeakMethod
@@ -11,7 +11,7 @@ from weakref import WeakMethod
 from reactivex import abc
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import CitationDelta, InputValueDelta
+from rxworker.events import InputValueDelta, TextDelta
 from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.events.deltas import Deltas
 from rxworker.messages import ToolCall
@@ -229,8 +229,13 @@ class TextBlockCollector(_Collector[str]):
 
     def on_block(self, stop: TextBlockEvent, deltas: Sequence[Any], /) -> None:  # noqa: ARG002 - part of the protocol
         """Take the text of a block."""
-        text = _joined(delta for delta in deltas if type(delta) is not CitationDelta)
-        if text:
+        texts: list[str] = []
+        for delta in deltas:
+            if type(delta) is Deltas:
+                texts.append(delta.text())
+            elif type(delta) is TextDelta:
+                texts.append(delta.text)
+        if text := "".join(texts):
             self._add(text)
 
 
@@ -258,17 +263,18 @@ class ToolCallCollector(_Collector[ToolCall]):
     def on_block(self, stop: ToolUseBlockEvent, deltas: Sequence[Any], /) -> None:
         """Take the call of a block."""
         if type(stop) is ToolUseBlockStop:  # always true; for the type checker
-            values = [delta for delta in deltas if type(delta) is InputValueDelta]
+            values: list[InputValueDelta] = []
+            texts: list[str] = []
+            for delta in deltas:
+                if type(delta) is InputValueDelta:
+                    values.append(delta)
+                else:
+                    texts.append(delta.text() if type(delta) is Deltas else delta.text)
             # The text is read at its first use, but joined now: the deltas would take a multiple of its memory.
-            self._add(partial(_call_of, stop, values or _joined(deltas)))
+            self._add(partial(_call_of, stop, values or "".join(texts)))
 
 
 def _call_of(stop: ToolUseBlockStop, given: list[InputValueDelta] | str) -> ToolCall:
     if not isinstance(given, str):
         return ToolCall(stop.id, stop.name, assemble_arguments(given))
     return ToolCall(stop.id, stop.name, given if stop.is_free_text else parse_arguments(given))
-
-
-def _joined(deltas: Iterable[Any]) -> str:
-    """The text that the deltas add."""
-    return "".join([each.text() if type(each) is Deltas else each.text for each in deltas])
