@@ -1,12 +1,6 @@
 """Kinds, handlers and scopes: calling functions with the events of a response, block by block."""
 
-from rxworker.timeline.handler import (
-    BlockHandler,
-    Handler,
-    HandlerLike,
-    TextBlockCollector,
-    ToolCallCollector,
-)
+from rxworker.timeline.handler import Handler, HandlerLike, TextBlockCollector, ToolCallCollector
 from rxworker.timeline.kind import (
     ERROR,
     PING,
@@ -35,7 +29,6 @@ __all__ = [
     # the timeline
     "Timeline",
     "Handler",
-    "BlockHandler",
     "HandlerLike",
     # kinds
     "Kind",

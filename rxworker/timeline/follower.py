@@ -20,7 +20,7 @@ class Followed(Protocol):
     """The methods of a timeline that a follower calls."""
 
     @property
-    def only_blocks(self) -> bool:
+    def only_gathers(self) -> bool:
         """Whether all handlers only gather."""
         ...
 
@@ -82,7 +82,7 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
     def on_many(self, parts: Parts[E]) -> None:
         """The same for several that arrived together."""
         # What handlers do that only gather shows nowhere else, so downstream may have the events together.
-        if self._timeline.only_blocks:
+        if self._timeline.only_gathers:
             self._take(parts)
             return
         for part in parts:

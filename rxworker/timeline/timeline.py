@@ -10,7 +10,6 @@ What is guaranteed:
 
 * Handlers of one kind are called in the order of their registration, each with its own scope. A handler sees the abort
   of a block, then its scope is dropped.
-* A handler of whole blocks is called once for each block, at its stop.
 * No handler can starve another: all are called, then ``dispatch`` raises what a handler raised; an ``ExceptionGroup``
   where several did, and ``KeyboardInterrupt`` as it is.
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
@@ -100,13 +99,12 @@ _Queued: TypeAlias = Event | Deltas[Any] | _Over | _Retract
 class _OpenBlock:
     """A block from its first event to its last."""
 
-    __slots__ = ("deltas", "kind", "scopes", "start")
+    __slots__ = ("kind", "scopes", "start")
 
     def __init__(self, start: BlockStart) -> None:
         self.start = start
         self.kind = KIND_OF_BLOCK.get(start.block_type)
         self.scopes: _Scopes = {}
-        self.deltas: list[Any] = []  # those that it may hold, for the handlers that take it whole
 
 
 class Timeline:
@@ -133,8 +131,7 @@ class Timeline:
         self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
         self._queue: deque[_Queued] = deque()
-        self._takes_blocks = False  # whether any handler takes whole blocks
-        self._only_blocks = True  # whether all do
+        self._only_gathers = True
         self._busy = self._is_receiving = self._has_started = False
         self._is_between = True  # before a response, or between two
 
@@ -198,8 +195,7 @@ class Timeline:
             self._meta_scopes[registration] = registration.scope()
         with self._lock:
             self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
-            self._takes_blocks = self._takes_blocks or registration.on_block is not None
-            self._only_blocks = self._only_blocks and registration.on_block is not None
+            self._only_gathers = self._only_gathers and registration.gather is not None
         return registration
 
     def dispatch(self, event: Event) -> None:
@@ -231,9 +227,9 @@ class Timeline:
             self._drain()
 
     @property
-    def only_blocks(self) -> bool:
-        """Whether all handlers take whole blocks, so that nothing shows when an event before the stop is handled."""
-        return self._only_blocks
+    def only_gathers(self) -> bool:
+        """Whether all handlers only gather, so that nothing shows when each of them is called."""
+        return self._only_gathers
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
@@ -303,11 +299,33 @@ class Timeline:
             kind = registration.kind
             others = tuple(r for r in self._registrations[kind] if r is not registration)
             self._registrations[kind] = others
-            self._takes_blocks = any(r.on_block is not None for r in self._all())
-            self._only_blocks = all(r.on_block is not None for r in self._all())
+            self._only_gathers = all(r.gather is not None for r in self._all())
             # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
+
+    def _gather(self, deltas: Deltas[Any], failures: list[BaseException]) -> bool:
+        """Give them to the handlers together, if all of these only gather. Whether that was possible."""
+        block = self._open.get(deltas.like.index)
+        if block is None:
+            return False
+        kind = block.kind
+        if kind is None or deltas.like.__class__ not in kind.deltas:
+            return True  # no handler takes them
+        registrations = self._registrations.get(kind, ())
+        for registration in registrations:
+            if registration.gather is None:
+                return False
+        scopes = block.scopes
+        for registration in registrations:
+            try:
+                if registration not in scopes:
+                    scopes[registration] = registration.scope()
+                if registration.gather is not None:  # always true; for the type checker
+                    registration.gather(scopes[registration], deltas)
+            except BaseException as error:
+                failures.append(error)
+        return True
 
     def _drain(self) -> None:
         """Handle the queue. Called with the lock, after an event was queued."""
@@ -329,10 +347,14 @@ class Timeline:
         kind: type[object] = event.__class__
         if self._is_between and kind is not _Over and kind is not _Retract:
             self._begin(failures)
-        if kind in BLOCK_EVENTS or kind is Deltas:
+        if type(event) is Deltas:
+            if not self._gather(event, failures):
+                for one in event:
+                    self._handle_block(one, failures)
+        elif kind in BLOCK_EVENTS:
             self._handle_block(event, failures)
             return
-        if type(event) is Status:
+        elif type(event) is Status:
             self._follow(event, failures)
         elif type(event) is _Retract:
             self._take_back(event.reason, failures)
@@ -371,10 +393,8 @@ class Timeline:
         return [each for row in self._registrations.values() for each in row]
 
     def _handle_block(self, event: Any, failures: list[BaseException]) -> None:
-        """Handle an event of a block, or several deltas to it."""
-        first: Any = event.like if event.__class__ is Deltas else event
-        index: int = first.index
-        kind_of_event: type[object] = first.__class__
+        index: int = event.index
+        kind_of_event: type[object] = event.__class__
         block = self._open.get(index)
         if block is not None and kind_of_event is BlockStart:
             start = block.start
@@ -382,20 +402,13 @@ class Timeline:
             self._handle_block(BlockAbort(index, start.block_type, reason), failures)
             block = None
         if block is None:
-            block = self._open[index] = _OpenBlock(start_of(first))
+            block = self._open[index] = _OpenBlock(start_of(event))
         kind = block.kind
         registrations = self._registrations.get(kind)
         if kind is not None and registrations:
             if kind_of_event in kind.deltas:
-                if self._takes_blocks:
-                    block.deltas.append(event)
-                if not self._only_blocks:
-                    for one in (event,) if event is first else event:
-                        _deliver(self._registrations.get(kind, ()), block.scopes, one, failures)
-            elif kind_of_event is BlockStop:
-                stop = TYPED[BlockStop](kind, block.start, event)
-                _deliver(registrations, block.scopes, stop, failures, block.deltas)
-            elif kind_of_event in TYPED and not self._only_blocks:
+                _deliver(registrations, block.scopes, event, failures)
+            elif kind_of_event in TYPED:
                 typed = TYPED[kind_of_event](kind, block.start, event)
                 _deliver(registrations, block.scopes, typed, failures)
         if kind_of_event is BlockStop or kind_of_event is BlockAbort:
@@ -420,15 +433,9 @@ def _deliver(
     scopes: _Scopes,
     event: object,
     failures: list[BaseException],
-    whole: list[Any] | None = None,
 ) -> None:
-    """Call the handlers with an event; those of whole blocks with the stop alone, and ``whole``, the deltas of its block."""
     for registration in registrations:
         try:
-            if registration.on_block is not None:
-                if whole is not None:
-                    registration.on_block(event, whole)
-                continue
             if registration not in scopes:
                 scopes[registration] = registration.scope()
             registration.on_event(scopes[registration], event)

@@ -1,4 +1,4 @@
-"""Handlers of whole blocks, and deltas that arrive together: what holds for them when they come one by one holds then, too."""
+"""Handlers that are given deltas together: what holds for them when they come one by one holds then, too."""
 
 from __future__ import annotations
 
@@ -9,41 +9,35 @@ from typing import Any
 import pytest
 from reactivex import abc
 
-from rxworker.errors import ConfigurationError
-from rxworker.events import BlockAbort, BlockStart, BlockStop, BlockType, Event, Ping, TextDelta
-from rxworker.events.deltas import Deltas, flatten
+from rxworker.events import BlockStart, BlockStop, BlockType, Event, Ping, TextDelta
+from rxworker.events.deltas import Deltas
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage, many
-from rxworker.timeline import (
-    TextBlockCollector,
-    TextBlockEvent,
-    TextBlockStart,
-    TextBlockStop,
-    Timeline,
-)
+from rxworker.timeline import TextBlockCollector, Timeline
 
 
-class Failing:
+class Failing(TextBlockCollector):
     """One that cannot."""
 
-    def on_block(self, stop: TextBlockEvent, deltas: Sequence[Any], /) -> None:
+    def gather(self, scope: list[str], deltas: Deltas[Any], /) -> None:
         """Raise."""
         raise ValueError("no more")
 
 
-class Gathering:
+class Gathering(TextBlockCollector):
     """Keeps what it was given."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[TextBlockEvent, list[str]]] = []
+        super().__init__()
+        self.given: list[str] = []
 
-    def on_block(self, stop: TextBlockEvent, deltas: Sequence[Any], /) -> None:
+    def gather(self, scope: list[str], deltas: Deltas[Any], /) -> None:
         """Keep."""
-        self.given.append((stop, [event.text for event in flatten(deltas)]))
+        self.given += deltas.texts
 
 
 @pytest.mark.parametrize(("failing", "raised"), [(1, ValueError), (2, ExceptionGroup)])
-def test_one_that_raises_keeps_no_other_from_its_block(
+def test_one_that_raises_keeps_no_other_from_its_deltas(
     failing: int, raised: type[Exception]
 ) -> None:
     timeline, gathering = Timeline(), Gathering()
@@ -51,30 +45,9 @@ def test_one_that_raises_keeps_no_other_from_its_block(
         timeline.on_text_block(Failing())
     timeline.on_text_block(gathering)
     timeline.dispatch(BlockStart(0, BlockType.TEXT))
-    timeline.dispatch_many([Deltas(TextDelta(0, ""), ["a", "b"])])
     with pytest.raises(raised):
-        timeline.dispatch(BlockStop(0, BlockType.TEXT))
-    assert gathering.given == [(TextBlockStop(0), ["a", "b"])]
-
-
-def test_a_handler_of_blocks_gets_each_whole_beside_one_of_events_and_none_that_was_aborted() -> (
-    None
-):
-    timeline, gathering = Timeline(), Gathering()
-    seen: list[TextBlockEvent] = []
-    timeline.on_text_block(gathering)
-    plain = timeline.on_text_block(seen.append)
-    timeline.dispatch(BlockAbort(1, BlockType.TEXT, "cut"))
-    timeline.dispatch_many([START, ROW])
-    assert seen[-4:] == [TextBlockStart(0), *ROW]
-    plain.dispose()
-    timeline.dispatch_many([ROW, STOP])
-    assert gathering.given == [(TextBlockStop(0), [*"abcabc"])]
-
-
-def test_a_handler_of_blocks_is_no_handler_of_meta_events() -> None:
-    with pytest.raises(ConfigurationError, match="no handler"):
-        Timeline().on_ping(Gathering())  # type: ignore[arg-type] # pyright: ignore
+        timeline.dispatch_many([Deltas(TextDelta(0, ""), ["a", "b"])])
+    assert gathering.given == ["a", "b"]
 
 
 START, STOP = BlockStart(0, BlockType.TEXT), BlockStop(0, BlockType.TEXT)
@@ -123,7 +96,7 @@ def test_of_what_comes_together_all_before_a_handler_raises_is_passed_on() -> No
     assert seen == [Ping(), START, TextDelta(0, "o"), *ROW, "oabc"]
 
 
-def test_a_handler_that_does_not_take_whole_blocks_has_each_event_before_the_next_is_passed_on() -> (
+def test_a_handler_that_may_do_more_than_gather_has_each_event_before_the_next_is_passed_on() -> (
     None
 ):
     timeline = Timeline()
@@ -138,7 +111,7 @@ def test_a_handler_that_does_not_take_whole_blocks_has_each_event_before_the_nex
     assert seen == ["handled", *EVENTS[:-1], "handled", Ping()]
 
 
-def test_what_one_of_blocks_dispatches_comes_behind_the_event_that_is_handled() -> None:
+def test_what_one_that_gathers_dispatches_comes_behind_the_event_that_is_handled() -> None:
     class Echoing(TextBlockCollector):
         def _add(self, item: str | partial[str]) -> None:
             super()._add(item)
