@@ -85,7 +85,7 @@ async def test_the_settings_of_a_chain_are_for_all_of_them() -> None:
     assert inner.call_count == 0
 
 
-async def test_a_failure_within_is_told_once_and_means_what_the_chain_says() -> None:
+async def test_a_failure_within_is_reported_once_and_means_what_the_chain_says() -> None:
     failing = stub("a", OSError("x"))
     with pytest.raises(HookError, match=r"hook 'c/a' failed at before_tool_call: OSError: x"):
         await ask(chain(failing, name="c"))

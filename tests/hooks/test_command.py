@@ -51,7 +51,7 @@ async def test_a_shell_is_there_for_those_who_ask(tmp_path: Path) -> None:
         (["echo", "a\0b"], "could not be started: embedded null byte"),
     ],
 )
-async def test_what_cannot_be_run_says_why(
+async def test_what_cannot_be_run_gives_the_reason(
     command: str | list[str], complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(CommandError, match=complaint) as caught:

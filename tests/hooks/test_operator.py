@@ -323,7 +323,7 @@ def test_a_bare_operator_of_reactivex_is_called_operator() -> None:
     assert before_tool_call(inside).name == "inside"
 
 
-async def test_an_operator_that_cannot_be_known_as_one_fails_and_says_what_to_write() -> None:
+async def test_an_operator_that_cannot_be_known_as_one_fails_and_names_the_remedy() -> None:
     with pytest.raises(HookError, match=r"from_operator\(...\)"):
         await ask("before_tool_call", lambda calls: calls.pipe(ops.take(1)))  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType] - as somebody writes it who has no types
 

@@ -238,7 +238,7 @@ async def test_an_operator_gate_may_refuse_for_good() -> None:
 
 
 @pytest.mark.parametrize("reason", ["Not here.", None])
-async def test_what_is_dropped_says_why(reason: str | None) -> None:
+async def test_what_is_dropped_gives_the_reason(reason: str | None) -> None:
     def never(context: ToolCallContext) -> bool:
         return False
 

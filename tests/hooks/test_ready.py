@@ -219,7 +219,7 @@ async def test_a_changed_file_is_shown_to_the_watchers(
         ("long.txt", "long.txt:\nxxxxx\n(and more)"),
     ],
 )
-async def test_what_cannot_be_shown_says_why(path: str, shown: str, tmp_path: Path) -> None:
+async def test_what_cannot_be_shown_gives_the_reason(path: str, shown: str, tmp_path: Path) -> None:
     (tmp_path / "picture").write_bytes(b"\x89\0")
     (tmp_path / "long.txt").write_text("x" * 10)
     heard: Heard = []

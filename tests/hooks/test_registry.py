@@ -65,7 +65,7 @@ async def ask_call(*hooks: HookLike) -> Verdict:
     return (await ask(Hooks(hooks), HookPoint.BEFORE_TOOL_CALL, call_context()))[0]
 
 
-async def test_hooks_are_asked_in_the_order_of_registration() -> None:
+async def test_hooks_run_in_the_order_of_registration() -> None:
     order: list[str] = []
 
     def note(name: str) -> Hook[ToolCallContext]:
@@ -164,7 +164,7 @@ async def test_a_verdict_that_a_point_does_not_have_is_an_error_that_names_those
     assert (caught.value.hook, caught.value.point) == ("wrong", point.value)
 
 
-async def test_a_verdict_at_on_abort_is_told_and_ends_nothing() -> None:
+async def test_a_verdict_at_on_abort_is_reported_and_ends_nothing() -> None:
     def wrong(context: HookContext) -> Verdict:
         return Continue()
 
@@ -369,7 +369,7 @@ def test_a_matcher_where_there_is_nothing_to_match_is_refused() -> None:
         on_message_send(matcher="Edit")(lambda _: None)
 
 
-async def test_a_condition_decides_whether_a_hook_is_asked() -> None:
+async def test_a_condition_decides_whether_a_hook_runs() -> None:
     async def is_odd(context: ToolCallContext) -> bool:
         return context.call.name == "odd"
 
@@ -401,7 +401,7 @@ async def test_a_condition_that_fails_is_the_failure_of_its_hook() -> None:
         await ask_call(permit)
 
 
-async def test_a_final_finish_ends_the_chain_and_is_told() -> None:
+async def test_a_final_finish_ends_the_chain_and_is_reported() -> None:
     @on_turn_end
     def done(context: TurnEndContext) -> Finish:
         return Finish(final=True)

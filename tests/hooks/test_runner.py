@@ -66,7 +66,7 @@ def stub(context: HookContext, *answers: HookAnswer, **settings: Any) -> HookStu
 
 
 @pytest.mark.parametrize("context", CONTEXTS[:4], ids=lambda c: c.point.value)
-async def test_a_failure_ends_the_run_unless_said_otherwise_and_is_told(
+async def test_a_failure_ends_the_run_unless_said_otherwise_and_is_reported(
     context: HookContext,
 ) -> None:
     heard: list[HookVerdict] = []
@@ -77,7 +77,7 @@ async def test_a_failure_ends_the_run_unless_said_otherwise_and_is_told(
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda c: c.point.value)
-async def test_a_failure_that_does_not_matter_is_told_and_the_next_hook_is_asked(
+async def test_a_failure_that_does_not_matter_is_reported_and_the_next_hook_runs(
     context: HookContext,
 ) -> None:
     failing = stub(context, OSError("x"), on_failure="continue")

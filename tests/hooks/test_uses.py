@@ -279,7 +279,7 @@ async def test_filtering_a_request_with_a_secret_is_not_sent() -> None:
     assert model.requests == []
 
 
-async def test_clean_up_on_abort_hears_of_a_cancelled_run() -> None:
+async def test_clean_up_on_abort_learns_of_a_cancelled_run() -> None:
     causes: list[str] = []
 
     @on_abort

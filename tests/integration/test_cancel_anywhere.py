@@ -474,7 +474,7 @@ async def test_a_paused_run_is_over_and_the_worker_may_leave_it(
     assert told == []
 
 
-async def test_a_run_that_fails_is_not_cancelled_while_on_abort_is_told(
+async def test_a_run_that_fails_is_not_cancelled_while_on_abort_is_reported(
     make_provider: MakeProvider,
 ) -> None:
     told: list[AbortContext] = []

@@ -251,7 +251,7 @@ async def test_a_strange_body_is_refused_in_order(path: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["1" + "0" * 400, "[" * 500 + "]" * 500, "1e308", '"\\u0000"'])
-async def test_strange_arguments_are_told_to_everybody(value: str) -> None:
+async def test_strange_arguments_are_told_to_everyone(value: str) -> None:
     @tool(requires_approval=True)
     def remove(path: str) -> str:
         """Remove a file."""

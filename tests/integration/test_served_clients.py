@@ -225,7 +225,7 @@ async def test_what_was_asked_in_one_conversation_is_not_answered_from_another(
 
 
 @both
-async def test_an_agent_hears_that_its_run_was_cancelled(clients: Clients, client: str) -> None:
+async def test_an_agent_learns_that_its_run_was_cancelled(clients: Clients, client: str) -> None:
     async with desk_of(say("I wait. ") + call("wait")) as desk:
         one = await agent(clients, client, desk.url("ag-ui"))
 
@@ -242,7 +242,7 @@ async def test_an_agent_hears_that_its_run_was_cancelled(clients: Clients, clien
 
 
 @both
-async def test_an_agent_hears_that_its_run_has_failed_and_goes_on(
+async def test_an_agent_learns_that_its_run_has_failed_and_goes_on(
     clients: Clients, client: str
 ) -> None:
     async with desk_of(say("half a sen") + fail("the machine is broken"), "Better.") as desk:

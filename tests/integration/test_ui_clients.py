@@ -292,7 +292,7 @@ async def test_an_ag_ui_client_understands_the_run_as_it_was(
 
 
 @pytest.mark.parametrize("client", [NEWER, OLDER])
-async def test_an_ag_ui_client_hears_how_a_run_has_ended(clients: Clients, client: str) -> None:
+async def test_an_ag_ui_client_learns_how_a_run_has_ended(clients: Clients, client: str) -> None:
     is_newer = client == NEWER
     assert (await ag_ui(clients, client, await text()))["error"] is None
     error = (await ag_ui(clients, client, await failed()))["error"]
@@ -443,7 +443,7 @@ async def test_a_chat_understands_the_run_as_it_was(
     } == results(state)
 
 
-async def test_a_chat_hears_how_a_run_has_ended(clients: Clients) -> None:
+async def test_a_chat_learns_how_a_run_has_ended(clients: Clients) -> None:
     assert (await ui_messages(clients, await text()))["chunks"][-1] == {
         "type": "finish",
         "finishReason": "stop",

@@ -30,7 +30,7 @@ def made_up(call: ToolCall, text: str = NOT_RUN) -> ToolResult:
     return ToolResult(call.id, text, is_error=True, name=call.name)
 
 
-def test_a_call_without_a_result_is_given_one_that_says_why() -> None:
+def test_a_call_without_a_result_is_given_one_that_gives_the_reason() -> None:
     assert mended(HI, Message.assistant(A)) == (
         HI,
         Message.assistant(A),
@@ -123,7 +123,7 @@ def test_the_reason_may_be_one_for_all_one_for_each_or_a_function() -> None:
     assert texts(repair(broken, told)) == ["look was stopped", "find was stopped"]
 
 
-def test_the_reason_is_asked_for_by_the_id_that_the_call_had() -> None:
+def test_the_reason_is_requested_by_the_id_that_the_call_had() -> None:
     broken = Conversation((HI, Message.assistant(A), Message.user(BLUE), Message.assistant(A)))
     assert repair(broken, {"a": "stopped"}).messages[-1].tool_results[0].text == "stopped"
 

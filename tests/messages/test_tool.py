@@ -53,7 +53,7 @@ EDITS: list[Callable[[Any], object]] = [
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_a_schema_refuses_to_be_edited_and_says_what_to_do(edit: Callable[[Any], object]) -> None:
+def test_a_schema_refuses_to_be_edited_and_names_the_remedy(edit: Callable[[Any], object]) -> None:
     tool = meta()
     with pytest.raises(TypeError, match=r"copy\.deepcopy"):
         edit(tool.input_schema)

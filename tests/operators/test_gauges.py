@@ -99,7 +99,7 @@ def test_disposing_early_leaves_the_source() -> None:
     assert source.subscriptions == test.subscriptions("^---!")
 
 
-def test_two_subscriptions_tell_the_same_story() -> None:
+def test_two_subscriptions_emit_the_same_events() -> None:
     rows = of("a", "b").pipe(combine_gauges(Row(), count=count, last=same))
     stories: list[list[Row]] = [[], []]
     for story in stories:

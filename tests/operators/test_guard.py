@@ -123,7 +123,7 @@ def test_nobody_need_listen(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_an_error_that_nobody_hears_of_is_raised(make: Make) -> None:
+def test_an_error_that_nobody_learns_of_is_raised(make: Make) -> None:
     def subscribe(observer: abc.ObserverBase[int], _: object) -> None:
         observer.on_error(KeyError("unheard"))
 

@@ -280,7 +280,7 @@ async def test_a_check_may_be_an_observable() -> None:
     assert seen == [TextDelta(0, "aa"), STOP]
 
 
-def test_an_asynchronous_check_without_an_event_loop_says_what_to_do() -> None:
+def test_an_asynchronous_check_without_an_event_loop_names_the_remedy() -> None:
     async def check(_: str) -> bool:
         return True
 

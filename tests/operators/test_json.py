@@ -105,7 +105,7 @@ def test_calls_of_the_providers_own_tools_are_not_shown() -> None:
     assert views(start, *texts('{"a": 1}'), BlockStop(0, BlockType.SERVER_TOOL_USE)) == []
 
 
-def test_arguments_by_path_are_told_when_the_next_member_begins() -> None:
+def test_arguments_by_path_are_reported_when_the_next_member_begins() -> None:
     seen = views(
         START,
         InputValueDelta(0, "$.a", "Os"),

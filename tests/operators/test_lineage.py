@@ -72,7 +72,7 @@ def test_a_run_inside_a_run_is_of_its_call() -> None:
     assert links[-1].parent == links[0].place
 
 
-def test_a_call_that_starts_twice_is_told_once() -> None:
+def test_a_call_that_starts_twice_is_reported_once() -> None:
     assert len(links_of(record("r", starts("c")), record("r", starts("c")))) == 1
     assert len(links_of(record("r", starts("c")), record("s", starts("c")))) == 2
     assert len(links_of(record("r", starts("c")), record("r", starts("c"), "d"))) == 2

@@ -119,7 +119,7 @@ def test_disposing_within_a_record_ends_it_there() -> None:
     assert seen == [RECORDS["a"]]
 
 
-def test_two_subscriptions_tell_the_same_story() -> None:
+def test_two_subscriptions_emit_the_same_events() -> None:
     def runs() -> Iterator[Observable[Record]]:
         yield of(RECORDS["a"])
         yield of(RECORDS["b"])
@@ -145,7 +145,7 @@ def test_a_single_observable_is_refused_with_the_correct_call() -> None:
     assert "merge_runs([run])" in str(errors[0])
 
 
-async def test_runs_of_workers_are_told_apart_and_lose_nothing() -> None:
+async def test_runs_of_workers_are_distinguished_and_lose_nothing() -> None:
     runs = [Worker(ScriptedModel([say(word)])).run("Say it.") for word in ("one", "two", "three")]
     seen: list[Record] = []
     merge_runs(runs).subscribe(seen.append)

@@ -95,7 +95,7 @@ def call_ends(record: Record) -> str | None:
 
 
 @given(st.permutations(range(6)))
-def test_calls_that_overlap_are_told_apart_by_their_names(order: list[int]) -> None:
+def test_calls_that_overlap_are_distinguished_by_their_names(order: list[int]) -> None:
     begins = [record(n, ToolStart(ToolCall(str(n), "look", {}))) for n in range(6)]
     ends = [record(10 + n, ToolStop(ToolResult(str(n)), call_id=str(n))) for n in order]
     seen: list[Span] = []

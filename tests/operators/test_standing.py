@@ -241,7 +241,7 @@ def test_nothing_comes_after_disposing_within_an_item(name: str) -> None:
     )
 
 
-def test_two_subscriptions_tell_the_same_story(name: str) -> None:
+def test_two_subscriptions_emit_the_same_events(name: str) -> None:
     test = Marbles()
     source = test.cold(STORY, EVENTS)
     result = source.pipe(OPERATORS[name](test))

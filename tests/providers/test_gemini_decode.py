@@ -709,7 +709,7 @@ def crlf(text: str) -> bytes:
 @pytest.mark.parametrize("encode", [lf, crlf])
 @pytest.mark.parametrize("behind", ["", "\n", "\n\ndata: {}\n\n"])
 @pytest.mark.parametrize("before", [b"", stream(piece({"text": "a"}, stop="STOP"))])
-def test_an_error_as_bare_json_is_told_once(
+def test_an_error_as_bare_json_is_reported_once(
     encode: Callable[[str], bytes], behind: str, before: bytes
 ) -> None:
     events = decode(before, encode(json.dumps(BARE, indent=2) + behind))

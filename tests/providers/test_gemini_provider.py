@@ -118,7 +118,7 @@ def test_a_place_that_cannot_be_right_is_refused(project: str, location: str | N
         ask(Gemini("m", project=project, location=location, access_token="t"))
 
 
-def test_without_a_token_the_error_says_what_to_do() -> None:
+def test_without_a_token_the_error_names_the_remedy() -> None:
     with pytest.raises(ConfigurationError, match="access_token="):
         ask(Gemini("m", project="mine"))
 

@@ -56,7 +56,7 @@ def test_a_struct_is_read_field_by_field(raw: Any, taken: Outer, left: Any) -> N
     assert read_loosely(raw, Outer) == (taken, left)
 
 
-def test_names_that_are_forbidden_are_told() -> None:
+def test_names_that_are_forbidden_are_reported() -> None:
     assert read_loosely({"name": "a", "mood": "good", "quiet": None}, Strict) == (
         Strict("a"),
         {"mood": "good"},

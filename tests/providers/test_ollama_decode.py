@@ -321,7 +321,7 @@ def test_what_says_nothing_is_no_event() -> None:
         ({"error": True}, "server", True),
     ],
 )
-def test_an_error_is_told_once_with_its_kind(
+def test_an_error_is_reported_once_with_its_kind(
     raw: dict[str, Any], kind: str, retryable: bool
 ) -> None:
     events = decode(line("half"), raw, {"error": "again"}, line(**END))
@@ -366,7 +366,7 @@ def test_a_broken_line_with_an_unknown_name_is_the_servers_fault_too() -> None:
     assert broken.code == "bad_json"
 
 
-def test_an_error_behind_a_broken_line_is_the_one_that_is_told() -> None:
+def test_an_error_behind_a_broken_line_is_the_one_that_is_reported() -> None:
     events = decode(line("a"), '{"model": "m", "mess', {"error": "out of memory"})
     errors = [event for event in events if isinstance(event, Error)]
     assert [error.message for error in errors] == ["out of memory"]

@@ -158,7 +158,7 @@ def test_results_follow_their_calls_in_the_order_of_the_calls() -> None:
         (ToolResult("a", ""), ""),
     ],
 )
-def test_a_failure_is_told_in_the_text(result: ToolResult, content: str) -> None:
+def test_a_failure_is_reported_in_the_text(result: ToolResult, content: str) -> None:
     said = messages_of(Message.assistant(ToolCall("a", "look", {})), Message.user(result))
     assert said[1] == {"role": "tool", "content": content, "tool_name": "look"}
 

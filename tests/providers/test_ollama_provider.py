@@ -126,7 +126,7 @@ async def test_lines_are_a_stream_under_each_of_their_names(content_type: str) -
     assert summarise(await answered(ServedResponse.from_frames(LINES, content_type))).text == "Hi"
 
 
-async def test_an_error_with_status_200_is_told_by_its_line() -> None:
+async def test_an_error_with_status_200_is_reported_by_its_line() -> None:
     with pytest.raises(ProviderError) as caught:
         await answered(ServedResponse.from_json({"error": "model 'm' not found"}))
     assert caught.value.kind == "not_found"

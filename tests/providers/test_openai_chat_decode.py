@@ -297,7 +297,7 @@ DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], st
 
 
 @pytest.mark.parametrize(("pieces", "expected", "odd"), DIALECTS, ids=[row[2] for row in DIALECTS])
-def test_calls_are_told_apart(
+def test_calls_are_distinguished(
     pieces: list[dict[str, Any]], expected: list[tuple[str | None, str, Any]], odd: str
 ) -> None:
     assert calls(*pieces) == expected, odd
@@ -727,7 +727,7 @@ def test_usage_is_found_where_others_put_it(where: str) -> None:
     assert any(isinstance(event, Usage) for event in decode(message, DONE))
 
 
-def test_usage_that_is_repeated_is_told_once() -> None:
+def test_usage_that_is_repeated_is_reported_once() -> None:
     raw = {"prompt_tokens": 5, "completion_tokens": 2}
     events = decode(chunk({"content": "a"}, usage=raw), chunk({"content": "b"}, usage=raw), DONE)
     assert sum(isinstance(event, Usage) for event in events) == 1

@@ -313,7 +313,7 @@ def test_a_thought_without_words_is_a_block() -> None:
     assert stop.echo == {"item": item}
 
 
-def test_parts_are_told_apart_also_where_they_are_not_numbered() -> None:
+def test_parts_are_distinguished_also_where_they_are_not_numbered() -> None:
     events = decode(
         CREATED,
         added(0, **message()),
@@ -329,7 +329,7 @@ def test_parts_are_told_apart_also_where_they_are_not_numbered() -> None:
     ]
 
 
-def test_sources_are_told_once() -> None:
+def test_sources_are_reported_once() -> None:
     source = {"type": "url_citation", "url": "u"}
     note = event("output_text.annotation.added", output_index=0, content_index=0, annotation=source)
     events = decode(
@@ -369,7 +369,7 @@ def test_free_text_stays_text_also_where_it_looks_like_json() -> None:
         ({"type": "image_generation_call", "result": "AA"}, "image_generation_call", {}),
     ],
 )
-def test_what_the_provider_runs_is_told_and_kept(item: Wire, name: str, asked: Wire) -> None:
+def test_what_the_provider_runs_is_reported_and_kept(item: Wire, name: str, asked: Wire) -> None:
     item = {"id": "ws", **item}
     start = {"type": item["type"], "id": "ws", "execution": item.get("execution")}
     start |= {"name": item["name"]} if "name" in item else {}
@@ -672,7 +672,7 @@ FAILED = last("failed", error={"code": "server_error", "message": "no"}, usage=N
         [NESTED, delta("output_text", "more"), FAILED],
     ],
 )
-def test_an_error_is_told_once(messages: list[Wire | str]) -> None:
+def test_an_error_is_reported_once(messages: list[Wire | str]) -> None:
     events = decode(CREATED, delta("output_text", "Hel"), *messages)
     errors = [e for e in events if isinstance(e, Error)]
     assert errors == [Error("server_error", "no", retryable=True, kind="server")]
@@ -681,7 +681,7 @@ def test_an_error_is_told_once(messages: list[Wire | str]) -> None:
     assert events[-1].status is ResponseStatus.FAILED
 
 
-def test_a_response_that_failed_says_so_in_its_reason() -> None:
+def test_a_response_that_failed_has_that_as_its_reason() -> None:
     for messages in ([FAILED], [NESTED, FAILED]):
         assert stop_of(*messages) == StopReason(StopKind.OTHER, "failed")
     assert stop_of(NESTED) is None
@@ -702,7 +702,7 @@ def test_a_response_that_failed_says_so_in_its_reason() -> None:
         ("novelty", "unknown", False),
     ],
 )
-def test_the_code_of_an_error_says_what_to_do(code: str, kind: str, retryable: bool) -> None:
+def test_the_code_of_an_error_names_the_remedy(code: str, kind: str, retryable: bool) -> None:
     failed = last("failed", error={"code": code, "message": "no"})
     for end in (event("error", code=code, message="no"), failed):
         error = summarise(decode(CREATED, end)).error
@@ -723,7 +723,7 @@ def test_a_cancelled_response_is_an_error_of_its_own(kind: str) -> None:
     assert (summary.error.code, summary.error.kind) == ("cancelled", "cancelled")
 
 
-def test_usage_of_a_failed_response_is_told() -> None:
+def test_usage_of_a_failed_response_is_reported() -> None:
     events = decode(CREATED, NESTED, last("failed", usage={"input_tokens": 1, "output_tokens": 2}))
     assert [type(e) for e in events[1:]] == [Usage, Error, Status]
 

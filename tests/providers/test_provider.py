@@ -41,7 +41,7 @@ def test_json_that_is_too_deep_to_read_is_an_error_and_not_an_exception(name: st
 
 
 @pytest.mark.parametrize("provider", [Anthropic("m"), OpenAIChat("m")])
-def test_without_a_key_the_error_says_what_to_do(provider: Provider) -> None:
+def test_without_a_key_the_error_names_the_remedy(provider: Provider) -> None:
     with pytest.raises(ConfigurationError, match=r"_API_KEY, or pass api_key="):
         ask(provider)
 

@@ -137,7 +137,7 @@ def test_what_it_does_not_know_travels_on(parrot: Provider, strange: Any) -> Non
         ([], "truncated", "truncated"),
     ],
 )
-def test_what_goes_wrong_is_told_once(
+def test_what_goes_wrong_is_reported_once(
     parrot: Provider, lines: list[Any], code: str | None, kind: str
 ) -> None:
     events = decode(parrot, body(*lines))
@@ -164,7 +164,7 @@ def test_a_request_holds_the_conversation_and_the_key(parrot: Provider) -> None:
     }
 
 
-def test_without_a_key_the_error_says_what_to_do(page: ModuleType) -> None:
+def test_without_a_key_the_error_names_the_remedy(page: ModuleType) -> None:
     with pytest.raises(ConfigurationError, match="PARROT_API_KEY"):
         page.Parrot("grey").request(ASK, (), Options())
 

@@ -71,7 +71,7 @@ def test_a_second_start_takes_back_what_came_before() -> None:
     assert (summary.text, summary.response_id, summary.usage) == ("new", "2", None)
 
 
-def test_only_the_first_choice_is_told() -> None:
+def test_only_the_first_choice_is_reported() -> None:
     events = [BlockStart(0, BlockType.TEXT, choice=1), TextDelta(0, "other", 1)]
     assert summarise(events).text == ""
     assert summarise(events).block_types == ()

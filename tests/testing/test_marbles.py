@@ -34,13 +34,13 @@ def test_names_are_looked_up_also_digits() -> None:
     assert parse("-1", None, 0) == [ReactiveTest.on_next(1, "1")]
 
 
-def test_a_name_that_is_missing_is_told() -> None:
+def test_a_name_that_is_missing_is_reported() -> None:
     with pytest.raises(ValueError, match="no 'b', only 'a'"):
         parse("-b", {"a": 1}, 0)
 
 
 @pytest.mark.parametrize("drawing", ["-a,b", "-(a", "-a)", "((a))"])
-def test_what_cannot_be_read_is_told(drawing: str) -> None:
+def test_what_cannot_be_read_is_reported(drawing: str) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         parse(drawing, None, 0)
 

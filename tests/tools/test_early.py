@@ -149,7 +149,7 @@ async def test_early_calls_share_the_limit_with_the_others() -> None:
     await early.settled()
 
 
-async def test_two_calls_with_one_id_are_told_apart_by_their_places() -> None:
+async def test_two_calls_with_one_id_are_distinguished_by_their_places() -> None:
     desk, heard = Desk(), list[object]()
     desk.go.set()
     early = EarlyCalls(desk.toolbox, CallScope(heard.append))

@@ -196,7 +196,7 @@ async def test_what_cannot_be_meant_is_refused(given: dict[str, Any]) -> None:
             raise AssertionError
 
 
-async def test_without_the_package_the_error_says_what_to_install(
+async def test_without_the_package_the_error_names_the_missing_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = builtins.__import__
@@ -222,7 +222,7 @@ async def test_it_works_over_http_too(mcp_address: str) -> None:
         assert (await ask(tools["fail"])).is_error
 
 
-async def test_an_address_where_nobody_listens_is_an_error() -> None:
+async def test_an_address_without_a_listener_is_an_error() -> None:
     with pytest.raises(TransportError, match=r"127\.0\.0\.1:1/"):
         async with mcp_tools(url="http://127.0.0.1:1/mcp"):
             raise AssertionError

@@ -149,7 +149,7 @@ async def test_each_subscription_makes_its_own_calls() -> None:
     assert [(await results).text, (await results).text] == ["1", "2"]
 
 
-async def test_starts_and_progress_are_told() -> None:
+async def test_starts_and_progress_are_reported() -> None:
     heard: list[ToolStart | ToolProgress | ToolStop] = []
 
     @tool

@@ -78,7 +78,7 @@ def test_two_tools_of_one_name_are_refused_and_none_is_taken() -> None:
     assert len(toolbox) == 0
 
 
-def test_a_function_without_types_and_a_lambda_say_what_to_do() -> None:
+def test_a_function_without_types_and_a_lambda_name_the_remedy() -> None:
     def untyped(city): ...  # pyright: ignore
 
     with pytest.raises(ConfigurationError, match="'city': it has no type; annotate it"):

@@ -111,7 +111,7 @@ async def test_what_a_tool_raises_is_an_error_with_type_and_message_alone() -> N
     assert (await run(fail_later)).text == "The tool failed: ValueError: not today"
 
 
-async def test_a_tool_error_of_the_tool_itself_is_told_in_its_words() -> None:
+async def test_a_tool_error_of_the_tool_itself_is_reported_in_its_words() -> None:
     async def fail() -> None:
         raise ExecutionFailedError("the station is closed", tool="fail")
 
@@ -266,7 +266,7 @@ async def test_a_call_is_retried_as_often_as_its_tool_allows() -> None:
     assert keys[0].startswith("run/2/0/")
 
 
-async def test_the_last_failure_is_told_when_retries_are_used_up() -> None:
+async def test_the_last_failure_is_reported_when_retries_are_used_up() -> None:
     attempts: list[int] = []
 
     @tool(effect="pure", retries=1)
@@ -461,7 +461,7 @@ async def test_a_limit_below_one_is_refused() -> None:
         await run_calls(Toolbox(), [], limit=0)
 
 
-async def test_starts_are_told_when_a_call_gets_its_turn() -> None:
+async def test_starts_are_reported_when_a_call_gets_its_turn() -> None:
     heard: list[object] = []
 
     @tool

@@ -152,7 +152,7 @@ def test_lists_that_factories_make_are_defaults_too() -> None:
     assert trip["properties"]["places"]["items"]["properties"]["tags"]["default"] == ["home"]
 
 
-def test_a_tagged_union_is_told_by_its_tags() -> None:
+def test_a_tagged_union_is_recognised_by_its_tags() -> None:
     schema: Any = schema_of(Cat | Dog)
     tags = [part["properties"]["type"] for part in schema["anyOf"]]
     assert tags == [{"type": "string", "enum": ["Cat"]}, {"type": "string", "enum": ["Dog"]}]

@@ -80,7 +80,7 @@ async def test_the_last_value_is_the_result_and_the_others_progress(
         assert (result.text, result.is_error, heard) == (text, False, progress), made
 
 
-async def test_marked_progress_is_told_at_once() -> None:
+async def test_marked_progress_is_reported_at_once() -> None:
     heard: list[object] = []
     seen: list[list[object]] = []
 

@@ -178,7 +178,7 @@ async def test_pauses_grow(make_provider: MakeProvider) -> None:
         assert most * 0.75 <= wait <= most
 
 
-async def test_when_the_retries_are_spent_the_last_error_is_told(
+async def test_when_the_retries_are_spent_the_last_error_is_reported(
     make_provider: MakeProvider,
 ) -> None:
     answers = [refusal(429), refusal(503), refusal(529, {"request-id": "req_last"}), "too late"]
@@ -235,7 +235,7 @@ async def test_an_error_that_is_the_first_event_is_tried_again(
     assert (text, requests) == ("Hello", 2)
 
 
-async def test_an_error_that_is_the_first_event_and_stays_is_told(
+async def test_an_error_that_is_the_first_event_and_stays_is_reported(
     make_provider: MakeProvider,
 ) -> None:
     async with ReplayServer([fail("no credit", "quota")]) as server:

@@ -200,7 +200,7 @@ async def test_many_streams_run_side_by_side() -> None:
     assert set(bodies) == {b"".join(FRAMES)}
 
 
-def test_without_an_event_loop_it_says_what_to_do() -> None:
+def test_without_an_event_loop_it_names_the_remedy() -> None:
     errors: list[Exception] = []
     source = send("http://127.0.0.1:9")
     source.subscribe(on_error=errors.append)

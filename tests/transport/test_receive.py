@@ -73,7 +73,7 @@ def test_an_error_before_any_byte_passes_as_it_is(last: tuple[ResponseEvent, ...
     assert played(then(BROKE), *last) == ([], BROKE)
 
 
-def test_an_error_before_any_event_is_told_once() -> None:
+def test_an_error_before_any_event_is_reported_once() -> None:
     assert played(then(BROKE, b""), CUT, FAILED) == ([], BROKE)
     events, end = played(reactivex.of(b"", b"!"))
     assert events == []
@@ -89,7 +89,7 @@ def test_an_end_before_any_event_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"), [(BROKE, "connection"), (TransportTimeoutError("silence"), "timeout")]
 )
-def test_a_break_in_the_middle_is_told_twice(error: TransportError, kind: str) -> None:
+def test_a_break_in_the_middle_is_reported_twice(error: TransportError, kind: str) -> None:
     events, end = played(then(error, b"a"), CUT, FAILED)
     assert end is error
     told = Error(kind, str(error), retryable=error.retryable, kind=kind)
@@ -155,7 +155,9 @@ def several(
     return events, end
 
 
-def test_usage_that_came_together_with_others_is_told_again_when_the_response_breaks_off() -> None:
+def test_usage_that_came_together_with_others_is_reported_again_when_the_response_breaks_off() -> (
+    None
+):
     events, end = several([CUT, FAILED], b"aub", b"cd")
     assert [type(event) for event in events[:5]] == [
         TextDelta,
@@ -174,7 +176,7 @@ def test_an_error_among_others_of_a_read_keeps_its_place() -> None:
     assert isinstance(end, ProviderError)
 
 
-def test_usage_that_came_in_a_row_is_told_again_when_the_response_is_cut() -> None:
+def test_usage_that_came_in_a_row_is_reported_again_when_the_response_is_cut() -> None:
     """As partial. Gemini sends its totals with every piece of a text; each sixteenth becomes an event."""
     piece = b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
     whole = b"".join(piece % n for n in range(100, 200))

@@ -141,7 +141,7 @@ async def test_a_loop_in_another_thread_does_not_take_its_place() -> None:
     assert other is not mine
 
 
-async def test_what_is_asked_for_again_is_asked_in_the_context_of_who_asked() -> None:
+async def test_what_is_requested_again_is_asked_in_the_context_of_who_asked() -> None:
     who: ContextVar[str] = ContextVar("who")
     asked: list[str] = []
 

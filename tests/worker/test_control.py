@@ -366,7 +366,7 @@ async def test_a_run_paused_at_the_end_of_a_turn_continues_with_messages_or_fini
     assert (type(result), result.text) == (Finished, "draft")
 
 
-async def test_resume_without_a_pause_and_with_unknown_calls_says_what_is_wrong() -> None:
+async def test_resume_without_a_pause_and_with_unknown_calls_names_the_fault() -> None:
     worker = Worker(
         ScriptedModel([call("note", text="a"), "x"]), tools=[note], hooks=[pause_at("note")]
     )

@@ -254,7 +254,7 @@ async def test_an_early_result_that_hooks_may_change_is_held_back() -> None:
     assert lint(records_of(run)) == []
 
 
-async def test_a_response_that_fails_before_it_began_is_asked_for_again() -> None:
+async def test_a_response_that_fails_before_it_began_is_requested_again() -> None:
     desk = Desk()
     desk.go.set()
     broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)

@@ -173,7 +173,7 @@ async def test_who_leaves_what_is_shared_takes_it_from_nobody() -> None:
         assert one.cancelled()
 
 
-async def test_what_is_asked_for_by_the_way_is_not_waited_for() -> None:
+async def test_what_is_requested_by_the_way_is_not_waited_for() -> None:
     async with (
         ReplayServer([stall()]) as other,
         ReplayServer([ServedResponse.from_frames(FRAMES)]) as server,

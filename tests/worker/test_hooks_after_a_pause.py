@@ -259,7 +259,7 @@ async def test_messages_that_are_added_at_the_end_of_a_turn_make_a_turn_that_all
 # --- other hooks than those that were there
 
 
-async def test_all_hooks_are_asked_where_the_one_that_paused_is_gone() -> None:
+async def test_all_hooks_run_where_the_one_that_paused_is_gone() -> None:
     _, paused = await paused_by("hook", "in process")
     hooks = [asked("first"), asked("last")]
     elsewhere = Worker(ScriptedModel(["Done."]), tools=[tool_of("in process", "hook")], hooks=hooks)

@@ -205,7 +205,7 @@ async def test_paused_again_and_again_each_tool_runs_once() -> None:
     assert RAN == ["a"]
 
 
-async def test_the_hooks_are_asked_when_it_continues_and_not_before() -> None:
+async def test_the_hooks_run_when_it_continues_and_not_before() -> None:
     asked: list[str] = []
 
     @before_tool_call

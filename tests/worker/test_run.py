@@ -190,7 +190,7 @@ async def test_a_hundred_turns_keep_the_stack_flat() -> None:
     assert (await worker.run("go")).turns == 46
 
 
-async def test_results_keep_the_order_of_the_calls_whoever_finishes_first() -> None:
+async def test_results_keep_the_order_of_the_calls_however_long_they_take() -> None:
     gate = asyncio.Event()
 
     @tool

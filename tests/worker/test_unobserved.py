@@ -67,7 +67,7 @@ def test_the_grace_begins_when_the_last_one_leaves() -> None:
     assert 110 <= stand.acted[0] <= 111
 
 
-def test_whoever_comes_back_in_time_keeps_it() -> None:
+def test_a_watcher_that_comes_back_in_time_keeps_it() -> None:
     stand = Stand()
     for _ in range(5):
         stand.wait(8)
@@ -79,7 +79,7 @@ def test_whoever_comes_back_in_time_keeps_it() -> None:
     assert len(stand.acted) == 1
 
 
-def test_whoever_comes_back_at_the_last_moment_keeps_it() -> None:
+def test_a_watcher_that_comes_back_at_the_last_moment_keeps_it() -> None:
     """In the same turn, before anybody has been told that it has come."""
     stand = Stand()
 

@@ -190,7 +190,7 @@ async def test_an_answer_that_is_cut_is_an_error(make_provider: MakeProvider, ai
     assert (await worker.run("say hello")).text.startswith("Hello")
 
 
-async def test_an_answer_that_is_cut_is_asked_for_again(
+async def test_an_answer_that_is_cut_is_requested_again(
     make_provider: MakeProvider, aimock: str
 ) -> None:
     run = Worker(make_provider(aimock), retry=NO_PAUSE).run("break off")
@@ -200,7 +200,7 @@ async def test_an_answer_that_is_cut_is_asked_for_again(
     assert lint(records) == []
 
 
-async def test_a_refusal_says_what_to_do(make_provider: MakeProvider, aimock: str) -> None:
+async def test_a_refusal_names_the_remedy(make_provider: MakeProvider, aimock: str) -> None:
     with pytest.raises(ProviderError, match=r"who are you.* - check the key") as caught:
         await Worker(make_provider(aimock)).run("refuse")
     assert caught.value.status == 401

@@ -169,7 +169,7 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
         await expect(log.locator(".result-find")).to_have_value("")
 
 
-async def test_a_form_changes_only_what_is_touched_and_says_what_is_wrong(
+async def test_a_form_changes_only_what_is_touched_and_names_the_fault(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [call("book", hotel="Avenida", guests=["Ada"]), say("Booked.")]

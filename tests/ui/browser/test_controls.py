@@ -224,7 +224,7 @@ async def fits(page: Page) -> None:
     assert small == []
 
 
-async def test_the_theme_follows_the_system_until_somebody_chooses(
+async def test_the_theme_follows_the_system_until_a_choice_is_made(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     async with desk.serve(gated([say("Hello")])):
@@ -314,7 +314,7 @@ async def test_nothing_is_asked_of_other_servers(desk: Desk, gated: type[GatedMo
         assert [url for url in asked if not url.startswith(desk.url)] == []
 
 
-async def test_what_the_server_refuses_is_told(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG), say("More")])
     async with desk.serve(model):
         page = await desk.open()

@@ -372,7 +372,7 @@ async def test_runs_inside_a_run_stand_below_the_call_that_began_them() -> None:
         assert kinds == ["message", "thinking", "call", "text"]
 
 
-async def test_a_gap_is_told_and_counted() -> None:
+async def test_a_gap_is_reported_and_counted() -> None:
     run = Worker(ScriptedModel([say("word " * 200)])).run("Go")
     await run
     records: Records = []
@@ -392,7 +392,7 @@ async def test_a_long_run_keeps_its_numbers_bounded() -> None:
     assert page["bins"] <= 600
 
 
-def test_the_fold_tells_apart_what_differs() -> None:
+def test_the_fold_distinguishes_what_differs() -> None:
     reply: Reply = say("Hello")
     assert reply.text == "Hello"
     records = [Record(1, "r", 1, 1, 0.0, TextDelta(0, "Hel"))]

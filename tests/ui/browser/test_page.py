@@ -122,7 +122,7 @@ async def test_after_a_restart_of_the_server_the_page_says_what_is_gone_and_work
     desk.problems.clear()  # the browser tells of the lost connection
 
 
-async def test_what_is_said_by_anybody_stays_text(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_text_of_anyone_stays_text(desk: Desk, gated: type[GatedModel]) -> None:
     @tool
     async def look(where: str) -> str:
         """Look."""
@@ -213,7 +213,7 @@ async def test_a_conversation_goes_on_with_the_next_run(
         await desk.answers(page, "First.", "Second.")
 
 
-async def test_a_run_that_nobody_knows_is_said_to_be_gone(
+async def test_a_run_that_is_unknown_is_said_to_be_gone(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     async with desk.serve(gated([say("Hello")], free=True)):

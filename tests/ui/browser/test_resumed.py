@@ -98,7 +98,7 @@ async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[Gate
         await expect(page.locator("#run-facts")).to_contain_text(f"cost {cost:.5f}")
 
 
-async def test_an_earlier_part_that_is_not_kept_any_more_is_told(
+async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]

@@ -45,7 +45,9 @@ def stumble(_record: Record) -> None:
     raise RuntimeError("stumbled")
 
 
-async def test_what_a_provider_refuses_is_told_once(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_what_a_provider_refuses_is_reported_once(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
     model = ScriptedModel([say("Half a sen") + fail("The key is not valid", "auth")])
     async with desk.serve(model):
         page = await desk.open()
@@ -59,7 +61,9 @@ async def test_what_a_provider_refuses_is_told_once(desk: Desk, gated: type[Gate
         await expect(page.locator(".block.text .reason")).to_have_text("Cut off here")
 
 
-async def test_a_limit_is_told_once_with_what_to_do(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_limit_is_reported_once_with_what_to_do(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
     model = gated(lambda _: call("look", where="again"), free=True)
     async with desk.serve(model, [look], limits=Limits(max_turns=2)):
         page = await desk.open()
@@ -83,7 +87,7 @@ async def test_what_hooks_say_is_shown_by_its_level(desk: Desk, gated: type[Gate
         await expect(page.locator("#notes .quiet .note-data")).to_have_text('{\n  "depth": 3\n}')
 
 
-async def test_a_watcher_that_was_detached_is_told(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_watcher_that_was_detached_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()

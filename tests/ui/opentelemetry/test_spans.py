@@ -355,7 +355,7 @@ async def test_an_observer_that_raises_affects_no_run(caplog: pytest.LogCaptureF
     assert "is not traced" in caplog.text
 
 
-async def test_a_traced_run_that_nobody_watches_counts_as_unobserved(received: Received) -> None:
+async def test_a_traced_run_without_watchers_counts_as_unobserved(received: Received) -> None:
     worker = Worker(ScriptedModel([stall()]), tracing=received.observer())
     run = worker.run("Hi")
     assert run.watchers.now == ()

@@ -169,7 +169,7 @@ async def test_further_choices_stand_below_their_number(open_app: Open) -> None:
         assert "Choice" not in rows[rows.index("It is red.") - 1]
 
 
-async def test_an_error_says_what_to_do_and_the_app_goes_on(open_app: Open) -> None:
+async def test_an_error_names_the_remedy_and_the_app_goes_on(open_app: Open) -> None:
     model = ScriptedModel([fail("no such key", "authentication"), "Now it works."])
     async with open_app(Worker(model)) as person:
         await person.ask("Hi")

@@ -298,7 +298,7 @@ def test_sources_of_a_text_without_an_end_are_limited() -> None:
     assert len(fold.lanes[0].sources) == 50
 
 
-def test_what_is_not_known_is_told_once_and_counted() -> None:
+def test_what_is_not_known_is_reported_once_and_counted() -> None:
     fold = Fold()
     fold.feed(*(Opaque("logprobs", {"at": number}) for number in range(20)), Opaque("other"))
     told = [(lane.kind, lane.title, lane.text, lane.times) for lane in fold.lanes]

@@ -93,7 +93,7 @@ def test_arguments_are_a_json_object(text: str) -> None:
         (ValueError("x"), "is kept"),
     ],
 )
-def test_an_error_says_what_to_do(error: Exception, todo: str) -> None:
+def test_an_error_names_the_remedy(error: Exception, todo: str) -> None:
     _, text = advise(error, "x")
     assert text.startswith("x\n")
     assert todo in text
@@ -133,7 +133,7 @@ def test_the_stream_that_is_no_terminal_is_named(
         run_app(Worker(ScriptedModel([])))
 
 
-def test_without_textual_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_textual_it_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'rxworker\[tui\]'"):
         run_app(Worker(ScriptedModel([])))

@@ -71,7 +71,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(
     assert opened.is_restored
 
 
-def test_nobody_listening_is_an_error_and_not_the_end(chat: Open) -> None:
+def test_no_listener_is_an_error_and_not_the_end(chat: Open) -> None:
     opened = chat("http://127.0.0.1:9")
     opened.wait_for("Type a message to begin.")
     opened.type("Hi\r")

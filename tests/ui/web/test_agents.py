@@ -87,7 +87,7 @@ async def test_a_conversation_that_is_not_known_begins_with_what_the_client_says
     assert heard == ["My name is Ada.", "Hi Ada.", "Who am I?", "Paris."]
 
 
-async def test_a_run_is_watched_in_ag_ui_by_whoever_comes_later(open_desk: OpenDesk) -> None:
+async def test_a_run_is_watched_in_ag_ui_by_a_later_client(open_desk: OpenDesk) -> None:
     desk = await open_desk("Hello!")
     run = await desk.begin("hi")
     await desk.ended(run["id"])

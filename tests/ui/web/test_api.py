@@ -369,7 +369,7 @@ async def test_a_run_that_waits_for_somebody_outlives_finished_ones(open_desk: O
     assert [one["title"] for one in (await desk.get("api/runs"))[1]["runs"]] == ["paused"]
 
 
-async def test_a_run_that_nobody_watches_ends_where_that_is_asked_for(open_desk: OpenDesk) -> None:
+async def test_a_run_without_watchers_ends_where_that_is_asked_for(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall(), settings=Settings(grace=0.01))
     async with desk.socket() as socket:
         await socket.send_json({"type": "list"})
@@ -383,7 +383,7 @@ async def test_a_run_that_nobody_watches_ends_where_that_is_asked_for(open_desk:
     assert "it had no watcher" in run["reason"]
 
 
-async def test_a_run_that_fails_says_why(open_desk: OpenDesk) -> None:
+async def test_a_run_that_fails_gives_the_reason(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("half") + fail("too much \ud83d", "invalid_request"))
     run = await desk.begin()
     ended = await desk.ended(run["id"])

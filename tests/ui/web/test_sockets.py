@@ -133,7 +133,7 @@ def is_empty(watchers: tuple[WatcherState, ...]) -> bool:
 
 
 @pytest.mark.unlogged
-async def test_while_nobody_listens_to_the_list_no_run_is_observed(open_desk: OpenDesk) -> None:
+async def test_without_listeners_to_the_list_no_run_is_observed(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall())
     run = (await desk.begin())["id"]
     server_run = desk.workers[0]._current
