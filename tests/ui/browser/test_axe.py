@@ -95,8 +95,10 @@ async def test_axe_finds_nothing_in_any_state(
         async with WebServer(make, port=0, log=log) as server:
             page = await desk.open(url=server.url)
 
-            async def check(state: str) -> None:
-                for theme, only in (("light", RULES), ("dark", ["color-contrast"])):
+            async def check(state: str, *, dark: bool = True) -> None:
+                """Check the state in light, and its colours in dark, if it has any that others have not."""
+                themes = [("light", RULES), ("dark", ["color-contrast"])]
+                for theme, only in themes if dark else themes[:1]:
                     await page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
                     found[f"{state}, {theme}"] = await violations(page, axe, only)
 
@@ -118,7 +120,7 @@ async def test_axe_finds_nothing_in_any_state(
             await page.locator("#inspector summary").click()
             await check("finished, inspector")
             await page.locator("#run-more").click()
-            await check("menu of a run")
+            await check("menu of a run", dark=False)
             await page.keyboard.press("Escape")
             await page.locator("#inspector").get_by_role("button", name="Close").click()
             await page.evaluate("document.activeElement.blur()")
@@ -128,11 +130,11 @@ async def test_axe_finds_nothing_in_any_state(
             await expect(page.locator("#time-bar")).to_have_attribute("data-past", "true")
             await check("past")
             await page.keyboard.press("?")
-            await check("shortcuts")
+            await check("shortcuts", dark=False)
             await page.keyboard.press("Escape")
             await page.set_viewport_size({"width": 390, "height": 844})
             await page.locator("#menu").click()
-            await check("list on a phone")
+            await check("list on a phone", dark=False)
             await page.keyboard.press("Escape")
             await page.set_viewport_size({"width": 1400, "height": 900})
             await desk.press(page, "New run")
