@@ -94,7 +94,8 @@ class EventLog(ABC):
             LogError: It does not exist, or ``create`` was given and it has entries.
         """
         self._check_open()
-        if self.heartbeat.renews(run):
+        # Its lease may have expired while the machine was suspended. To claim it would end the run that goes on here, and count as a death.
+        if not create and self.heartbeat.renews(run):
             raise LeaseHeldError(run, self.owner, time.time() + self.lease)
         encoded = self._encoding.encode_row(row or RunRow(), run)
         claim = await self._claim(run, create, encoded, self.lease)

@@ -227,7 +227,8 @@ class Fleet:
     def _inherit(self, info: RunInfo) -> None:
         """A log lists the newest runs first: a run may come before the one that it continues. Then it has counted everything."""
         source = info.row.resumes or info.row.fork_of
-        if source and source not in self._infos:
+        # A source that was deleted never comes.
+        if source and source not in self._infos and len(self._heirs) < self._most_runs:
             self._heirs.setdefault(source, []).append(info.run)
         for run in self._heirs.pop(info.run, ()):
             heir = self._infos.get(run)
@@ -264,10 +265,13 @@ class Fleet:
 
     def _difference(self, row: RunRow, base: RunRow) -> Totals:
         taken = _taken(row, base)
-        if self._estimate is not None and row.cost is None and not row.outer:
-            before = self._estimate(base) if base.cost is None else base.cost
-            taken.estimated_cost = max((self._estimate(row) or 0.0) - (before or 0.0), 0.0)
-            taken.cost = taken.estimated_cost
+        if self._estimate is None or row.outer or (row.cost is not None and base.cost is not None):
+            return taken
+        before = (self._estimate(base) if base.cost is None else base.cost) or 0.0
+        after = self._estimate(row) if row.cost is None else row.cost
+        taken.cost = max((after or 0.0) - before, 0.0)
+        if row.cost is None:
+            taken.estimated_cost = taken.cost
         return taken
 
     def _buckets(self, time: float) -> Iterator[Totals]:

@@ -309,8 +309,11 @@ async def begin(
     if cap is not None and info.status != "paused":
         try:
             claim = await log.claim(info.run)
-        except LeaseHeldError:
-            await source.refresh(info.run)
+        except LeaseHeldError as error:
+            if error.owner == log.owner:  # its lease has expired and is renewed soon
+                pending.defer(info.run, time.time() + log.lease / 3)
+            else:
+                await source.refresh(info.run)
             return None
         claimed = await log.info(info.run)
         if claimed is not None:

@@ -95,6 +95,18 @@ def test_what_a_run_has_taken_over_counts_once_also_if_the_other_comes_later() -
     assert (one(last)[1].input_tokens, one(last)[1].estimated_cost) == (16, 16.0)
 
 
+def test_an_estimate_gives_way_to_a_cost_that_the_run_has_calculated() -> None:
+    infos = [
+        info("run-1", "paused", 1, input_tokens=3),
+        info("run-1~2", "finished", 2, resumes="run-1", input_tokens=4, cost=5.0),
+    ]
+    for order in (infos, infos[::-1]):
+        fleet = Fleet(estimate=lambda row: float(row.input_tokens))
+        for each in order:
+            fleet.note(each)
+        assert one(fleet)[1].cost == 5.0
+
+
 def test_of_a_nested_run_only_the_tools_count() -> None:
     fleet = Fleet()
     fleet.note(info("run-1", input_tokens=10, tool_calls=3, tool_durations=(2,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -281,6 +282,35 @@ async def test_a_claim_of_which_the_process_did_not_know_counts(tmp_path: Path) 
             run = await begin(source, again, simple, 1)
             assert run is not None
             await run
+
+
+async def test_a_run_of_this_process_whose_lease_has_expired_is_not_tried_again_and_again() -> None:
+    began, tried, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    tries: list[str] = []
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        await may_end.wait()
+        return ""
+
+    def make(info: RunInfo) -> Worker | None:
+        tries.append(info.run)
+        tried.set()
+        return Worker(ScriptedModel([]), tools=[wait]) if len(tries) < 50 else None
+
+    async with MemoryLog(clock=lambda: time.time() - 3600.0) as log:
+        model = ScriptedModel([call("wait"), "Done."])
+        run = Worker(model, tools=[wait], log=log, labels={"tenant": "acme"}).run("Hi")
+        await began.wait()
+        async with working(log, make, tenant_cap=1):
+            await tried.wait()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert tries == [run.id]
+        may_end.set()
+        await run
 
 
 async def test_the_records_of_a_queued_run_are_those_of_the_whole_run(open_store: OpenLog) -> None:

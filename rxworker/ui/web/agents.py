@@ -247,6 +247,7 @@ async def _waiting(
     if not given.results or current is None:
         return None
     entry = await runs.find(current.id)
+    await runs.until_done(entry)
     await entry.open()
     if answers_of(entry, given.results):
         return entry

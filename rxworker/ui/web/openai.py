@@ -243,6 +243,7 @@ async def _begin(runs: Runs, given: OpenAIRequest, before: RunEntry | None = Non
     for known in () if not given.results else runs if before is None else (before,):
         if known.resumed_as is None and not (known.is_over and known.status != "paused"):
             entry = await runs.find(known.id)  # a list of stored runs may be behind
+            await runs.until_done(entry)
             pause = entry.summary().pause if entry.conversation.name == given.model else None
             if pause is not None and any(call.id in given.results for call in pause.pending):
                 return await _resumed(runs, entry, pause, given)
@@ -273,10 +274,12 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
     """Start a run, behind the run that it continues."""
     runs.check_room()
     history = given.conversation.messages
-    is_next = before is not None and before.conversation.current is before
-    if before is not None and is_next and before.conversation.name == given.model:
+    if before is not None and _is_next(before, given.model):
+        await runs.prepare(before.conversation)
+    if before is not None and _is_next(
+        before, given.model
+    ):  # still: another one may have followed meanwhile
         conversation = before.conversation
-        await runs.prepare(conversation)
         runs.check_free(conversation)
         history = (*conversation.worker.conversation.messages, *history)
     else:
@@ -288,6 +291,12 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
     _equip(conversation, given)
     title = " ".join(message.text for message in given.input)
     return runs.next_run(conversation, given.input, title)
+
+
+def _is_next(before: RunEntry, model: str) -> bool:
+    """Whether the next run of this model continues the conversation of a run, and not a copy of it."""
+    conversation = before.conversation
+    return conversation.current is before and conversation.name == model
 
 
 def _begun(runs: Runs, model: str) -> ConversationEntry:

@@ -152,7 +152,7 @@ class Runs:
         """
         entry = None if conversation is None else conversation.current
         if entry is not None:
-            await _done(entry)
+            await self.until_done(entry)
         if conversation is None or not isinstance(entry, StoredEntry):
             return
         is_elsewhere = conversation.has_worker and isinstance(conversation.worker, QueuedWorker)
@@ -260,6 +260,7 @@ class Runs:
         conversation = before.conversation
         if conversation.current is before:
             await self.prepare(conversation)
+        if conversation.current is before:  # still: another one may have followed meanwhile
             self.check_free(conversation)
             return conversation
         copy = self.begin_conversation(conversation.name or None)
@@ -303,7 +304,7 @@ class Runs:
             LocalProtocolError: A decision names a call that is not pending.
         """
         before = await self.find(run)
-        await _done(before)
+        await self.until_done(before)
         if not (before.paused if isinstance(before, LiveEntry) else before.status == "paused"):
             message = f"only a paused run can be resumed, and this one is {before.status}"
             raise ApiError(409, "not_paused", message)
@@ -415,6 +416,12 @@ class Runs:
         """
         self._store.check_room(self._owner)
 
+    async def until_done(self, entry: RunEntry) -> None:
+        """If the last record of a run is published, wait until the run is done: until then it is stored as ended, but not released."""
+        run = entry.here
+        if run is not None and not run.done() and run.state.status not in ("new", "running"):
+            await asyncio.wait({asyncio.ensure_future(end_of(run))}, timeout=STOP_SECONDS)
+
     def check_free(self, conversation: ConversationEntry) -> None:
         """Check that a conversation has no running run.
 
@@ -512,13 +519,6 @@ async def _allowed_by(paused: RunEntry, call: str) -> AllowedTool:
         message = "only the tool of the call that the run paused at can be allowed always"
         raise ApiError(400, "not_paused_at", message)
     return AllowedTool(names[0], pause.hook)
-
-
-async def _done(entry: RunEntry) -> None:
-    """If the last record of a run is published, wait until the run is done: until then it is stored as ended, but not released."""
-    run = entry.here
-    if run is not None and not run.done() and run.state.status not in ("new", "running"):
-        await asyncio.wait({asyncio.ensure_future(end_of(run))}, timeout=STOP_SECONDS)
 
 
 def _is_running(entry: RunEntry) -> bool:

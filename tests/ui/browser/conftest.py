@@ -149,7 +149,10 @@ class Windows:
         return page
 
     async def give_back(self, page: Page) -> None:
-        """Leave nothing in a window of what the test did; its server must still answer."""
+        """Leave nothing in a window of what the test did; its server must still answer.
+
+        A test that adds scripts to a context, or routes of it, or more, opens a window with options, which is closed for good.
+        """
         if page.is_closed():
             await page.context.close()
             return
@@ -238,11 +241,12 @@ class Desk:
 
     async def close(self) -> None:
         """Close all windows, while their server answers."""
-        for page in self._taken:
+        while self._taken:
+            page = self._taken[-1]
             for event, listener in self._listeners.pop(page):
                 page.remove_listener(event, listener)
             await self._windows.give_back(page)
-        self._taken.clear()
+            self._taken.pop()  # before that it is closed for good if this fails
         await self.leave()
 
     async def leave(self) -> None:
