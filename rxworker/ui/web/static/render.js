@@ -36,8 +36,9 @@ export class Renderer {
   // What is being drawn is replaced; what has changed in it is drawn again.
   restart() {
     if (this.part !== null) {
-      const [run, changed] = this.part;
-      for (const item of changed) run.changed.add(item);
+      const [run, changed] = this.part, newer = [...run.changed];
+      run.changed.clear();
+      for (const item of [...changed, ...newer]) run.changed.add(item); // in their order, since new ones are placed one behind the other
       this.part = null;
     }
     this.frames.restart();
