@@ -36,9 +36,8 @@ export class Renderer {
   // What is being drawn is replaced; what has changed in it is drawn again.
   restart() {
     if (this.part !== null) {
-      const [run, changed] = this.part, newer = [...run.changed];
-      run.changed.clear();
-      for (const item of [...changed, ...newer]) run.changed.add(item); // in their order, since new ones are placed one behind the other
+      const [run, changed] = this.part;
+      for (const item of changed) run.changed.add(item);
       this.part = null;
     }
     this.frames.restart();

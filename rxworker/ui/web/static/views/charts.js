@@ -1,5 +1,5 @@
 // Charts of tokens, cost and output rate. The text beside a chart contains its key figures.
-// Each chart is drawn with uPlot (https://github.com/leeoniya/uPlot) in the colours of the page. The library is loaded after the first frame.
+// One chart, drawn with uPlot (https://github.com/leeoniya/uPlot) in the colours of the page. The library is loaded after the first frame.
 // The data of a timeline for the charts is computed by pure functions.
 
 import { byId, el, setText, show } from "./dom.js";
@@ -85,12 +85,12 @@ let last = null; // the chart that is made last
 
 async function load() {
   await frame();
-  await new Promise((loaded) => setTimeout(() => document.head.append(el("script", { src: LIBRARY, onload: loaded, onerror: loaded }))));
+  await new Promise((loaded) => setTimeout(() => document.head.append(el("script", { src: LIBRARY, onload: loaded }))));
 }
 
 // Each chart is made in a frame of its own.
 function inTurn(make) {
-  last = (last ?? load()).then(frame).then(make).catch((error) => console.error(error));
+  last = (last ?? load()).then(frame).then(make);
 }
 
 function line([colour, fill = null]) {

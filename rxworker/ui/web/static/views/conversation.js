@@ -165,7 +165,6 @@ export class ConversationView {
   }
 
   reveal(item) {
-    this.drawAll();
     const n = this.run.root.items.indexOf(item);
     while (n >= 0 && n < this.first) this.showEarlier();
     const node = this.views.get(item)?.node;
