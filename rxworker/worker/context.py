@@ -188,7 +188,7 @@ class RunContext(Struct, frozen=True, eq=False):
         model: The model.
         tools: The tools that it may call.
         hooks: The hooks of the points of the loop.
-        allowed: The tools that a person always allows, each with the hook that then does not pause the run.
+        allowed: The tools that a person always allows in this run, each with the hook that then does not pause it.
         timeline: Receives the events of each response.
         operators: Applied to each response, the first listed first.
         options: Settings of each request.
@@ -214,7 +214,7 @@ class RunContext(Struct, frozen=True, eq=False):
     model: Model
     tools: Toolbox
     hooks: Hooks
-    allowed: Sequence[tuple[str, str]]
+    allowed: list[tuple[str, str]]
     timeline: Timeline
     operators: Sequence[ResponseOperator]
     options: Options

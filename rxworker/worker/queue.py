@@ -168,7 +168,7 @@ class QueuedWorker(Worker):
             LogError: The log has no such run, or cannot be read or written.
         """
         log = self._expect_log("decide_later")
-        paused = await self._load_paused(run)
+        paused, _ = await self._load_paused(run)
         await log.send(run, decide_command(paused, decisions, add, self.hooks))
         return resumed_id(run)
 
@@ -301,8 +301,6 @@ async def begin(
         pending.drop(info.run)
         return None
     worker.log = log
-    worker.name = info.row.worker or worker.name
-    worker.labels = dict(info.row.labels)
     tenant = info.row.labels.get(TENANT, "")
     cap = _cap(tenant_cap, tenant)
     claim = None

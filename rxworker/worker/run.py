@@ -218,6 +218,27 @@ class Run(Generic[T_co]):
         return tuple([outer.journal.run for outer in self._context.parents])
 
     @property
+    def allowed(self) -> list[tuple[str, str]]:
+        """The tools that a person always allows in this run, as in ``allowed`` of `Worker`, which it began with.
+
+        It may be changed while the run runs, which concerns no other run; a log stores it with the next records.
+
+        >>> from rxworker import Worker, tool
+        >>> from rxworker.testing import ScriptedModel, call
+        >>> @tool(requires_approval=True)
+        ... def delete(path: str) -> str:
+        ...     return f"{path} is gone"
+        >>> async def main() -> None:
+        ...     worker = Worker(ScriptedModel([call("delete", path="a"), "Done."]), tools=[delete])
+        ...     run = worker.run("Clean up")
+        ...     run.allowed.append(("delete", "requires_approval"))
+        ...     print((await run).text, worker.allowed)
+        >>> asyncio.run(main())
+        Done. []
+        """
+        return self._context.allowed
+
+    @property
     def state(self) -> RunState:
         """The state after the records so far."""
         return self._journal.state

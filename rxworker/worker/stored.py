@@ -141,8 +141,9 @@ class LoggedRun(Struct, frozen=True):
         prices: Prices | None,
         outer: RunContext | None,
         loop: asyncio.AbstractEventLoop,
+        allowed: Sequence[tuple[str, str]],
     ) -> Journal:
-        """The journal of the run. Its times have the resolution of a log, so that watchers of this process see what is stored."""
+        """The journal of the run, whose row has what is allowed at the time. Its times have the resolution of a log, so that watchers of this process see what is stored."""
         journal = Journal(run, clock=_logged_time, loop=loop)
         if self.run is not None:
             journal.load(self.run.records)
@@ -151,7 +152,8 @@ class LoggedRun(Struct, frozen=True):
 
         def last_values() -> RunRow:
             journal = kept()
-            return row if journal is None else row_of(journal.state, row, prices)
+            own = replace(row, allowed=tuple(allowed))
+            return own if journal is None else row_of(journal.state, own, prices)
 
         journal.writer = RunWriter(self.log, run, last_values, scope.variables, self.claim)
         return journal

@@ -112,8 +112,9 @@ class Worker:
         tools: The toolbox; tools may be added and removed between turns.
         hooks: The hooks; they may be added and removed.
         labels: Stored with the next run.
-        allowed: The tools that a person always allows, each with the hook that pauses no run for it, or ``requires_approval`` for the policy of the tool: as
-            with the hook `always_allow`, and stored with the next run. A change concerns the running run, too; a recovered run has what is stored with it.
+        allowed: The tools that a person always allows in this conversation, each with the hook that pauses no run for it, or ``requires_approval`` for the
+            policy of the tool: as with the hook `always_allow`. The next run begins with them; afterwards it has its own, see `Run.allowed`. A stored run that
+            is recovered or decided about has what is stored with it, and leaves nothing here.
         shared_state: The state that tools and hooks share with user interfaces; the next run continues it.
         timeline: Handlers may be added to it.
 
@@ -256,13 +257,10 @@ class Worker:
         stored = self._stored_in(log, self._row(title_of(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
         start = RunStart(conversation, len(added), digests, self._traceparent())
-        return self._begin((start,), TurnScope(), stored=stored, run=run)
+        return self._begin((start,), TurnScope(), allowed=self.allowed, stored=stored, run=run)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
-        labels, allowed = dict(self.labels), tuple(self.allowed)
-        return RunRow(
-            title=title, worker=self.name, resumes=resumes, labels=labels, allowed=allowed
-        )
+        return RunRow(title=title, worker=self.name, resumes=resumes, labels=dict(self.labels))
 
     def _stored_in(self, log: EventLog | None, row: RunRow) -> LoggedRun | None:
         log = self.log or log
@@ -370,7 +368,30 @@ class Worker:
                 "nothing is paused: resume() needs a run whose result is Paused"
             )
         several = expect_several("add", add, "add=[Message.user('...')]")
-        first, scope = resume_turn(waiting, decisions, several, self.hooks, self._traceparent())
+        return self._resume(waiting, decisions, several, claim, shared_state, output)
+
+    def _resume(
+        self,
+        waiting: Paused[Any],
+        decisions: Decisions | None,
+        added: Sequence[Message],
+        claim: ClaimFn | None = None,
+        shared_state: Json = None,
+        output: type[Any] | None = None,
+        source: RunRow | None = None,
+    ) -> Run[Any]:
+        """Resume a paused run.
+
+        Args:
+            waiting: The paused run.
+            decisions: As for ``resume``.
+            added: As for ``resume``.
+            claim: As for ``resume``.
+            shared_state: As for ``resume``.
+            output: As for ``resume``.
+            source: What a log has of the paused run, if it comes from there: the permissions, the labels and the name are those of that run.
+        """
+        first, scope = resume_turn(waiting, decisions, added, self.hooks, self._traceparent())
         if waiting.run in self._resumed:
             message = (
                 f"{waiting.run} was resumed already, or another run has begun since: no call is run twice, and none "
@@ -386,10 +407,14 @@ class Worker:
         scope.variables = dict(waiting.variables)
         self.shared_state = waiting.shared_state if shared_state is None else shared_state
         title = title_of(last_input(waiting.conversation.messages))
-        stored = self._stored_in(None, self._row(title, resumes=waiting.run))
+        row = self._row(title, resumes=waiting.run)
+        if source is not None:
+            row = replace(row, labels=source.labels, worker=source.worker or row.worker)
+        stored = self._stored_in(None, row)
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)
-        run = self._begin(first, scope, waiting.called, stored=stored, run=name)
+        allowed = self.allowed if source is None else source.allowed
+        run = self._begin(first, scope, waiting.called, allowed=allowed, stored=stored, run=name)
         self._resumed.add(waiting.run)
         if self.budget is not None:
             self.budget.carry_over(waiting.run, run.id)
@@ -470,17 +495,19 @@ class Worker:
         """
         self._check_free("decide")
         log = self._expect_log("decide")
-        paused = await self._load_paused(run)
+        paused, row = await self._load_paused(run)
         several = expect_several("add", add, "add=[Message.user('...')]")
         command = decide_command(paused, decisions, several, self.hooks, reserved=RESERVED)
         await log.send(run, command)
-        return self.resume(paused, decisions=decisions, add=several, shared_state=shared_state)
+        self._check_free("decide")
+        return self._resume(paused, decisions, several, shared_state=shared_state, source=row)
 
-    async def _load_paused(self, run: str) -> Paused[None]:
-        paused = await self.load(run)
+    async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow]:
+        """A stored paused run, and what a list shows of it."""
+        paused, row = await self._load(run)
         if not isinstance(paused, Paused):
             raise LocalProtocolError(f"{run} has finished: there is nothing to decide about")
-        return paused
+        return paused, row
 
     async def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Run[Any]:
         """Continue a stored run that is queued, or whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
@@ -514,9 +541,15 @@ class Worker:
             ConfigurationError: The worker has no log.
             LogError: The log has no such run, or cannot be read.
         """
+        result, _ = await self._load(run)
+        return result
+
+    async def _load(self, run: str) -> tuple[RunResult[None], RunRow]:
         log = self._expect_log("load")
         info = await log.info(run)
-        if info is not None and info.row.cause and info.status == "aborted":
+        if info is None:
+            raise no_run(run)
+        if info.row.cause and info.status == "aborted":
             raise LocalProtocolError(
                 f"{run} is aborted: {info.row.reason}, so that it has no result"
             )
@@ -527,7 +560,7 @@ class Worker:
             raise LocalProtocolError(
                 f"{what}{why}, so that it has no result; recover a run whose process has ended"
             )
-        return stored.result(run)
+        return stored.result(run), info.row
 
     async def _recover(
         self, log: EventLog, run: str, reason: str, claim: Claim | None = None
@@ -536,10 +569,9 @@ class Worker:
         if info is None:
             raise no_run(run)
         if info.status == "paused" and (decided := decision_of(await log.sent(run))) is not None:
-            paused = await self._load_paused(run)
+            paused, row = await self._load_paused(run)
             self._check_free("recover")
-            self.allowed[:] = info.row.allowed
-            return self.resume(paused, decisions=decided[0], add=decided[1])
+            return self._resume(paused, decided[0], decided[1], source=row)
         if info.status not in ("queued", "running"):
             raise LocalProtocolError(
                 f"{run} is {info.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
@@ -565,13 +597,13 @@ class Worker:
         except BaseException:
             await log.release(claim)
             raise
-        self.allowed[:] = info.row.allowed
         recoveries = info.row.recoveries + (info.status != "queued")
         row = replace(info.row, status="running", recoveries=recoveries)
         return self._begin(
             (recovered, *after.first),
             after.scope or TurnScope(variables=stored.variables),
             stored.called,
+            allowed=row.allowed,
             stored=LoggedRun(log, row, claim, stored, after.error),
             run=run,
         )
@@ -621,6 +653,7 @@ class Worker:
         scope: TurnScope,
         called: Sequence[str] = (),
         *,
+        allowed: Sequence[tuple[str, str]] = (),
         stored: LoggedRun | None = None,
         run: str = "",
     ) -> Run[Any]:
@@ -635,10 +668,11 @@ class Worker:
             # Each once: a run and its parent may share a budget.
             budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
         run = run or f"run-{os.urandom(6).hex()}"
+        permissions = list(allowed)  # the run's own
         if stored is None:
             journal = Journal(run, loop=loop)
         else:
-            journal = stored.journal(run, scope, self.limits.prices, outer, loop)
+            journal = stored.journal(run, scope, self.limits.prices, outer, loop, permissions)
         value = journal.state.shared_state
         if not journal.hub.last_seq and self.shared_state is not None:
             value = checked_json(self.shared_state)
@@ -648,7 +682,7 @@ class Worker:
             model=self.model,
             tools=self.tools,
             hooks=self.hooks,
-            allowed=self.allowed,
+            allowed=permissions,
             timeline=self.timeline,
             operators=self.operators,
             options=self.options

@@ -317,6 +317,8 @@ class Session:
     def _allow(self, allowed: list[tuple[str, str]]) -> None:
         """Allow these tools, and store that with the last run as soon as it has ended; a later run has them from its start."""
         self.worker.allowed[:] = allowed
+        if self.active is not None:
+            self.active.allowed[:] = allowed
         if self._last and self._storing is None:
             loop = asyncio.get_running_loop()
             self._storing = loop.create_task(self._store_allowed(), name="store what is allowed")

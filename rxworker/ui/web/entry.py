@@ -196,6 +196,9 @@ class ConversationEntry:
         self.allowed = tuple(allowed)
         if self._worker is not None:
             self._worker.allowed[:] = self.allowed_pairs
+        run = None if self.current is None else self.current.here
+        if run is not None and not run.done():
+            run.allowed[:] = self.allowed_pairs
 
     @property
     def allowed_pairs(self) -> tuple[tuple[str, str], ...]:

@@ -351,6 +351,8 @@ class Runs:
                     resumed = await worker.decide(
                         run, decisions, add=add, shared_state=shared_state
                     )
+                    # The conversation may allow more than when the run paused, or less.
+                    resumed.allowed[:] = before.conversation.allowed_pairs
             except CommandConflictError as error:
                 raise ApiError(409, "conflict", f"{run} was resumed already") from error
         entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)
