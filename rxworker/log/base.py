@@ -30,8 +30,21 @@ from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker, changes_of
 from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
-from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
+from rxworker.log.values import (
+    Claim,
+    Command,
+    RunInfo,
+    RunRow,
+    StoredStatus,
+    decisions_in,
+    resumed_id,
+)
 from rxworker.operators.disposables import Call
+
+PRUNED = 500
+"""How many runs are deleted in one transaction."""
+PRUNED_BYTES = 4_000_000
+"""About how many bytes of entries; one run may have more."""
 
 
 class EventLog(ABC):
@@ -407,7 +420,11 @@ class EventLog(ABC):
         max_runs: int | None = None,
         max_bytes: int | None = None,
     ) -> list[str]:
-        """Delete the oldest runs that have ended. A paused run is not deleted for its age alone; a run that is running never is.
+        """Delete the oldest runs that have ended, the oldest first.
+
+        A run that is queued or running is never deleted, and neither is a paused run that was decided about and not resumed yet. One that waits for a decision is
+        not deleted for its age alone; one that was resumed has ended here, since the run that resumes it goes on. The runs are deleted in short transactions, so
+        that other processes work meanwhile; several may prune at once.
 
         Args:
             max_age: Delete runs whose last entry is older than so many seconds.
@@ -415,27 +432,59 @@ class EventLog(ABC):
             max_bytes: Keep at most so many bytes of entries.
 
         Returns:
-            The ids of the deleted runs.
+            The ids of the runs that this call has deleted.
+
+        Raises:
+            LogError: The log cannot be read or written. What was deleted before stays deleted.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         for text in ("One", "Two", "Three"):
+            ...             await Worker(ScriptedModel(["Well."]), log=log).run(text)
+            ...         await log.prune(max_runs=1)
+            ...         print([info.row.title for info in await log.list()])
+            >>> asyncio.run(main())
+            ['Three']
         """
-        deleted: list[str] = []
+        self._check_open()
+        rows: list[StoredRow] = []
         runs, size, now, before = 0, 0, time.time(), ""
-        while infos := await self.list(before=before, limit=PAGE):
-            before = infos[-1].run
-            for info in infos:
-                runs, size = runs + 1, size + info.size
-                is_old = max_age is not None and info.updated < now - max_age
+        while page := await self._list(None, before, PAGE):
+            before = page[-1][0]
+            for row in page:
+                run, _, status, *_, updated, of_run, _, _ = row
+                runs, size = runs + 1, size + of_run
                 is_over = (max_runs is not None and runs > max_runs) or (
                     max_bytes is not None and size > max_bytes
                 )
-                if info.status == "running" or not (
-                    is_over or (is_old and info.status != "paused")
-                ):
+                is_old = max_age is not None and updated < now - max_age
+                if status in ("queued", "running") or not (is_over or is_old):
                     continue
-                deleted.append(info.run)
-                runs, size = runs - 1, size - info.size
-        for run in deleted:
-            await self.delete(run)
+                if status == "paused" and not await self._may_prune(run, is_over):
+                    continue
+                rows.append(row)
+                runs, size = runs - 1, size - of_run
+        deleted: list[str] = []
+        while rows:
+            some = _take_some(rows)
+            gone = await self._prune(some)
+            for run in gone:
+                self.followers.wake(run)
+            deleted += [row[0] for row in some if row[0] in gone]
+        if deleted:
+            await self._reclaim()
         return deleted
+
+    async def _may_prune(self, run: str, is_over: bool) -> bool:
+        """Whether nothing is lost with a paused run."""
+        resumed = await self._info(resumed_id(run))
+        if resumed is not None and resumed[4]:  # it has entries
+            return True
+        return is_over and not decisions_in(await self.sent(run))
 
     async def close(self) -> None:
         """Write what is outstanding, and end everything that follows the log."""
@@ -516,7 +565,25 @@ class EventLog(ABC):
     async def _delete(self, run: str) -> None: ...
 
     @abstractmethod
+    async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
+        """Delete runs in one transaction, as `_delete`, without those that a process holds, or that have changed since. Returns the ids of the deleted ones."""
+
+    async def _reclaim(self) -> None:  # noqa: B027 - most stores need not
+        """Give the room of deleted runs back."""
+
+    @abstractmethod
     async def _close(self) -> None: ...
+
+
+def _take_some(rows: list[StoredRow]) -> list[StoredRow]:
+    """Take the rows of one transaction from the end of a list, at least one."""
+    some: list[StoredRow] = []
+    size = 0
+    while rows and (not some or (len(some) < PRUNED and size + rows[-1][9] <= PRUNED_BYTES)):
+        row = rows.pop()
+        some.append(row)
+        size += row[9]
+    return some
 
 
 def already_stored(run: str) -> LogError:

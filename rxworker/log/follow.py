@@ -187,7 +187,8 @@ async def changes_of(
         if infos:
             leases.note(infos, time.time())
             yield infos
-            await asyncio.sleep(every)
+            # Many changes, such as those of a deletion of old runs, are read without pauses.
+            await asyncio.sleep(every if len(infos) < PAGE else 0.0)
         else:
             await waker.wait(leases.next_due)
 

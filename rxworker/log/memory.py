@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import islice, takewhile
 from typing import final
 
 from msgspec import Struct
@@ -22,6 +24,7 @@ class _StoredRun(Struct, eq=False):
     run: str
     row: bytes
     created: float
+    number: int
     status: StoredStatus = "running"
     epoch: int = 0
     last_seq: int = 0
@@ -32,6 +35,11 @@ class _StoredRun(Struct, eq=False):
     entries: list[Entry] = []
     commands: list[tuple[float, str, bytes]] = []
     revision: int = 0
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Changes with each change of the run."""
+        return self.epoch, self.last_seq, len(self.commands)
 
     def stored(self) -> StoredRow:
         return (
@@ -78,12 +86,16 @@ class MemoryLog(EventLog):
         self._clock = clock
         self._lock = threading.Lock()  # claims are renewed in another thread
         self._runs: dict[str, _StoredRun] = {}
+        self._listed: list[_StoredRun] = []  # without deleted ones, the oldest first
+        self._changed: dict[str, _StoredRun] = {}  # in the order of their revisions
         self._revision = 0
         self.id = uuid.uuid4().hex
 
     def _revised(self, run: _StoredRun) -> None:
         self._revision += 1
         run.revision = self._revision
+        self._changed.pop(run.run, None)
+        self._changed[run.run] = run
 
     def _get(self, run: str) -> _StoredRun:
         found = self._runs.get(run)
@@ -95,7 +107,11 @@ class MemoryLog(EventLog):
         now = self._clock()
         with self._lock:
             if create:
-                known = self._runs.setdefault(run, _StoredRun(run, row, now, updated=now))
+                known = self._runs.get(run)
+                if known is None:
+                    known = _StoredRun(run, row, now, len(self._runs), updated=now)
+                    self._runs[run] = known
+                    self._listed.append(known)
                 if known.last_seq or known.status == "deleted":
                     raise already_stored(run)
             found = self._get(run)
@@ -163,23 +179,24 @@ class MemoryLog(EventLog):
         return None if found is None else found.stored()
 
     async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
-        runs = list(reversed(self._runs.values()))
+        end = len(self._listed)
         if before:
-            at = next((n for n, found in enumerate(runs) if found.run == before), len(runs))
-            runs = runs[at + 1 :]
-        wanted = [
+            known = self._runs.get(before)
+            end = 0 if known is None else self._index_of(known)
+        wanted = (
             found
-            for found in runs
-            if found.last_seq
-            and found.status != "deleted"
-            and (status is None or found.status == status)
-        ]
-        return [found.stored() for found in wanted[:limit]]
+            for at in range(end - 1, -1, -1)
+            if (found := self._listed[at]).last_seq and (status is None or found.status == status)
+        )
+        return [found.stored() for found in islice(wanted, limit)]
+
+    def _index_of(self, run: _StoredRun) -> int:
+        """Where a run is among the listed ones, or would be."""
+        return bisect_left(self._listed, run.number, key=lambda found: found.number)
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
-        changed = [found for found in self._runs.values() if found.revision > revision]
-        changed.sort(key=lambda found: found.revision)
-        return [found.stored() for found in changed[:limit]]
+        newer = takewhile(lambda found: found.revision > revision, reversed(self._changed.values()))
+        return [found.stored() for found in [*newer][::-1][:limit]]
 
     async def _send(self, run: str, key: str, data: bytes) -> int:
         with self._lock:
@@ -203,10 +220,32 @@ class MemoryLog(EventLog):
             found = self._get(run)
             if found.owner and found.lease_until > self._clock():
                 raise LeaseHeldError(run, found.owner, found.lease_until)
-            found.entries, found.commands, found.size, found.row = [], [], 0, b""
-            found.status = "deleted"
-            found.epoch += 1
-            self._revised(found)
+            self._bury(found)
+            del self._listed[self._index_of(found)]
+
+    async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
+        now = self._clock()
+        gone: set[str] = set()
+        with self._lock:
+            for run, _, _, epoch, last, *_, sent in rows:
+                found = self._runs[run]
+                is_held = found.owner and found.lease_until > now
+                if (
+                    found.status != "deleted"
+                    and not is_held
+                    and found.version == (epoch, last, sent)
+                ):
+                    self._bury(found)
+                    gone.add(run)
+            self._listed = [found for found in self._listed if found.status != "deleted"]
+        return gone
+
+    def _bury(self, found: _StoredRun) -> None:
+        """Leave a tombstone of a run."""
+        found.entries, found.commands, found.size, found.row = [], [], 0, b""
+        found.status = "deleted"
+        found.epoch += 1
+        self._revised(found)
 
     async def _close(self) -> None:
         pass

@@ -16,6 +16,7 @@ Requests that are repeated, and acknowledgements that are lost, are in `nats_con
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, LogError
+from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 WATCHED = 10.0
 """Seconds for which an owner takes its run for watched."""
+AT_ONCE = 50
+"""How many runs are deleted at once."""
 
 
 @final
@@ -392,12 +395,33 @@ class NatsLog(EventLog):
     # The whole log
 
     async def _delete(self, run: str) -> None:
+        await self._bury(await self._open(), run)
+
+    async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
+        """There is no transaction over several runs: so many are deleted at once."""
         session = await self._open()
+        waiting = list(reversed(rows))
+        gone: set[str] = set()
+
+        async def delete_some() -> None:
+            while waiting:
+                row = waiting.pop()
+                with contextlib.suppress(LeaseHeldError):
+                    if await self._bury(session, row[0], row):
+                        gone.add(row[0])
+
+        await asyncio.gather(*(delete_some() for _ in range(AT_ONCE)))
+        return gone
+
+    async def _bury(self, session: Session, run: str, expected: StoredRow | None = None) -> bool:
+        """Delete a run; returns whether it is as expected."""
         while True:
             found = await session.ownership(run)
             if found is None:
                 raise no_run(run)
             owner = found.owner
+            if expected is not None and not await self._is_as_known(session, owner, expected):
+                return False
             if owner.is_deleted:
                 known = await session.row(run)
                 if known is None or known[1].status == "deleted":
@@ -422,6 +446,17 @@ class NatsLog(EventLog):
             )
 
         await session.put_row(run, None, empty)
+        return True
+
+    async def _is_as_known(self, session: Session, owner: Owner, known: StoredRow) -> bool:
+        """Whether a run has not changed since."""
+        run, _, _, epoch, last_seq, *_, sent = known
+        if owner.is_deleted or owner.epoch != epoch:
+            return False
+        last = await session.last_append(run)
+        if last is None or last[1].last != last_seq:
+            return False
+        return await session.last_command(run) == sent
 
     async def _close(self) -> None:
         if self._marking is not None:

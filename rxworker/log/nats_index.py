@@ -42,7 +42,7 @@ class Index:
         self._changed = changed
         # In the order of their revisions, the newest last.
         self._rows: dict[str, tuple[int, Listed]] = {}
-        self._orders: list[tuple[int, str]] = []
+        self._orders: list[tuple[int, str]] = []  # of those that are not deleted
         self._beats: dict[str, tuple[float, Beat]] = {}
         self._seq = 0
         self._reached: list[tuple[int, asyncio.Future[None]]] = []
@@ -70,7 +70,6 @@ class Index:
             found
             for at in range(end - 1, -1, -1)
             if (found := self._rows[self._orders[at][1]])[1].last_seq
-            and found[1].status != "deleted"
             and (status is None or found[1].status == status)
         )
         return [self._stored(*found) for found in islice(wanted, limit)]
@@ -116,8 +115,13 @@ class Index:
     def _receive(self, message: Stored) -> bool:
         if message.subject.startswith(self._row_prefix):
             row = decode(message.data, Listed, self._name)
-            if self._rows.pop(row.run, None) is None:
-                insort(self._orders, (self._order(message.seq, row), row.run))
+            known = self._rows.pop(row.run, None)
+            was_listed = known is not None and known[1].status != "deleted"
+            place = (self._order(message.seq, row), row.run)
+            if row.status != "deleted" and not was_listed:
+                insort(self._orders, place)
+            elif row.status == "deleted" and was_listed:
+                del self._orders[bisect_left(self._orders, place)]
             self._rows[row.run] = message.seq, row
             self._changed()
         elif message.subject.startswith(self._beat_prefix):

@@ -53,7 +53,7 @@ from rxworker.log.postgres_connection import (
 )
 from rxworker.log.postgres_search import PostgresSearch
 from rxworker.log.search import Found, excerpt, words_of
-from rxworker.log.values import Claim, StoredStatus
+from rxworker.log.values import LISTED, Claim, StoredStatus
 
 T = TypeVar("T")
 
@@ -329,9 +329,9 @@ class PostgresLog(EventLog):
         return await self._reads.put(_Job(sql.INFOS, (run,), judge))
 
     async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
-        values: dict[str, object] = {"before": before, "limit": limit, "status": status}
-        query = sql.LIST if status is None else sql.LIST_BY_STATUS
-        return await self._reads.put(_Job(query, values, self._all_stored))
+        statuses = [*LISTED] if status is None else [status]
+        values: dict[str, object] = {"before": before, "limit": limit, "statuses": statuses}
+        return await self._reads.put(_Job(sql.LIST, values, self._all_stored))
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         job = _Job(sql.CHANGED, (revision, limit), self._all_stored)
@@ -409,6 +409,14 @@ class PostgresLog(EventLog):
             raise LeaseHeldError(run, owner, time.time() + remaining)
 
         await self._writes.put(_Job(sql.DELETE, (run,), judge, durable=True))
+
+    async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
+        def judge(found: Row, _: bool) -> set[str]:
+            return {*found[0]}
+
+        values = [[row[0] for row in rows], [row[3] for row in rows], [row[4] for row in rows]]
+        job = _Job(sql.PRUNE, (*values, [row[-1] for row in rows]), judge, durable=True)
+        return await self._writes.put(job)
 
     async def _close(self) -> None:
         if self._marking is not None:

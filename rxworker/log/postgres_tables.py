@@ -170,18 +170,30 @@ RENEW: LiteralString = "SELECT renew_claims(%b, %b, %b)"
 MARK: LiteralString = "SELECT mark_watched(%b, %b, %b)"
 SEND: LiteralString = "SELECT * FROM send_command(%b, %b, %b, %b)"
 DELETE: LiteralString = "SELECT * FROM delete_run(%b)"
+# One statement, so that the server has all of it before it locks anything. It passes over what others have locked, and publishes when everything else is done.
+PRUNE: LiteralString = (
+    "WITH old AS MATERIALIZED (SELECT runs.id, runs.run FROM runs JOIN unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[]) "
+    "AS given(run, epoch, last, sent) ON runs.run = given.run WHERE runs.epoch = given.epoch AND runs.last = given.last AND runs.sent = given.sent "
+    "AND status <> 'deleted' AND (owner = '' OR lease <= date_part('epoch', clock_timestamp())) ORDER BY runs.run FOR UPDATE OF runs SKIP LOCKED), "
+    "entry AS (DELETE FROM entries USING old WHERE entries.run = old.id RETURNING 1), "
+    "command AS (DELETE FROM commands USING old WHERE commands.run = old.id RETURNING 1), "
+    "buried AS (UPDATE runs SET status = 'deleted', data = '', size = 0, epoch = epoch + 1, owner = '', lease = 0 FROM old WHERE runs.id = old.id "
+    "RETURNING runs.id, runs.run), "
+    "gone AS MATERIALIZED (SELECT coalesce(array_agg(id), '{}') AS keys, coalesce(array_agg(run), '{}') AS names, (SELECT count(*) FROM entry) + "
+    "(SELECT count(*) FROM command) AS count FROM buried) "
+    "SELECT names, publish(keys, names) FROM gone WHERE count >= 0"
+)
 
 _STORED: LiteralString = "date_part('epoch', clock_timestamp()), runs.run, data, status, epoch, last, owner, lease, created, updated, size, revision, sent"
 _RUNS: LiteralString = "runs JOIN revisions ON revisions.run = runs.id"
 
 INFOS: LiteralString = f"SELECT query.n, {_STORED} FROM unnest(%b::text[]) WITH ORDINALITY AS query(run, n) JOIN ({_RUNS}) ON runs.run = query.run"
-_LISTED: LiteralString = (
-    f"SELECT {_STORED} FROM {_RUNS} WHERE last > 0 AND status <> 'deleted' AND runs.id < "
-    "CASE %(before)b WHEN '' THEN 9223372036854775807 ELSE (SELECT id FROM runs WHERE run = %(before)b) END"
-)
-LIST: LiteralString = f"{_LISTED} ORDER BY runs.id DESC LIMIT %(limit)b"
-LIST_BY_STATUS: LiteralString = (
-    f"{_LISTED} AND status = %(status)b ORDER BY runs.id DESC LIMIT %(limit)b"
+# Each status has an index of its own, so that nothing reads the tombstones, of which there may be many.
+LIST: LiteralString = (
+    f"SELECT {_STORED} FROM unnest(%(statuses)b::text[]) AS wanted CROSS JOIN LATERAL ("
+    "SELECT * FROM runs WHERE status = wanted AND last > 0 AND id < "
+    "CASE %(before)b WHEN '' THEN 9223372036854775807 ELSE (SELECT id FROM runs WHERE run = %(before)b) END "
+    "ORDER BY id DESC LIMIT %(limit)b) AS runs JOIN revisions ON revisions.run = runs.id ORDER BY runs.id DESC LIMIT %(limit)b"
 )
 CHANGED: LiteralString = (
     f"SELECT {_STORED} FROM {_RUNS} WHERE revision > %b ORDER BY revision LIMIT %b"

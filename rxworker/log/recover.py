@@ -13,23 +13,26 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush
-from typing import Literal, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError, RxWorkerError
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.values import TENANT, Claim, Command, RunInfo
+from rxworker.log.values import (
+    DECIDE,
+    DISMISS,
+    TENANT,
+    Claim,
+    Command,
+    RunInfo,
+    decisions_in,
+    resumed_id,
+)
 
 R_co = TypeVar("R_co", covariant=True)
 
 logger = logging.getLogger("rxworker.log")
-
-DECIDE: Literal["decide"] = "decide"
-"""The kind and the key of the command that decides about a paused run."""
-
-DISMISS = "dismiss"
-"""The field of its data with the reason, if it is not to be resumed."""
 
 
 class Recovers(Protocol[R_co]):
@@ -198,8 +201,7 @@ class RunSource:
         """Whether a paused run was decided about and not resumed; of other runs, nothing is left to check."""
         if info.status != "paused":
             return True
-        commands = await self.log.sent(info.run)
-        decided = [c for c in commands if c.kind == DECIDE and DISMISS not in c.data]
+        decided = decisions_in(await self.log.sent(info.run))
         if not decided:
             return False
         resumed = await self.log.info(resumed_id(info.run))
@@ -392,13 +394,3 @@ async def _claim_released(log: EventLog, run: str) -> Claim:
                 with suppress(LeaseHeldError):
                     return await log.claim(run)
     raise LogError(f"the log was closed before {run} was released")
-
-
-def resumed_id(run: str) -> str:
-    """The id of the run that resumes a paused one: ``run-1`` becomes ``run-1~2``, and that ``run-1~3``.
-
-    >>> resumed_id("run-1"), resumed_id("run-1~2")
-    ('run-1~2', 'run-1~3')
-    """
-    name, mark, number = run.rpartition("~")
-    return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run}~2"

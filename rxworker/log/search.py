@@ -193,11 +193,11 @@ def has_full_text(db: sqlite3.Connection) -> bool:
     return "ENABLE_FTS5" in options and sqlite3.sqlite_version_info >= (3, 34)
 
 
-def forget(db: sqlite3.Connection, key: int) -> None:
-    """Remove a run from the index, if there is one; in the transaction that deletes the run."""
+def forget(db: sqlite3.Connection, keys: Sequence[int]) -> None:
+    """Remove runs from the index, if there is one; in the transaction that deletes the runs."""
     if db.execute("SELECT 1 FROM sqlite_master WHERE name='searched'").fetchone():
-        db.execute("DELETE FROM search WHERE rowid=?", (key,))
-        db.execute("DELETE FROM searched WHERE id=?", (key,))
+        db.executemany("DELETE FROM search WHERE rowid=?", [(key,) for key in keys])
+        db.executemany("DELETE FROM searched WHERE id=?", [(key,) for key in keys])
 
 
 class SearchIndex:
@@ -233,7 +233,7 @@ class SearchIndex:
             db.execute("BEGIN IMMEDIATE")
             try:
                 for key, last, texts in rows:
-                    forget(db, key)
+                    forget(db, [key])
                     if texts is not None:
                         db.execute("INSERT INTO search(rowid, text) VALUES(?,?)", (key, texts.text))
                         tools = "".join(f"\n{name}\n" for name in texts.tools)

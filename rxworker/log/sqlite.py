@@ -31,7 +31,7 @@ from rxworker.log.follow import ALL_RUNS, PAGE
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict, refusal
 from rxworker.log.search import Found, SearchIndex, excerpt, forget, has_full_text, words_of
-from rxworker.log.values import Claim, StoredStatus
+from rxworker.log.values import LISTED, Claim, StoredStatus
 
 T = TypeVar("T")
 
@@ -43,6 +43,10 @@ BUSY = 5.0
 """Seconds to wait for another process that writes."""
 WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
+VACUUMED = 2000
+"""How many pages are given back in one transaction."""
+INCREMENTAL = 2
+"""The mode of a file that gives pages back on request. It is set when the file is made."""
 
 TABLES = """
 CREATE TABLE runs(
@@ -277,20 +281,17 @@ class SQLiteLog(EventLog):
         )
 
     async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
-        def work(db: sqlite3.Connection) -> list[StoredRow]:
-            where, values = ["last>0 AND status<>'deleted'"], list[object]()
-            if status is not None:
-                where.append("status=?")
-                values.append(status)
-            if before:
-                where.append("id<(SELECT id FROM runs WHERE run=?)")
-                values.append(before)
-            query = (
-                f"SELECT {_STORED} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-            )
-            return db.execute(query, (*values, limit)).fetchall()
-
-        return await self._to_reader(work)
+        is_older = "AND id<(SELECT id FROM runs WHERE run=:before)" if before else ""
+        # The index of each status, merged: nothing reads the tombstones, of which there may be many.
+        some = [
+            f"SELECT {_STORED}, id FROM runs WHERE status='{one}' AND last>0 {is_older}"
+            for one in (LISTED if status is None else (status,))
+        ]
+        query = f"{' UNION ALL '.join(some)} ORDER BY id DESC LIMIT :limit"
+        values = {"before": before, "limit": limit}
+        return await self._to_reader(
+            lambda db: [row[:-1] for row in db.execute(query, values).fetchall()]
+        )
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
@@ -354,15 +355,33 @@ class SQLiteLog(EventLog):
                 raise no_run(run)
             if held and until > time.time():
                 raise LeaseHeldError(run, held, until)
-            db.execute("DELETE FROM entries WHERE run=?", (key,))
-            db.execute("DELETE FROM commands WHERE run=?", (key,))
-            forget(db, key)
-            db.execute(
-                f"UPDATE runs SET status='deleted', row='', size=0, epoch=epoch+1, owner='', lease=0, {_REVISE} WHERE id=?",
-                (key,),
-            )
+            _bury(db, [key])
 
         await self._to_writer(work, durable=True)
+
+    async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
+        def work(db: sqlite3.Connection) -> set[str]:
+            now = time.time()
+            gone: dict[int, str] = {}
+            for run, _, _, epoch, last, *_, sent in rows:
+                found = db.execute(
+                    "SELECT id FROM runs WHERE run=? AND epoch=? AND last=? AND sent=? AND status<>'deleted' AND (owner='' OR lease<=?)",
+                    (run, epoch, last, sent, now),
+                ).fetchone()
+                if found is not None:
+                    gone[found[0]] = run
+            _bury(db, [*gone])
+            return {*gone.values()}
+
+        return await self._to_writer(work, durable=True)
+
+    async def _reclaim(self) -> None:
+        """Make the file smaller, in steps. A file of an older version has no list of its free pages: it keeps its size, and uses them again."""
+        is_more = True
+        while is_more:
+            is_more = await self._to_writer(_vacuum)
+        # Where another process reads, the file becomes smaller later.
+        await self._to_reader(_checkpoint)
 
     async def _close(self) -> None:
         self._writes.put(None)
@@ -597,6 +616,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     Raises:
         LogError: It is another database, or of a newer version.
     """
+    db.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")  # of a file without tables
     (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
     if mode != "wal":
         raise LogError(f"{path} cannot have a write-ahead log ({mode}): keep it on a local disk")
@@ -671,6 +691,36 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
     if "readonly" in text or "unable to open" in text:
         return f"{path} cannot be opened for writing ({text}): check that its folder exists and that this user may write to it"
     return f"{path}: {text}"
+
+
+def _bury(db: sqlite3.Connection, keys: Sequence[int]) -> None:
+    """Leave tombstones of runs."""
+    each = [(key,) for key in keys]
+    db.executemany("DELETE FROM entries WHERE run=?", each)
+    db.executemany("DELETE FROM commands WHERE run=?", each)
+    forget(db, keys)
+    db.executemany(
+        f"UPDATE runs SET status='deleted', row='', size=0, epoch=epoch+1, owner='', lease=0, {_REVISE} WHERE id=?",
+        each,
+    )
+
+
+def _vacuum(db: sqlite3.Connection) -> bool:
+    """Give some free pages back; returns whether there are more."""
+    (mode,) = db.execute("PRAGMA auto_vacuum").fetchone()
+    if mode == INCREMENTAL:
+        db.execute(f"PRAGMA incremental_vacuum({VACUUMED})").fetchall()
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    return mode == INCREMENTAL and free > 0
+
+
+def _checkpoint(db: sqlite3.Connection) -> None:
+    """Write the log of the file into it, and empty that, unless another process is in the way."""
+    db.execute("PRAGMA busy_timeout=100")
+    try:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        db.execute(f"PRAGMA busy_timeout={int(BUSY * 1000)}")
 
 
 def _find(db: sqlite3.Connection, run: str, columns: str) -> Any:

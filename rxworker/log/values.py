@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
@@ -13,10 +13,19 @@ from rxworker.messages import JsonObject, Message
 
 StoredStatus: TypeAlias = Literal["queued", "running", "paused", "finished", "aborted", "deleted"]
 """The status of a stored run."""
+LISTED: tuple[StoredStatus, ...] = tuple(
+    [status for status in get_args(StoredStatus) if status != "deleted"]
+)
+"""The statuses of the runs that a list shows."""
 TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
 
 CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide"]
+
+DECIDE: Literal["decide"] = "decide"
+"""The kind and the key of the command that decides about a paused run."""
+DISMISS = "dismiss"
+"""The field of its data with the reason, if it is not to be resumed."""
 
 
 class RunRow(Struct, frozen=True, omit_defaults=True):
@@ -166,3 +175,22 @@ def send_command(messages: Sequence[Message], id: str = "") -> Command:  # noqa:
     'send'
     """
     return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id)))
+
+
+def decisions_in(commands: Iterable[Command]) -> list[Command]:
+    """The commands that decide about a paused run, without those that dismiss it.
+
+    >>> [command.number for command in decisions_in([Command("send", number=1), Command("decide", number=2)])]
+    [2]
+    """
+    return [one for one in commands if one.kind == DECIDE and DISMISS not in one.data]
+
+
+def resumed_id(run: str) -> str:
+    """The id of the run that resumes a paused one: ``run-1`` becomes ``run-1~2``, and that ``run-1~3``.
+
+    >>> resumed_id("run-1"), resumed_id("run-1~2")
+    ('run-1~2', 'run-1~3')
+    """
+    name, mark, number = run.rpartition("~")
+    return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run}~2"

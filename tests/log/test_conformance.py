@@ -314,31 +314,6 @@ async def test_a_follower_of_a_run_that_is_deleted_fails(open_store: OpenLog) ->
             await waiting
 
 
-async def test_retention_spares_what_runs_and_what_is_paused(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        statuses: tuple[StoredStatus, ...] = ("finished", "paused", "running", "aborted")
-        for name, status in zip("abcd", statuses, strict=True):
-            claim = await log.claim(name, create=True)
-            await log.append(claim, entries([START]), after=0, row=RunRow(status))
-            await log.release(claim)
-        assert await log.prune(max_age=3600) == []
-        assert sorted(await log.prune(max_age=-1)) == ["a", "d"]
-        assert await log.prune(max_runs=1) == ["b"]
-        assert await log.prune(max_bytes=0) == []
-        assert [info.run for info in await log.list()] == ["c"]
-
-
-async def test_retention_keeps_the_newest(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        for number in range(4):
-            claim = await log.claim(f"run-{number}", create=True)
-            await log.append(claim, entries([START]), after=0, row=RunRow("finished"))
-            await log.release(claim)
-        size = (await log.list())[0].size
-        assert await log.prune(max_bytes=3 * size) == ["run-0"]
-        assert sorted(await log.prune(max_runs=1)) == ["run-1", "run-2"]
-
-
 class Reverse:
     """A codec that anyone can break."""
 
