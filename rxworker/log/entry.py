@@ -68,11 +68,15 @@ class Private(Struct, frozen=True, omit_defaults=True):
         held: The result of a tool as the tool returned it, where ``after_tool_call`` hooks see it before the watchers.
         variables: The variables of hooks and tools that JSON can hold.
         answered: Results that a person has given in place of running calls, with the places of these, before ``after_tool_call`` hooks have seen them.
+        agreed: The names of the hooks that were in force when a call started; all of them have agreed to it.
+        approved: Whether a person had approved the call that started.
     """
 
     held: ToolResult | None = None
     variables: dict[str, Any] | None = None
     answered: tuple[tuple[int, ToolResult], ...] = ()
+    agreed: tuple[str, ...] = ()
+    approved: bool = False
 
 
 class _Body(Struct, frozen=True, omit_defaults=True):

@@ -253,7 +253,10 @@ class PendingRuns:
             return
         was_deferred = self._deferred.pop(run, None) is not None
         self._hold(run, info.row.labels.get(TENANT, "") if is_held else None)
-        if not (is_open or (info.status == "paused" and info.sent)):
+        is_taken = (
+            is_open and not info.row.imported
+        )  # an imported run is continued by its name alone
+        if not (is_taken or (info.status == "paused" and info.sent)):
             self._infos.pop(run, None)
             return
         self._infos[run] = info

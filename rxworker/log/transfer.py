@@ -54,7 +54,8 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
         lines: The lines of `export_run`.
 
     Returns:
-        The id of the run.
+        The id of the run. One that has not ended is continued only by ``worker.recover`` with its id, not by `recover_all`. Nothing is allowed in it: the hooks run
+        for all its calls, and what a person had approved needs approval again.
 
     Raises:
         LogError: The lines are no run, a number is missing, or the log has a run with this id.
@@ -72,7 +73,8 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
             raise LogError(f"the exported run {head.run} lacks record {after + 1}")
         after = entry.last
         entries.append(entry)
-    await _store(log, head.run, head.row, entries)
+    # A permission belongs to the run that it was given to, and a file may contain any.
+    await _store(log, head.run, replace(head.row, allowed=(), imported=after), entries)
     return head.run
 
 
@@ -94,7 +96,8 @@ async def fork_run(
         labels: The labels of the new run; by default those of the source.
 
     Returns:
-        The id of the new run. It is cut off, so that ``worker.recover`` continues it. The keys of its tool calls differ from those of the source.
+        The id of the new run. It is cut off, so that ``worker.recover`` continues it. The keys of its tool calls differ from those of the source. Nothing is allowed in
+        it, and what a person has approved in the source needs approval again.
 
     Raises:
         LogError: There is no such run or record, or the log cannot be read or written.
@@ -113,7 +116,16 @@ async def fork_run(
     last = record_of(entries[-1], run)
     fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), Fork(run, seq))
     row = replace(
-        info.row, status="running", fork_of=run, resumes="", reason="", cause="", recoveries=0
+        info.row,
+        status="running",
+        fork_of=run,
+        outer="",
+        resumes="",
+        reason="",
+        cause="",
+        recoveries=0,
+        allowed=(),
+        imported=0,
     )
     if labels is not None:
         row = replace(row, labels=dict(labels))

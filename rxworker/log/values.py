@@ -55,6 +55,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         labels: Labels of the application, for example the name of a tenant; see ``labels`` of `Worker`.
         priority: Of two queued runs the one with the higher priority is taken first.
         allowed: The tools that a person always allows, each with the hook that then pauses no run for it.
+        imported: The number of the last record that was imported; 0 for none. Such a run is recovered only by its name, and carries no permission up to that record.
     """
 
     status: StoredStatus = "running"
@@ -80,6 +81,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
     priority: int = 0
     allowed: tuple[tuple[str, str], ...] = ()
+    imported: int = 0
 
 
 class RunInfo(Struct, frozen=True):

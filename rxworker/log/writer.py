@@ -8,7 +8,7 @@ or `WATCHED` while another process watches the run. A barrier waits for nothing,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.errors import FencedError
-from rxworker.events import Record, ToolStop
+from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.log.base import EventLog
 from rxworker.log.entry import Private, entries_of
 from rxworker.log.values import Claim, RunRow
@@ -68,6 +68,7 @@ class RunWriter:
         self._stored_variables = b"{}"
         self._private: dict[int, Private] = {}
         self._results: dict[int, ToolResult] = {}
+        self._agreed: dict[int, Private] = {}
         self._loop = asyncio.get_running_loop()
         self._pending: list[Record] = []
         self._outstanding = 0  # records that are not stored yet
@@ -113,6 +114,10 @@ class RunWriter:
         """Store a result with the next `ToolStop` of this place, which has none for the watchers."""
         self._results[place] = result
 
+    def keep_agreement(self, place: int, agreed: Sequence[str], *, approved: bool) -> None:
+        """Store with the next `ToolStart` of this place which hooks have agreed to the call, and whether a person has approved it."""
+        self._agreed[place] = Private(agreed=tuple(agreed), approved=approved)
+
     def keep_answers(self, answered: tuple[tuple[int, ToolResult], ...]) -> None:
         """Store results that a person has given with the first record of the run."""
         self._private[1] = Private(answered=answered)
@@ -128,6 +133,10 @@ class RunWriter:
         self._put_seq = record.seq
         self._outstanding += record.covers
         event: Any = record.event
+        if event.__class__ is ToolStart and self._agreed and not record.path:
+            agreed = self._agreed.pop(event.place, None)
+            if agreed is not None:
+                self._private[record.seq] = agreed
         if event.__class__ is ToolStop and not record.path:
             held = self._results.pop(event.place, None)
             if held is not None and event.result is None:

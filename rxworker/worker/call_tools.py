@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import copy_context
 
 from msgspec.structs import replace
@@ -144,10 +144,26 @@ def discard_early(
     task.add_done_callback(context.tasks.discard)
 
 
-def hold_back(context: RunContext, emit: Callable[[Event], None]) -> Callable[[Event], None]:
-    """Emit the end of a call without its result if ``after_tool_call`` hooks may change the result, since nothing may show it before."""
+def hold_back(
+    context: RunContext, emit: Callable[[Event], None], approved: Collection[int] = ()
+) -> Callable[[Event], None]:
+    """Emit the end of a call without its result if ``after_tool_call`` hooks may change the result, since nothing may show it before.
+
+    The start of a call is stored with the hooks that have agreed to it, for a process that makes the call again.
+
+    Args:
+        context: The run.
+        emit: Emits an event.
+        approved: The places of the calls that a person has approved.
+    """
 
     def emit_checked(event: Event) -> None:
+        if isinstance(event, ToolStart) and context.journal.writer is not None:
+            hooks, is_approved = context.hooks.at(BEFORE), event.place in approved
+            if hooks or is_approved:
+                context.journal.writer.keep_agreement(
+                    event.place, names_in(hooks), approved=is_approved
+                )
         if isinstance(event, ToolStop) and event.result is not None:
             hooks = context.hooks.at(AFTER)
             if hooks and any(hook.matches(event.result.name) for hook in hooks):
@@ -271,7 +287,7 @@ async def _run_calls(
         [each.call for each in allowed],
         places=[each.place for each in allowed],
         limit=context.parallel,
-        emit=hold_back(context, emit),
+        emit=hold_back(context, emit, {each.place for each in allowed if each.is_approved}),
         relay=context.journal.relay,
         scope=scope.key,
         variables=scope.variables,

@@ -7,7 +7,7 @@ The decisions become the first events and the scope of the next turn. One rule d
 that were in force. The first `Paused.reached_count` of them were reached before the pause, and the last of these paused the run. A hook that
 agreed to a call does not run for the same call again, and the decision of a person replaces the hook that paused. All other hooks run:
 the hooks after that one, hooks that were added since, and after other arguments all hooks but that one. If that hook is no longer there, all
-hooks run.
+hooks run. To a run that was imported no hook has agreed.
 """
 
 from __future__ import annotations
@@ -293,6 +293,8 @@ def resume_turn(
             case Approve(input=edited) if edited is not None:
                 other = replace(call, input=edited)
                 waiting.append(Waiting(place, other, pauser, is_approved=True))
+            case None if paused.is_foreign:
+                waiting.append(Waiting(place, call))
             case _ if number < until:
                 waiting.append(Waiting(place, call, before, is_approved=True))
             case Approve():
@@ -337,12 +339,9 @@ def resume_turn(
 
 def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:
     """The hooks that do not run again: for approved calls, for the call or turn that it paused at, and for a call that a person has edited."""
-    if paused.hook == BY_CALLER and not paused.hooks:
-        return (
-            frozenset(),
-            frozenset(),
-            frozenset(),
-        )  # no hook paused it, though a hook may have this name
+    if paused.is_foreign or (paused.hook == BY_CALLER and not paused.hooks):
+        # No hook of this process has agreed, or no hook paused it, though a hook may have this name.
+        return frozenset(), frozenset(), frozenset()
     # A run that an older version saved contains only the hook that paused it.
     names = paused.hooks or (paused.hook,)
     reached = numbered(names)[: paused.reached_count if paused.hooks else 1]

@@ -3,7 +3,7 @@
 Theory of operation. Everything that the run has done is in its log, up to the last barrier. The records are folded, and the turn is continued
 behind the last thing that is complete: a response that was cut is retracted and requested again, results that exist are used, and calls that had
 not started are started. For a call that had started and not ended, the effect of its tool decides: ``pure`` and ``idempotent`` run again, the
-latter with the same key; for ``write`` the tool's ``reconcile`` is called; what stays unknown is up to the worker's ``on_unknown``.
+latter with the same key, after the hooks that have not agreed to it have run; for ``write`` the tool's ``reconcile`` is called; what stays unknown is up to the worker's ``on_unknown``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from rxworker.events import (
     RunResume,
     RunStart,
     Status,
+    ToolStart,
     ToolStop,
     TurnStart,
     TurnStop,
 )
-from rxworker.hooks import HookPoint, Hooks
-from rxworker.hooks.runner import names_in, numbered
+from rxworker.hooks.runner import numbered
+from rxworker.log.entry import Private
 from rxworker.messages import StopKind, ToolCall, ToolResult
 from rxworker.state import RunState
 from rxworker.state.run_state import CallState
@@ -66,14 +67,13 @@ def progress_of(records: Iterable[Record]) -> int:
     return progress
 
 
-def deaths_at(progress: int, records: Sequence[Record]) -> int:
-    """How often the process of the run has ended at this place, this time included. Hand-overs do not count."""
+def deaths_at(progress: int, stored: StoredRun) -> int:
+    """How often the process of the run has ended at this place, this time included. Hand-overs do not count, nor does what happened to a run that this one is a copy of."""
+    own = [record for record in stored.records if not record.path and record.seq > stored.foreign]
     deaths = sum(
-        isinstance(record.event, RunRecover) and record.event.progress == progress
-        for record in records
-        if not record.path
+        isinstance(record.event, RunRecover) and record.event.progress == progress for record in own
     )
-    handed = sum(isinstance(record.event, HandOver) and record.seq > progress for record in records)
+    handed = sum(isinstance(record.event, HandOver) and record.seq > progress for record in own)
     return deaths + 1 - handed
 
 
@@ -92,7 +92,7 @@ class Continuation(Struct, frozen=True):
 
 
 async def continue_run(
-    stored: StoredRun, run: str, tools: Toolbox, hooks: Hooks, on_unknown: OnUnknown
+    stored: StoredRun, run: str, tools: Toolbox, on_unknown: OnUnknown
 ) -> Continuation:
     """Find out how a stored run continues; calls the ``reconcile`` of tools."""
     state, own = stored.state, [record for record in stored.records if not record.path]
@@ -125,7 +125,7 @@ async def continue_run(
     if resume is not None and not state.calls and not called:
         sends_request = bool(resume.refused) or any(isinstance(r.event, MessageAdd) for r in turn)
         return Continuation([], replace_scope(scope, is_resumed=not sends_request))
-    return await _with_calls(stored, turn, run, scope, tools, hooks, on_unknown, resume)
+    return await _with_calls(stored, turn, run, scope, tools, on_unknown, resume)
 
 
 def replace_scope(scope: TurnScope, *, is_resumed: bool) -> TurnScope:
@@ -140,7 +140,6 @@ async def _with_calls(
     run: str,
     scope: TurnScope,
     tools: Toolbox,
-    hooks: Hooks,
     on_unknown: OnUnknown,
     resume: RunResume | None,
 ) -> Continuation:
@@ -148,7 +147,13 @@ async def _with_calls(
     state = stored.state
     key = scope.key or f"{run}/{state.turns}"
     scope.key = key
-    passed = frozenset(numbered(names_in(hooks.at(HookPoint.BEFORE_TOOL_CALL))))
+    # A person's decisions count in the run that they were made in, and so does what hooks have agreed to.
+    is_own = resume is not None and turn[0].seq > stored.foreign
+    starts = {
+        record.event.place: record.seq
+        for record in turn
+        if isinstance(record.event, ToolStart) and record.seq > stored.foreign
+    }
     ends = {
         record.event.place: record
         for record in turn
@@ -173,11 +178,13 @@ async def _with_calls(
                 answered.append((Waiting(place, call, has_ended=True), answer))
             continue
         if each.phase == "waiting":
-            waiting.append(_waiting(each, resume))
+            waiting.append(_waiting(each, resume if is_own else None))
             continue
         found = await _in_doubt(call, key_of(call, place, key), tools)
         if isinstance(found, NotDone):
-            waiting.append(Waiting(place, call, passed, is_approved=True))
+            agreed = stored.agreed.get(starts.get(place, 0), Private())
+            spared = frozenset(numbered(agreed.agreed))
+            waiting.append(Waiting(place, call, spared, is_approved=agreed.approved))
         elif isinstance(found, Done):
             answer = ToolResult(call.id, found.content, found.is_error, call.name)
             answered.append((Waiting(place, call), answer))
@@ -290,6 +297,7 @@ def cancelled_before(stored: StoredRun) -> RunCancelledError | None:
         if (
             isinstance(record.event, CommandTaken)
             and record.event.kind == "cancel"
+            and record.seq > stored.copied
             and not record.path
         ):
             return RunCancelledError("cancelled before its process ended")

@@ -203,6 +203,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         called: The names of the tools that the model has called in the run, each once.
         unknown: The places of the calls whose effects are not known, since the process that started them has ended; each needs a decision.
         traceparent: The trace context of the caller of the run; see `RunStart`.
+        is_foreign: Whether it was imported: hooks and people have agreed to its calls elsewhere, which does not count here.
     """
 
     pending: tuple[ToolCall, ...] = ()
@@ -222,6 +223,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     called: tuple[str, ...] = ()
     unknown: tuple[int, ...] = ()
     traceparent: str = ""
+    is_foreign: bool = False
 
 
 def result_of(
@@ -230,6 +232,8 @@ def result_of(
     output: Output[T] | None,
     variables: Mapping[str, object],
     called: Iterable[str],
+    *,
+    is_foreign: bool = False,
 ) -> RunResult[T]:
     """The result of the last state of a run.
 
@@ -273,6 +277,7 @@ def result_of(
         unknown=pause.unknown,
         traceparent=state.traceparent,
         shared_state=state.shared_state,
+        is_foreign=is_foreign,
     )
 
 

@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import CommandTaken, Record, RunResume, RunStart
+from rxworker.events import CommandTaken, Fork, Record, RunResume, RunStart
 from rxworker.log.base import EventLog
-from rxworker.log.entry import check_continuable, private_of, records_of
+from rxworker.log.entry import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message, Prices, ToolMeta, ToolResult, Usage
@@ -37,6 +37,9 @@ class StoredRun(Struct, frozen=True):
         answered: The results that a person gave when the run was resumed, by the places of their calls.
         called: The names of the tools that the model has called.
         taken: The numbers of the commands that were taken.
+        agreed: Which hooks had agreed to a call, and whether a person had, by the number of the start of the call.
+        copied: The number of the last record that was copied from another run; 0 for none.
+        foreign: The number of the last record that was copied or imported. Permissions up to it are those of another run.
     """
 
     records: list[Record]
@@ -46,14 +49,23 @@ class StoredRun(Struct, frozen=True):
     answered: dict[int, ToolResult]
     called: list[str]
     taken: frozenset[int]
+    agreed: dict[int, Private]
+    copied: int
+    foreign: int
 
     def result(self, run: str) -> RunResult[None]:
         """The result of a run that has ended or is paused."""
-        return result_of(self.state, run, None, self.variables, self.called)
+        is_foreign = self.foreign >= self.state.seq
+        return result_of(self.state, run, None, self.variables, self.called, is_foreign=is_foreign)
 
 
-async def read_run(log: EventLog, run: str) -> StoredRun:
+async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
     """A run as its log has it.
+
+    Args:
+        log: The log of the run.
+        run: The run's id.
+        imported: As in the `RunRow` of the run.
 
     Raises:
         LogError: The log cannot be read or is damaged, or has a kind of entry that this rxworker cannot continue from.
@@ -64,6 +76,7 @@ async def read_run(log: EventLog, run: str) -> StoredRun:
     variables: dict[str, object] = {}
     held: dict[int, ToolResult] = {}
     answered: dict[int, ToolResult] = {}
+    agreed: dict[int, Private] = {}
     for entry in entries:
         private = private_of(entry, run)
         if private is None:
@@ -73,7 +86,11 @@ async def read_run(log: EventLog, run: str) -> StoredRun:
         answered.update(private.answered)
         if private.held is not None:
             held[entry.last] = private.held
+        if private.agreed or private.approved:
+            agreed[entry.last] = private
     own = [record.event for record in records if not record.path]
+    copied = max((r.seq for r in records if isinstance(r.event, Fork) and not r.path), default=0)
+    foreign = max(copied, imported)
     state = fold_run(records)
     begin = own[0] if own else None
     since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
@@ -89,7 +106,14 @@ async def read_run(log: EventLog, run: str) -> StoredRun:
         held,
         answered,
         list(dict.fromkeys(called)),
-        frozenset(event.number for event in own if isinstance(event, CommandTaken)),
+        frozenset(
+            record.event.number
+            for record in records
+            if isinstance(record.event, CommandTaken) and not record.path and record.seq > foreign
+        ),
+        agreed,
+        copied,
+        foreign,
     )
 
 

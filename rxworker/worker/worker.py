@@ -553,7 +553,7 @@ class Worker:
             raise LocalProtocolError(
                 f"{run} is aborted: {info.row.reason}, so that it has no result"
             )
-        stored = await read_run(log, run)
+        stored = await read_run(log, run, info.row.imported)
         if stored.state.status not in ("finished", "paused"):
             what = f"{run} is {stored.state.status}"
             why = f": {stored.state.reason}" if stored.state.reason else ""
@@ -578,19 +578,19 @@ class Worker:
             )
         claim = claim or await log.claim(run)
         try:
-            stored = await read_run(log, run)
+            stored = await read_run(log, run, info.row.imported)
             check_tools(stored, self.tools, run)
             self._check_free("recover")
             progress = progress_of(stored.records)
             recovered = RunRecover(claim.epoch, claim.owner, reason, progress)
             error = cancelled_before(stored) or too_many_deaths(
-                deaths_at(progress, stored.records), progress
+                deaths_at(progress, stored), progress
             )
             if error is None:
                 on_unknown = self.on_unknown
                 if on_unknown == "ask" and info.row.outer:
                     on_unknown = "tell_model"  # a nested run cannot wait for a decision
-                after = await continue_run(stored, run, self.tools, self.hooks, on_unknown)
+                after = await continue_run(stored, run, self.tools, on_unknown)
                 self._check_free("recover")
             else:
                 after = Continuation([], error=error)
@@ -627,8 +627,7 @@ class Worker:
             if info.status == "aborted":
                 raise LocalProtocolError(info.row.reason or "it was aborted")
             if info.status != "running":
-                stored = await read_run(log, run)
-                return stored.result(run)
+                return (await read_run(log, run, info.row.imported)).result(run)
             if info.owner and info.lease_until > time.time():
                 # The process that held both has ended; its lease has not.
                 await asyncio.sleep(info.lease_until - time.time() + 0.01)

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
-from rxworker import Finished, Paused, Worker, tool
+from rxworker import Approve, Finished, Paused, Worker, tool
+from rxworker.errors import RunCancelledError
+from rxworker.events import RunResume, ToolStart
+from rxworker.hooks import Pause, Skip, ToolCallContext, before_tool_call
 from rxworker.log import (
+    Command,
     Entry,
     EventLog,
     MemoryLog,
     RunRow,
+    export_run,
+    fork_run,
+    import_run,
+    recover_all,
     set_allowed,
 )
+from rxworker.log.recover import RunSource
 from rxworker.messages import Conversation
 from rxworker.testing import call, say
 from rxworker.worker.paused import decide_command
+from tests.log.test_recover import stored
 from tests.log.victim import ByTurn
 
 ALWAYS = ("wipe", "requires_approval")
@@ -136,3 +148,214 @@ async def test_what_is_allowed_while_a_run_runs_is_stored_with_it_and_concerns_n
         worker.allowed.clear()
         assert isinstance(await begun, Finished)
         assert disk.wiped == ["a", "a"]
+
+
+def permit_wipe(context: ToolCallContext) -> Pause | None:
+    """Pause for each call of wipe."""
+    return Pause("Really?") if context.call.name == "wipe" else None
+
+
+permit = before_tool_call(name="permit")(permit_wipe)
+
+
+class Asked:
+    """A hook that counts the calls that it is asked about, and may refuse them."""
+
+    def __init__(self, name: str, *, skips: bool = False) -> None:
+        self.count = 0
+
+        @before_tool_call(name=name)
+        def ask(context: ToolCallContext) -> Skip | None:
+            self.count += 1
+            return Skip("No.") if skips else None
+
+        self.hook = ask
+
+
+async def resumed(log: EventLog, disk: Disk, **options: Any) -> str:
+    """A run that has paused, and that was resumed with an approval; the id of the second."""
+    worker = disk.worker(log, **options)
+    paused = await worker.run("Clean up.")
+    assert isinstance(paused, Paused)
+    run = worker.resume(paused, decisions={paused.pending[0].id: Approve()})
+    assert isinstance(await run, Finished)
+    return run.id
+
+
+async def test_a_fork_begins_without_what_was_allowed_in_its_source() -> None:
+    disk = Disk()
+    async with MemoryLog() as log:
+        worker = disk.worker(log, labels={"tenant": "acme"})
+        worker.allowed.append(ALWAYS)
+        run = worker.run("Clean up.")
+        await run
+        fork = await fork_run(log, run.id, 1)
+        assert await allowed_of(log, fork) == ()
+        assert isinstance(await (await disk.worker(log).recover(fork)), Paused)
+        assert disk.wiped == ["a"]
+
+
+@pytest.mark.parametrize("hooks", [(), (permit,)])
+async def test_what_a_person_approved_in_the_source_is_asked_again_in_a_fork(hooks: Any) -> None:
+    disk = Disk(requires_approval=not hooks)
+    async with MemoryLog() as log:
+        source = await resumed(log, disk, hooks=hooks)
+        records = await stored(log, source)
+        assert isinstance(records[0].event, RunResume)
+        last = next(r.seq for r in records if isinstance(r.event, ToolStart))
+        for seq in range(1, last + 1):
+            fork = await fork_run(log, source, seq)
+            again = await (await disk.worker(log, hooks=hooks).recover(fork))
+            assert isinstance(again, Paused), seq
+            assert disk.wiped == ["a"], seq
+        # What is approved in the fork is not asked about again there.
+        worker = disk.worker(log, hooks=hooks)
+        fork = await fork_run(log, source, last)
+        again = await (await worker.recover(fork))
+        assert isinstance(again, Paused)
+        assert isinstance(await worker.resume(again), Finished)
+        assert disk.wiped == ["a", "a"]
+
+
+async def test_a_fork_has_none_of_the_commands_and_recoveries_of_its_source() -> None:
+    disk = Disk(requires_approval=False)
+    gone = asyncio.Event()
+
+    @tool(effect="idempotent")
+    async def wipe(disk: str) -> str:
+        """Wipe a disk."""
+        gone.set()
+        await asyncio.sleep(3600)
+        return disk
+
+    async with MemoryLog() as log:
+        disk.tools = [wipe]
+        run = disk.worker(log).run("Clean up.")
+        await gone.wait()
+        await log.send(run.id, Command("cancel", {"reason": "enough"}))
+        await asyncio.wait([asyncio.ensure_future(run.cancel())])
+        records = await stored(log, run.id)
+        gone.clear()
+        fork = await fork_run(log, run.id, records[-2].seq)
+        await log.send(fork, Command("cancel", {"reason": "the fork's own"}))
+        recovered = await disk.worker(log).recover(fork)
+        with pytest.raises(RunCancelledError, match="own"):
+            await recovered
+
+
+async def imported(log: EventLog, source: MemoryLog, run: str, status: str = "running") -> str:
+    """Import a run, as a file that its author has changed."""
+    lines = [line async for line in export_run(source, run)]
+    head = msgspec.json.decode(lines[0])
+    head["row"] |= {"status": status, "allowed": [list(ALWAYS)]}
+    return await import_run(log, [msgspec.json.encode(head), *lines[1:]])
+
+
+@pytest.mark.parametrize("status", ["running", "queued"])
+async def test_an_imported_run_is_recovered_only_by_name_and_has_no_permissions(
+    status: str,
+) -> None:
+    disk = Disk()
+    async with MemoryLog() as source, MemoryLog() as log:
+        worker = disk.worker(source)
+        worker.allowed.append(ALWAYS)
+        run = worker.run("Clean up.")
+        await run
+        started = await cut(source, run.id, "tool_start", allowed=(ALWAYS,))
+        name = await imported(log, source, started, status)
+        assert await allowed_of(log, name) == ()
+        found = [each async for each in recover_all(log, lambda _: disk.worker(log), once=True)]
+        async with RunSource(log) as runs:
+            assert (found, await runs.take(wait=False)) == ([], None)
+        refusing = Asked("refuse", skips=True)
+        assert isinstance(
+            await (await disk.worker(log, hooks=[refusing.hook]).recover(name)), Finished
+        )
+        assert (refusing.count, disk.wiped) == (1, ["a"])
+        name = await imported(log, source, await cut(source, run.id, "tool_start", new="other"))
+        waits = await (await disk.worker(log).recover(name))
+        assert isinstance(waits, Paused)
+        assert (waits.hook, disk.wiped) == ("requires_approval", ["a"])
+        assert isinstance(await disk.worker(log).resume(waits), Finished)
+        assert disk.wiped == ["a", "a"]
+
+
+async def test_an_imported_pause_has_approved_nothing() -> None:
+    """A file may say that hooks and a person have agreed to the calls before the one that it paused at."""
+    both = [call("wipe", disk="a") + call("wipe", disk="b"), say("Done.")]
+    disk = Disk(replies=both)
+    async with MemoryLog() as source, MemoryLog() as log:
+        run = disk.worker(source).run("Clean up.")
+        assert isinstance(await run, Paused)
+        lines = [line async for line in export_run(source, run.id)]
+        at = next(n for n, line in enumerate(lines) if b'"run_pause"' in line)
+        line = msgspec.json.decode(lines[at])
+        pause = line["body"]["event"]
+        pause |= {
+            "let_through": 1,
+            "paused_at": pause["pending"][1]["id"],
+            "hooks": ["refuse"],
+            "hook": "refuse",
+            "asked": 1,
+        }
+        lines[at] = msgspec.json.encode(line)
+        name = await import_run(log, lines)
+        refusing = Asked("refuse", skips=True)
+        worker = disk.worker(log, hooks=[refusing.hook])
+        assert isinstance(await (await worker.decide(name)), Finished)
+        assert (refusing.count, disk.wiped) == (2, [])
+        name = await import_run(log, [lines[0].replace(run.id.encode(), b"x"), *lines[1:]])
+        waits = await (await disk.worker(log).decide(name))
+        assert isinstance(waits, Paused)  # the first call, which nobody has approved here
+        assert (waits.approved_count, disk.wiped) == (0, [])
+
+
+OLD_AND_NEW: list[tuple[tuple[str, ...], tuple[str, ...], set[str]]] = [
+    ((), (), set()),
+    (("log",), ("log",), set()),
+    (("log",), ("log", "check"), {"check"}),
+    (("log",), ("check", "log"), {"check"}),
+    (("log",), (), set()),
+    ((), ("check",), {"check"}),
+    (("check",), ("check", "check"), {"check"}),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "asked"), OLD_AND_NEW)
+async def test_hooks_that_are_new_in_a_process_are_asked_before_a_started_call_is_repeated(
+    old: tuple[str, ...], new: tuple[str, ...], asked: set[str]
+) -> None:
+    for skips in (False, True):
+        disk = Disk(requires_approval=False)
+        async with MemoryLog() as log:
+            hooks = [Asked(name) for name in old]
+            run = disk.worker(log, hooks=[each.hook for each in hooks]).run("Clean up.")
+            await run
+            started = await cut(log, run.id, "tool_start")
+            fresh = [Asked(name, skips=skips and name in asked) for name in new]
+            if old == ("check",):
+                fresh[0] = Asked("check")
+            worker = disk.worker(log, hooks=[each.hook for each in fresh])
+            assert isinstance(await (await worker.recover(started)), Finished)
+            assert {name for name, each in zip(new, fresh, strict=True) if each.count} == asked
+            assert sum(each.count for each in fresh) == len(asked)
+            assert disk.wiped == (["a"] if skips and asked else ["a", "a"])
+
+
+@pytest.mark.parametrize("by", ["person", "always", "nobody"])
+async def test_a_started_call_is_repeated_without_approval_only_if_it_had_one(by: str) -> None:
+    disk = Disk(requires_approval=by != "nobody")
+    async with MemoryLog() as log:
+        if by == "person":
+            run = await resumed(log, disk)
+        else:
+            worker = disk.worker(log)
+            worker.allowed.append(ALWAYS)
+            begun = worker.run("Clean up.")
+            await begun
+            run = begun.id
+        started = await cut(log, run, "tool_start", allowed=(ALWAYS,) if by == "always" else ())
+        after = Disk()
+        result = await (await after.worker(log).recover(started))
+        assert isinstance(result, Paused if by == "nobody" else Finished)
+        assert after.wiped == ([] if by == "nobody" else ["a"])
