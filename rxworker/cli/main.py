@@ -160,7 +160,12 @@ def _run(argv: Sequence[str] | None) -> int:
             from rxworker.cli.work import submit
 
             return submit(
-                args.log, args.input, kind=args.kind, tenant=args.tenant, priority=args.priority
+                args.log,
+                args.input,
+                kind=args.kind,
+                tenant=args.tenant,
+                priority=args.priority,
+                run=args.run,
             )
         case "runs":
             from rxworker.cli.runs import runs
@@ -255,8 +260,9 @@ processes may work on one log. The function takes the RunInfo of a run, or nothi
 Ctrl-C and SIGTERM hand over what is running to the others.
 """
 SUBMIT = """
-example:
+examples:
   rxworker submit --log sqlite:runs.db --kind clerk "Book two seats to Kyoto."
+  rxworker submit --log sqlite:runs.db --kind clerk --run order-4711 "Book two seats to Kyoto."
 """
 DECODE = """
 examples:
@@ -536,6 +542,8 @@ def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--kind", default="", help="which worker is to run it")
     add("--tenant", default="", help="whose run it is")
     add("--priority", type=int, default=0, metavar="N", help="higher ones are taken first; 0")
+    about = "the id of the run, by default a new one; the same id twice is the same run"
+    add("--run", default="", metavar="ID", help=about)
 
 
 def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -87,7 +87,15 @@ def work(
     return run_until_stopped(main)
 
 
-def submit(address: str, text: str, *, kind: str = "", tenant: str = "", priority: int = 0) -> int:
+def submit(
+    address: str,
+    text: str,
+    *,
+    kind: str = "",
+    tenant: str = "",
+    priority: int = 0,
+    run: str = "",
+) -> int:
     """Store a run for ``rxworker work``, and print its id.
 
     Args:
@@ -96,14 +104,18 @@ def submit(address: str, text: str, *, kind: str = "", tenant: str = "", priorit
         kind: Which worker is to run it.
         tenant: The tenant of the run.
         priority: Runs with a higher priority are taken first.
+        run: The id of the run; by default one is made.
 
     Raises:
-        LogError: The log cannot be written.
+        ConfigurationError: The id is invalid.
+        LogError: The log cannot be written, or has another run under this id.
     """
 
     async def main() -> None:
         async with open_log(address) as log:
-            write_line(await submit_run(log, text, kind=kind, tenant=tenant, priority=priority))
+            write_line(
+                await submit_run(log, text, kind=kind, tenant=tenant, priority=priority, run=run)
+            )
 
     run_async(main())
     return 0

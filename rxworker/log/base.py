@@ -37,6 +37,7 @@ from rxworker.log.values import (
     RunRow,
     StoredStatus,
     decisions_in,
+    is_run_id,
     resumed_id,
 )
 from rxworker.operators.disposables import Call
@@ -108,6 +109,10 @@ class EventLog(ABC):
         """
         self._check_open()
         # Its lease may have expired while the machine was suspended. To claim it would end the run that goes on here, and count as a death.
+        if create and not is_run_id(run):
+            raise LogError(
+                f"{run!r} cannot be the id of a run: give a text that is not empty, without null characters and without half characters"
+            )
         if not create and self.heartbeat.renews(run):
             raise LeaseHeldError(run, self.owner, time.time() + self.lease)
         encoded = self._encoding.encode_row(row or RunRow(), run)

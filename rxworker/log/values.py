@@ -179,6 +179,15 @@ def send_command(messages: Sequence[Message], id: str = "") -> Command:  # noqa:
     return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id)))
 
 
+def is_run_id(run: str) -> bool:
+    """Whether every store can have a run under this id: it is not empty, and has neither null characters nor half ones.
+
+    >>> is_run_id("order-4711"), is_run_id(""), is_run_id("half " + chr(0xD800))
+    (True, False, False)
+    """
+    return bool(run) and "\0" not in run and not any("\ud800" <= one <= "\udfff" for one in run)
+
+
 def decisions_in(commands: Iterable[Command]) -> list[Command]:
     """The commands that decide about a paused run, without those that dismiss it.
 

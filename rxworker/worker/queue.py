@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
 
@@ -24,18 +25,21 @@ from rxworker.errors import (
     ConfigurationError,
     LeaseHeldError,
     LocalProtocolError,
+    LogError,
     RunCancelledError,
     RunHandedOverError,
     RxWorkerError,
     describe,
 )
-from rxworker.events import Event, ResponseEvent, RunResume
+from rxworker.events import Event, ResponseEvent, RunResume, RunStart
 from rxworker.log import EventLog, RunInfo, RunRow
-from rxworker.log.recover import RunSource, resumed_id
-from rxworker.log.values import TENANT
+from rxworker.log.entry import record_of
+from rxworker.log.recover import RunSource
+from rxworker.log.values import TENANT, is_run_id, resumed_id
 from rxworker.messages import Conversation, Message
+from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
-from rxworker.worker.arguments import Input
+from rxworker.worker.arguments import Input, to_messages
 from rxworker.worker.paused import Decisions, decide_command
 from rxworker.worker.run import Run, Tracing
 from rxworker.worker.worker import Worker
@@ -44,6 +48,8 @@ logger = logging.getLogger("rxworker.worker")
 
 SUBMITTED = "submitted to the queue"
 TAKEN = "taken from the queue"
+MOST_ID = 200
+"""The maximum number of bytes of an id that a caller chooses."""
 
 
 async def submit(
@@ -56,8 +62,12 @@ async def submit(
     labels: Mapping[str, str] | None = None,
     conversation: Conversation | None = None,
     tracing: Tracing | None = None,
+    run: str = "",
 ) -> str:
     """Store a run for `work` to take, in this process or another.
+
+    With ``run`` it may be called again, for example after a lost connection or by a service that delivers a request twice: the same id is the same run, and is
+    stored once.
 
     Args:
         log: The log to write to.
@@ -68,13 +78,15 @@ async def submit(
         labels: Stored with the run.
         conversation: The conversation to continue.
         tracing: Gives the trace context of the caller, which is stored with the run: the process that takes it continues the trace.
+        run: The id of the run, for example ``order-4711``; by default one is made. If the log has such a run, with the same conversation, kind and tenant,
+            nothing is stored, whatever has become of it.
 
     Returns:
         The id of the run. It is stored; a `Replica` watches and steers it.
 
     Raises:
-        ConfigurationError: The input is invalid.
-        LogError: The log cannot be written.
+        ConfigurationError: The input or the id is invalid.
+        LogError: The log cannot be written, or it has another run under this id, or has had one that was deleted.
 
     Example:
         >>> from rxworker.log import MemoryLog
@@ -95,10 +107,7 @@ async def submit(
         conversation=conversation,
         tracing=tracing,
     )
-    run = worker.run(input)
-    with suppress(RunHandedOverError):
-        await run
-    return run.id
+    return await worker._submit(input, _expect_id(run) if run != "" else "")
 
 
 class QueuedWorker(Worker):
@@ -148,6 +157,67 @@ class QueuedWorker(Worker):
         )
         self._priority = priority
 
+    async def _submit(self, input: Input, run: str) -> str:  # noqa: A002 - as in `Worker.run`
+        """Store a run, once for each id.
+
+        Args:
+            input: As for `Worker.run`.
+            run: The id of the run; empty to make one.
+        """
+        log, added = self._expect_log("submit"), to_messages(input)
+        given, pauses = self.conversation, 0
+        while True:
+            known = await log.info(run) if run else None
+            if known is not None and (known.last_seq or known.status == "deleted"):
+                await self._check_same(log, known, given, added)
+                return run
+            if known is not None and known.owner and known.lease_until > time.time():
+                # Another process is about to store it.
+                pauses += 1
+                await asyncio.sleep(min(0.005 * pauses, 0.25))
+                continue
+            self.use_conversation(given)  # not that of an attempt that has failed
+            try:
+                begun = self._start(added, run=run)
+                with suppress(RunHandedOverError):
+                    await begun
+            except LogError:
+                known = await log.info(run) if run else None
+                is_faster = known is not None and (known.last_seq or known.owner)
+                if not is_faster:
+                    raise
+            else:
+                return begun.id
+
+    async def _check_same(
+        self, log: EventLog, known: RunInfo, given: Conversation, added: tuple[Message, ...]
+    ) -> None:
+        """Check that a stored run is the one that this worker would store.
+
+        Raises:
+            LogError: It is another one, or was deleted.
+        """
+        run = known.run
+        if known.status == "deleted":
+            raise LogError(f"{run} was deleted from the log: no id is used twice, give another one")
+        self.use_conversation(given)
+        async with aclosing(log.read(run)) as entries:
+            start = record_of(await anext(entries), run).event
+        stored = start.conversation if isinstance(start, RunStart) else None
+        others = [
+            what
+            for what, is_other in (
+                ("input", _json_of(stored) != _json_of(self._continued(added))),
+                ("kind", known.row.worker != self.name),
+                ("tenant", known.row.labels.get(TENANT) != self.labels.get(TENANT)),
+            )
+            if is_other
+        ]
+        if others:
+            raise LogError(
+                f"the log has a run {run} already, with another {' and another '.join(others)}: give another id, or submit the same run"
+            )
+
     async def decide_later(
         self, run: str, decisions: Decisions | None = None, *, add: Sequence[Message] = ()
     ) -> str:
@@ -187,6 +257,26 @@ class QueuedWorker(Worker):
         run = super()._begin(first, *args, **options)
         run.hand_over(reason=SUBMITTED, seconds=0.0)
         return run
+
+
+def _json_of(conversation: Conversation | None) -> bytes:
+    return b"" if conversation is None else encode_lenient(conversation)
+
+
+def _expect_id(run: str) -> str:
+    """Check the id of a run that a caller has chosen.
+
+    Raises:
+        ConfigurationError: It is invalid.
+    """
+    is_text = isinstance(run, str)  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+    is_id = is_text and is_run_id(run) and run.isprintable() and run.strip() == run
+    if not is_id or len(run.encode()) > MOST_ID or re.search(r"~\d+$", run):
+        raise ConfigurationError(
+            f"run={run!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run='order-4711', without line breaks, and without ~ and a number "
+            "at its end, which mark a run that resumes another"
+        )
+    return run
 
 
 class _Nowhere:

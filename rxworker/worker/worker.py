@@ -250,14 +250,17 @@ class Worker:
             log: The log of the run that it is nested in, if that has one.
             run: The id of the run, if it has one.
         """
-        if added[0].tool_results:  # of calls at the end of the conversation
-            conversation = repair(self.conversation.add(*added))
-        else:
-            conversation = repair(self.conversation).add(*added)
+        conversation = self._continued(added)
         stored = self._stored_in(log, self._row(title_of(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
         start = RunStart(conversation, len(added), digests, self._traceparent())
         return self._begin((start,), TurnScope(), allowed=self.allowed, stored=stored, run=run)
+
+    def _continued(self, added: tuple[Message, ...]) -> Conversation:
+        """The conversation with an input, as it is sent."""
+        if added[0].tool_results:  # of calls at the end of the conversation
+            return repair(self.conversation.add(*added))
+        return repair(self.conversation).add(*added)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         return RunRow(title=title, worker=self.name, resumes=resumes, labels=dict(self.labels))

@@ -116,3 +116,18 @@ def test_a_wrong_option_is_named(
     error = capsys.readouterr().err
     assert option in error
     assert repr(value.rpartition(":")[2]) in error
+
+
+def test_a_run_is_submitted_once_under_an_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = f"sqlite:{tmp_path}/runs.db"
+    for _ in range(2):
+        assert main(["submit", "--log", log, "--run", "order-4711", "Two seats."]) == 0
+    assert capsys.readouterr().out.splitlines() == ["order-4711"] * 2
+    assert main(["submit", "--log", log, "--run", "order-4711", "Three seats."]) == 1
+    assert "another input" in capsys.readouterr().err
+    assert main(["submit", "--log", log, "--run", "order~2", "Two seats."]) == 1
+    assert "order~2" in capsys.readouterr().err
+    assert main(["runs", "--log", log, "list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1

@@ -1,0 +1,124 @@
+"""`submit` with an id that the caller chooses: the same id twice is the same run."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from rxworker import Worker
+from rxworker.errors import ConfigurationError, LogError
+from rxworker.log import MemoryLog, RunRow
+from rxworker.messages import Conversation, Message, Text
+from rxworker.testing import ScriptedModel, say
+from rxworker.worker import submit, work
+from tests.log.conftest import OpenLog
+from tests.log.test_conformance import START, entries
+
+RUN = "order-4711"
+
+
+async def test_the_same_id_twice_is_the_same_run(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        first = await submit(log, "Two seats.", run=RUN, kind="clerk", tenant="acme", priority=2)
+        again = await submit(log, "Two seats.", run=RUN, kind="clerk", tenant="acme")
+        assert (first, again) == (RUN, RUN)
+        (info,) = await log.list()
+        assert (info.run, info.status, info.row.priority) == (RUN, "queued", 2)
+
+
+async def test_many_at_once_from_two_processes_are_one_run(open_store: OpenLog) -> None:
+    async with open_store() as log, open_store() as opened:
+        other = log if isinstance(log, MemoryLog) else opened
+        found = await asyncio.gather(*(submit(each, "Go", run=RUN) for each in [log, other] * 5))
+        assert found == [RUN] * 10
+        assert len(await log.list()) == 1
+        assert [entry.kind async for entry in log.read(RUN)].count("run_start") == 1
+
+
+async def test_it_is_the_same_run_when_it_runs_has_ended_or_was_cancelled(
+    open_store: OpenLog,
+) -> None:
+    made: list[str] = []
+
+    def make(info: Any) -> Worker:
+        made.append(info.run)
+        return Worker(ScriptedModel([say("Done.")]))
+
+    async with open_store() as log:
+        await submit(log, "Go", run=RUN)
+        claim = await log.claim(RUN)  # a process has taken it
+        assert await submit(log, "Go", run=RUN) == RUN
+        await log.release(claim)
+        task = asyncio.create_task(work(log, make))
+        async for _ in log.pages(RUN):
+            pass
+        assert await submit(log, "Go", run=RUN) == RUN
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert made == [RUN]
+        assert [info.status for info in await log.list()] == ["finished"]
+
+
+HISTORY = Conversation((Message.user("Hi"), Message.assistant("Hello.")))
+
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("input", {"input": "Three seats."}),
+    ("input", {"input": Message.user(Text("Two "), Text("seats."))}),
+    ("input", {"conversation": HISTORY}),
+    ("input", {"conversation": Conversation((), "Be brief.")}),
+    ("kind", {"kind": "cook"}),
+    ("tenant", {"tenant": "bell"}),
+    ("tenant", {"tenant": ""}),
+]
+
+
+@pytest.mark.parametrize(("what", "options"), OTHERS)
+async def test_another_run_under_the_same_id_is_refused(what: str, options: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"input": "Two seats.", "kind": "clerk", "tenant": "acme", "run": RUN}
+    async with MemoryLog() as log:
+        await submit(log, **given)
+        with pytest.raises(LogError, match=f"{RUN}.* another {what}"):
+            await submit(log, **{**given, **options})
+        assert len(await log.list()) == 1
+
+
+async def test_the_id_of_a_deleted_run_is_not_used_again(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        await submit(log, "Go", run=RUN)
+        await log.delete(RUN)
+        with pytest.raises(LogError, match="was deleted"):
+            await submit(log, "Go", run=RUN)
+
+
+async def test_a_run_that_was_not_submitted_is_not_taken_for_one(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        worker = Worker(ScriptedModel(["Hello."]), log=log)
+        run = worker.run("Hi")
+        await run
+        assert await submit(log, "Hi", run=run.id) == run.id  # the same question, with its answer
+        claim = await log.claim("turns", create=True)
+        turns = entries([START])
+        await log.append(claim, turns, after=0, row=RunRow("finished"))
+        with pytest.raises(LogError, match="another"):
+            await submit(log, "Other", run="turns")
+
+
+async def test_what_a_dead_process_left_under_the_id_is_taken_over(open_store: OpenLog) -> None:
+    """It had claimed the id, and ended before it stored anything."""
+    async with open_store(lease=0.02) as log:
+        await log.claim(RUN, create=True)
+        assert await submit(log, "Go", run=RUN) == RUN
+        (info,) = await log.list()
+        assert info.status == "queued"
+
+
+@pytest.mark.parametrize("run", ["run~2", " ", "a\nb", "a\0", "half \ud83d", "x" * 300, 7, b"run"])
+async def test_what_cannot_be_an_id_is_refused(run: Any) -> None:
+    async with MemoryLog() as log:
+        with pytest.raises(ConfigurationError, match="run="):
+            await submit(log, "Go", run=run)
+        assert await log.list() == []
