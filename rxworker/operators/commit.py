@@ -25,17 +25,18 @@ from rxworker.events import (
     ToolProgress,
     ToolStart,
     ToolStop,
-    is_block_event,
-    is_meta,
 )
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.operators.expect import EVENTS, Ending, ignore, neither
 from rxworker.operators.stage import Operator, Sink, stage
 
 A = TypeVar("A", Record, Event)
 
 _Held: TypeAlias = tuple[Callable[[A], None], Callable[[], None]]
 
-# A tool may start within a response, and is retracted with it.
-_EARLY = (ToolStart, ToolProgress, ToolStop)
+# A tool may start within a response, and is retracted with it. An entry of a run has several deltas of it.
+_OF_A_RESPONSE = META_EVENTS | BLOCK_EVENTS | {ToolStart, ToolProgress, ToolStop, Deltas}
 
 
 def live() -> Operator[A, A]:
@@ -47,9 +48,23 @@ def live() -> Operator[A, A]:
     """
 
     def apply(source: Observable[A]) -> Observable[A]:
-        return source
+        return stage(source, _pass_on)
 
     return apply
+
+
+def _pass_on(observer: abc.ObserverBase[A]) -> Sink[A]:
+    push = observer.on_next
+    ending = Ending(observer)
+
+    def on_next(item: A) -> None:
+        nonlocal push
+        if item.__class__ is not Record and item.__class__ not in EVENTS:
+            push = ignore
+            ending.on_error(neither("live()", item))
+        push(item)
+
+    return Sink(on_next, ending.on_error, ending.on_completed)
 
 
 def committed() -> Operator[A, A]:
@@ -84,9 +99,18 @@ def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:
     """The run's own events, and those of each run inside it, each as a stream of its own."""
     take_own, release_own = _hold(observer)
     inner: dict[tuple[str, ...], _Held[A]] = {}
+    ending = Ending(observer)
 
     def on_next(item: A) -> None:
-        if not isinstance(item, Record) or not item.path:
+        if ending.is_over:
+            return
+        if not isinstance(item, Record):
+            if item.__class__ in EVENTS:
+                take_own(item)
+            else:
+                on_error(neither("committed()", item))
+            return
+        if not item.path:
             take_own(item)
             return
         path = item.path
@@ -103,12 +127,14 @@ def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:
         release_own()
 
     def on_error(error: Exception) -> None:
-        release()
-        observer.on_error(error)
+        if not ending.is_over:
+            release()
+            ending.on_error(error)
 
     def on_completed() -> None:
-        release()
-        observer.on_completed()
+        if not ending.is_over:
+            release()
+            ending.on_completed()
 
     return Sink(on_next, on_error, on_completed)
 
@@ -146,7 +172,7 @@ def _hold(observer: abc.ObserverBase[A]) -> _Held[A]:
             held.append(item)
             release()
             return
-        elif not is_meta(event) and not is_block_event(event) and not isinstance(event, _EARLY):
+        elif event.__class__ not in _OF_A_RESPONSE:
             release()
             observer.on_next(item)
             return

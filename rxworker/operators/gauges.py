@@ -17,8 +17,9 @@ from reactivex.disposable import CompositeDisposable
 from rxworker.events import AttemptStart, Record, RunAbort, RunPause, RunStop
 from rxworker.messages import Prices, Usage
 from rxworker.operators.decode import decode
+from rxworker.operators.expect import no_amount, no_record
 from rxworker.operators.stage import Operator, Sink, Source, Stage, connect
-from rxworker.operators.window import fold_sliding
+from rxworker.operators.window import Fold, slide
 
 A = TypeVar("A")
 S = TypeVar("S", bound=Struct)
@@ -104,33 +105,50 @@ def combine_gauges(start: S, **gauges: Operator[A, object]) -> Operator[A, S]:
 
 
 def rate(seconds: float, scheduler: abc.SchedulerBase) -> Operator[float, float]:
-    """How much comes in a second, over the last seconds; 0 when nothing has come for so long.
+    """Amount per second over a sliding window; 0 when the window is empty.
 
-        -4-8-------|     the window is 4 columns wide, a column a second
+        -4-8-----4-|     the window is 4 columns wide, a column a second
         [ rate(4) ]
-        -1-3-2-0---|
+        -1-3-2-0-1-(0,|)
 
     The stream is of amounts: 1 for each to count them, or their tokens, bytes, money. A source that is younger than the window
-    counts as if it had been silent before.
+    counts as if it had been silent before. Completion empties the window: the last value is 0.
 
     Args:
         seconds: Over how long. Less follows faster, more is calmer.
         scheduler: The scheduler of the timer. It must run on the source's thread.
 
     Raises:
-        ValueError: The window has no width.
+        ValueError: The window has no width. As ``on_error``: a `ConfigurationError`, an item is not a number.
     """
 
-    def per_second(amount: float) -> float:
-        return amount / seconds
+    def hold() -> _Rate:
+        return _Rate(seconds)
 
-    def apply(source: Observable[float]) -> Observable[float]:
-        from reactivex import operators as ops  # by few: importing all of them takes its time
+    return slide(seconds, scheduler, hold, ends_empty=True)
 
-        total = fold_sliding(_add, 0.0, seconds, scheduler)
-        return source.pipe(total, ops.map(per_second))
 
-    return apply
+class _Rate:
+    """The amounts of the window, and their sum for a second."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._sum = Fold(_add, 0.0)
+
+    @property
+    def due(self) -> float | None:
+        return self._sum.due
+
+    def push(self, due: float, item: float, /) -> None:
+        if not isinstance(item, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise no_amount("rate(...)", item)
+        self._sum.push(due, item)
+
+    def drop(self, now: float, /) -> bool:
+        return self._sum.drop(now)
+
+    def value(self) -> float:
+        return self._sum.value() / self._seconds
 
 
 def _add(one: float, other: float) -> float:
@@ -237,6 +255,8 @@ class _Changes:
         self._open: dict[str, dict[tuple[str, ...], _Response]] = {}
 
     def feed(self, data: Record) -> Sequence[UsageChange]:
+        if data.__class__ is not Record:
+            raise no_record("usage_changes()", data)
         event = data.event
         kind = event.__class__  # every delta comes by here
         if kind is Usage:

@@ -25,10 +25,9 @@ from rxworker.events import (
     BlockStop,
     BlockType,
     Event,
-    Record,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
-from rxworker.operators.select import expect_events, records_given
+from rxworker.operators.expect import EVENTS, Ending, expect_events, no_block, no_event
 from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect
 
 B = TypeVar("B")
@@ -171,12 +170,15 @@ def group_blocks(
             blocks: dict[int, Block] = {}
             find = blocks.get
             announce = observer.on_next
+            ending = Ending(observer)
 
             def on_next(event: Any) -> None:
                 kind: type[object] = event.__class__
                 if kind not in BLOCK_EVENTS:
-                    if kind is Record:
-                        raise records_given("group_blocks()")
+                    if kind not in EVENTS:
+                        on_error(no_event("group_blocks()", event))
+                    return
+                if ending.is_over:
                     return
                 index: int = event.index
                 block = find(index)
@@ -197,12 +199,12 @@ def group_blocks(
             def on_error(error: Exception) -> None:
                 for block in _emptied(blocks):
                     block.on_error(error)
-                observer.on_error(error)
+                ending.on_error(error)
 
             def on_completed() -> None:
                 for block in _emptied(blocks):
                     block.on_completed()
-                observer.on_completed()
+                ending.on_completed()
 
             lease.hold(connect(source, Sink(on_next, on_error, on_completed), scheduler))
             return Disposable(lease.give_back)
@@ -245,7 +247,7 @@ def scan_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
     x
     ab
     """
-    return _follow_each(step, seed, every=True)
+    return _follow_each(step, seed, "scan_scope(...)", every=True)
 
 
 def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
@@ -259,10 +261,12 @@ def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
         step: The next state, from the state and an event of the block. It must not change the state it is given.
         seed: The state before the first event, the same for every block.
     """
-    return _follow_each(step, seed, every=False)
+    return _follow_each(step, seed, "fold_scope(...)", every=False)
 
 
-def _follow_each(step: Step[S, BlockEvent], seed: S, *, every: bool) -> Operator[Block, S]:
+def _follow_each(
+    step: Step[S, BlockEvent], seed: S, verb: str, *, every: bool
+) -> Operator[Block, S]:
     def apply(source: Observable[Block]) -> Observable[S]:
         def subscribe(
             observer: abc.ObserverBase[S], scheduler: abc.SchedulerBase | None = None
@@ -287,6 +291,10 @@ def _follow_each(step: Step[S, BlockEvent], seed: S, *, every: bool) -> Operator
 
             def follow(block: Block) -> None:
                 nonlocal running
+                if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    fail(no_block(verb, block))
+                if over:
+                    return
                 state = seed
                 subscription = SingleAssignmentDisposable()
 

@@ -4,8 +4,8 @@ Theory of operation. The text of each block is checked in windows that overlap b
 which at least half a window of text follows it, or in which its block ends. So a phrase of up to half a window is seen whole by one check
 before any of it passes. Events are handled one at a time: while a check is awaited, whatever arrives waits behind it, in order.
 
-Whatever is not checked never passes: a check that raises, answers with something other than a bool, or is cancelled ends the stream with
-an error, and what was held is dropped.
+Whatever is not checked never passes: a check that raises, answers with something other than a bool, or is cancelled, and an item that is not an event,
+end the stream with an error, and what was held is dropped.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rxworker.events import (
     BlockAbort,
     BlockStart,
     BlockStop,
+    Event,
     RefusalDelta,
     ResponseStatus,
     SignatureDelta,
@@ -33,10 +34,11 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.operators.expect import EVENTS, expect_events, no_event
 from rxworker.operators.stage import Operator, Sink, Stage, connect
 from rxworker.operators.text import WRITTEN, BlockKey, WrittenDelta, with_text
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Event)
 
 Check: TypeAlias = Callable[[str], bool | Awaitable[bool]]
 """Whether a text may pass. An observable of a bool can be awaited, so it will do as well."""
@@ -90,6 +92,8 @@ def hold_back(
         raise ConfigurationError(f"hold_back(window={window}): a window has at least 2 characters")
 
     def apply(source: Observable[E]) -> Observable[E]:
+        expect_events(source, "hold_back(...)")
+
         def subscribe(
             observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
@@ -173,6 +177,8 @@ class _HeldBlocks(Generic[E]):
         elif isinstance(event, SignatureDelta) and self._checks_thinking:
             self._signatures.setdefault(event.index, []).append(item)
             return
+        elif event.__class__ not in EVENTS:
+            raise no_event("hold_back(...)", event)
         self._push(item)
 
     def finish(self) -> _Checking:
@@ -294,7 +300,7 @@ class _Checks(Generic[E]):
             return next(checking) if passes is None else checking.send(passes)
         except StopIteration:
             return None
-        except TextRejectedError as error:
+        except (ConfigurationError, TextRejectedError) as error:
             self._fail(error)
             return None
 

@@ -21,12 +21,11 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     InputValueDelta,
-    Record,
     ToolUseMetadata,
 )
 from rxworker.events.arguments import assemble_arguments, parse_arguments, parse_path
 from rxworker.messages import Json, JsonObject
-from rxworker.operators.select import expect_events, records_given
+from rxworker.operators.expect import EVENTS, Ending, expect_events, no_event
 from rxworker.operators.stage import Operator, Sink, stage
 
 _OUTSIDE = re.compile(r'["{}\[\],]')
@@ -221,8 +220,11 @@ def tool_inputs() -> Operator[Event, ToolInput]:
 
 def _read(observer: abc.ObserverBase[ToolInput]) -> Sink[Event]:
     calls: dict[int, _Call] = {}
+    ending = Ending(observer)
 
-    def on_next(event: Event | Record) -> None:
+    def on_next(event: Event) -> None:
+        if ending.is_over:
+            return
         if isinstance(event, InputJsonDelta | InputValueDelta):
             call = calls.get(event.index)
             if call is not None and call.add(event):
@@ -237,10 +239,10 @@ def _read(observer: abc.ObserverBase[ToolInput]) -> Sink[Event]:
                 observer.on_next(call.end())
         elif isinstance(event, BlockAbort):
             calls.pop(event.index, None)
-        elif isinstance(event, Record):
-            raise records_given("tool_inputs()")
+        elif event.__class__ not in EVENTS:
+            ending.on_error(no_event("tool_inputs()", event))
 
-    return Sink(on_next, observer.on_error, observer.on_completed)
+    return Sink(on_next, ending.on_error, ending.on_completed)
 
 
 def _metadata(start: BlockStart) -> ToolUseMetadata:

@@ -16,15 +16,19 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.operators.expect import EVENTS, expect_events, no_event
 from rxworker.operators.stage import Operator, Sink, Stage, connect
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Event)
 
 
 def merge_deltas(events: Iterable[E]) -> list[E]:
     """The same story in fewer events: neighbours that add to the same text become one.
 
     Nothing else changes: all other events stay, everything stays in order, and a block folds to the same content.
+
+    Raises:
+        ConfigurationError: An item is not an event.
 
     >>> merge_deltas([TextDelta(0, "a"), TextDelta(0, "b"), TextDelta(1, "c")])
     [TextDelta(index=0, text='ab', choice=0), TextDelta(index=1, text='c', choice=0)]
@@ -39,6 +43,8 @@ def merge_deltas(events: Iterable[E]) -> list[E]:
         if first is not None:
             merged.append(_joined(first, pieces))
         text = text_of(event)
+        if text is None and event.__class__ not in EVENTS:
+            raise no_event("merge_deltas(...)", event)
         first, pieces = event, [] if text is None else [text]
     if first is not None:
         merged.append(_joined(first, pieces))
@@ -96,7 +102,7 @@ def _joined(first: E, pieces: list[str]) -> E:
     return cast(E, joined)  # it has the type of the first, which is an E
 
 
-def coalesce(scheduler: abc.SchedulerBase, seconds: float) -> Operator[E, E]:
+def coalesce(seconds: float, scheduler: abc.SchedulerBase) -> Operator[E, E]:
     """Hold deltas back for a moment and merge those of one block that stand next to each other.
 
         -s-a-b-c-d-e---|       s start, e stop, between them deltas; the moment is 4 columns
@@ -107,11 +113,13 @@ def coalesce(scheduler: abc.SchedulerBase, seconds: float) -> Operator[E, E]:
     dropped. So do completion and error. The scheduler must run on the source's thread.
 
     Args:
-        scheduler: The scheduler of the timer.
         seconds: How long a delta waits at most.
+        scheduler: The scheduler of the timer.
     """
 
     def apply(source: Observable[E]) -> Observable[E]:
+        expect_events(source, "coalesce(...)")
+
         def subscribe(
             observer: abc.ObserverBase[E], default: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
@@ -133,7 +141,12 @@ def coalesce(scheduler: abc.SchedulerBase, seconds: float) -> Operator[E, E]:
                     let_out()
 
             def on_next(event: E) -> None:
+                if over:
+                    return
                 if text_of(event) is None:
+                    if event.__class__ not in EVENTS:
+                        on_error(no_event("coalesce(...)", event))
+                        return
                     let_out()
                     push(event)
                     return
@@ -143,15 +156,17 @@ def coalesce(scheduler: abc.SchedulerBase, seconds: float) -> Operator[E, E]:
 
             def on_error(error: Exception) -> None:
                 nonlocal over
-                let_out()
-                over = True
-                observer.on_error(error)
+                if not over:
+                    let_out()
+                    over = True
+                    observer.on_error(error)
 
             def on_completed() -> None:
                 nonlocal over
-                let_out()
-                over = True
-                observer.on_completed()
+                if not over:
+                    let_out()
+                    over = True
+                    observer.on_completed()
 
             sink = Sink(on_next, on_error, on_completed)
             return CompositeDisposable(timer, connect(source, sink, default))

@@ -13,9 +13,9 @@ from typing import TypeAlias, cast
 import msgspec
 from reactivex import Observable, abc
 
-from rxworker.events import Event, Record, ResponseStatus, Status, TextDelta
+from rxworker.events import Event, ResponseStatus, Status, TextDelta
 from rxworker.messages import Json, JsonObject
-from rxworker.operators.select import expect_events, records_given
+from rxworker.operators.expect import EVENTS, Ending, expect_events, no_event, no_text
 from rxworker.operators.stage import Operator, Sink, stage
 
 _SPACE = re.compile(r"[ \t\r\n]+")
@@ -226,17 +226,22 @@ def partial_json() -> Operator[str, Json]:
 
 def _read(observer: abc.ObserverBase[Json]) -> Sink[str]:
     reader = JsonReader()
+    ending = Ending(observer)
 
     def on_next(text: str) -> None:
-        if reader.feed(text):
+        if ending.is_over:
+            return
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            ending.on_error(no_text("partial_json()", text))
+        elif reader.feed(text):
             observer.on_next(reader.value)
 
     def on_completed() -> None:
-        if reader.finish():
+        if not ending.is_over and reader.finish():
             observer.on_next(reader.value)
-        observer.on_completed()
+        ending.on_completed()
 
-    return Sink(on_next, observer.on_error, on_completed)
+    return Sink(on_next, ending.on_error, on_completed)
 
 
 def partial_values(choice: int = 0) -> Operator[Event, Json]:
@@ -257,9 +262,12 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
 
         def make(observer: abc.ObserverBase[Json]) -> Sink[Event]:
             reader = JsonReader()
+            ending = Ending(observer)
 
-            def on_next(event: Event | Record) -> None:
+            def on_next(event: Event) -> None:
                 nonlocal reader
+                if ending.is_over:
+                    return
                 changed = False
                 if type(event) is TextDelta:
                     changed = event.choice == choice and reader.feed(event.text)
@@ -267,12 +275,12 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
                     changed = reader.finish()
                     if event.status is ResponseStatus.STARTED:
                         reader = JsonReader()
-                elif isinstance(event, Record):
-                    raise records_given("partial_values()")
+                elif event.__class__ not in EVENTS:
+                    ending.on_error(no_event("partial_values()", event))
                 if changed:
                     observer.on_next(reader.value)
 
-            return Sink(on_next, observer.on_error, observer.on_completed)
+            return Sink(on_next, ending.on_error, ending.on_completed)
 
         return stage(source, make)
 

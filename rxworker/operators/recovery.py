@@ -11,7 +11,7 @@ from rxworker.errors import ProviderError, RxWorkerError, TransportTimeoutError,
 from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status
 from rxworker.events.deltas import Parts
 from rxworker.operators.disposables import Call, Slot
-from rxworker.operators.select import expect_events
+from rxworker.operators.expect import EVENTS, expect_events, no_event
 from rxworker.operators.stage import Operator, Sink, Stage, connect, many, stage
 
 A = TypeVar("A")
@@ -245,6 +245,10 @@ def _watch(observer: abc.ObserverBase[ResponseEvent]) -> Sink[ResponseEvent]:
     def on_next(event: ResponseEvent) -> None:
         nonlocal failure, over
         if over:
+            return
+        if event.__class__ not in EVENTS:
+            over = True
+            observer.on_error(no_event("fail_on_error()", event))
             return
         push(event)
         if type(event) is Error:

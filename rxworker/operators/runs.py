@@ -9,6 +9,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
 from rxworker.events import Record
+from rxworker.operators.expect import no_record
 from rxworker.operators.stage import Sink, Stage, connect
 
 Failed = Callable[[Exception], None]
@@ -142,6 +143,9 @@ class _Merge:
 
     def _show(self, record: Record) -> None:
         if self._over:
+            return
+        if record.__class__ is not Record:
+            self._fail(no_record("merge_runs(...)", record))
             return
         try:
             self._observer.on_next(record)

@@ -11,9 +11,10 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import BlockEvent, Event, Meta, Record, is_meta
-from rxworker.events.deltas import Parts, flatten
-from rxworker.events.kinds import BLOCK_EVENTS
+from rxworker.events import BlockEvent, Event, Meta, Record
+from rxworker.events.deltas import Deltas, Parts
+from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.operators.expect import EVENTS, Ending, expect_events, ignore, no_event, no_record
 from rxworker.operators.stage import Operator, Sink, Source, Stage, connect, many, stage
 
 
@@ -36,40 +37,40 @@ def events() -> Operator[Record, Event]:
     def apply(source: Observable[Record]) -> Observable[Event]:
         def make(observer: abc.ObserverBase[Event]) -> Sink[Record]:
             push, push_many = observer.on_next, many(observer)
+            ending = Ending(observer)
+
+            def refuse(item: object) -> None:
+                nonlocal push, push_many
+                push = push_many = ignore
+                ending.on_error(no_record("events()", item))
 
             def on_next(record: Record) -> None:
-                if not record.path:
-                    push(record.event)
+                if record.__class__ is not Record:
+                    refuse(record)
+                elif not record.path:
+                    event: Any = record.event
+                    if event.__class__ is Deltas:  # an entry
+                        push_many((event,))
+                    else:
+                        push(event)
 
             def on_many(records: Parts[Record]) -> None:
-                push_many([record.event for record in flatten(records) if not record.path])
+                found: list[Any] = []
+                for each in records:
+                    record: Any = each
+                    if record.__class__ is not Record:
+                        push_many(found)
+                        refuse(record)
+                        return
+                    if not record.path:
+                        found.append(record.event)
+                push_many(found)
 
-            return Sink(on_next, observer.on_error, observer.on_completed, on_many)
+            return Sink(on_next, ending.on_error, ending.on_completed, on_many)
 
         return stage(source, make)
 
     return apply
-
-
-def expect_events(source: Observable[Any], verb: str) -> None:
-    """Refuse a source of records, in which a verb for events would find nothing.
-
-    Args:
-        source: The source of the verb.
-        verb: The verb as it is written, for the message.
-
-    Raises:
-        ConfigurationError: The source is a `Run` or another observable of rxworker that emits records.
-    """
-    if isinstance(source, Stage) and source.emits_records:
-        raise records_given(verb)
-
-
-def records_given(verb: str) -> ConfigurationError:
-    """The error of a verb for events that was given a record."""
-    return ConfigurationError(
-        f"{verb} takes events and was given records: use run.events.pipe({verb}), or put events() before it"
-    )
 
 
 A = TypeVar("A")
@@ -124,12 +125,13 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
                     observer.on_completed()
 
             def on_next(event: Any) -> None:
-                if type(event) in BLOCK_EVENTS:
+                kind = event.__class__
+                if kind in BLOCK_EVENTS:
                     block_lane.on_next(event)
-                elif is_meta(event):
+                elif kind in META_EVENTS:
                     meta_lane.on_next(event)
-                elif type(event) is Record:
-                    raise records_given("split_meta(...)")
+                elif kind not in EVENTS:
+                    fail(no_event("split_meta(...)", event))
 
             def on_error(error: Exception) -> None:
                 meta_lane.on_error(error)
@@ -152,93 +154,107 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
     return apply
 
 
-C = TypeVar("C")
-D = TypeVar("D")
+E = TypeVar("E", bound=Event)
+F = TypeVar("F", bound=Event)
 
 
 @overload
-def only(a: type[A], /) -> Operator[object, A]: ...
-@overload
-def only(a: type[A], b: type[B], /) -> Operator[object, A | B]: ...
-@overload
-def only(a: type[A], b: type[B], c: type[C], /) -> Operator[object, A | B | C]: ...
-@overload
-def only(a: type[A], b: type[B], c: type[C], d: type[D], /) -> Operator[object, A | B | C | D]: ...
+def only(*types: type[E]) -> Operator[Event, E]: ...  # pyright: ignore[reportOverlappingOverload] - it takes less
 @overload
 def only(*types: type[A]) -> Operator[object, A]: ...
-def only(*types: type[object]) -> Operator[object, object]:
+def only(*types: type[object]) -> Operator[Any, object]:
     """Pass on the events of these types, and no others; the result's type is theirs.
 
         -p-t-u-t-|             p Ping, t TextDelta, u Usage
         [ only(TextDelta) ]
         ---t---t-|
 
+    Where all types are types of events, it takes events, and nothing else. ``only(Record)`` takes records. With other types it takes any items, but records only if
+    one of the types includes them.
+
+    Raises:
+        ConfigurationError: No types are given, or an argument is not a type. As ``on_error``: an item is not what it takes.
+
     >>> from reactivex import of
     >>> from rxworker.events import Ping, TextDelta
     >>> of(Ping(), TextDelta(0, "hello")).pipe(only(TextDelta)).subscribe(print) and None
     TextDelta(index=0, text='hello', choice=0)
     """
-    choices: dict[type[object], bool] = {}
-
-    def choose(kind: type[object]) -> bool:
-        passes = choices[kind] = issubclass(kind, types)
-        return passes
-
-    takes_records = any(issubclass(Record, kind) for kind in types)
-
-    def apply(source: Observable[object]) -> Observable[object]:
-        if not takes_records:
-            expect_events(source, f"only({', '.join(kind.__name__ for kind in types)})")
-
-        def make(observer: abc.ObserverBase[object]) -> Sink[object]:
-            push = observer.on_next
-            chosen = choices.get
-
-            def on_next(event: object) -> None:
-                passes = chosen(type(event))
-                if passes is None:
-                    passes = choose(type(event))
-                if passes:
-                    push(event)
-
-            return Sink(on_next, observer.on_error, observer.on_completed)
-
-        return stage(source, make)
-
-    return apply
+    return _choose("only", types, passes=True)
 
 
-def reject(*types: type[object]) -> Operator[A, A]:
+@overload
+def reject(*types: type[E]) -> Operator[F, F]: ...
+@overload
+def reject(*types: type[object]) -> Operator[A, A]: ...
+def reject(*types: type[object]) -> Operator[Any, Any]:
     """Pass on all events but those of these types.
 
         -p-t-u-t-|             p Ping, t TextDelta, u Usage
         [ reject(Ping) ]
         ---t-u-t-|
 
+    It takes what `only` takes.
+
+    Raises:
+        ConfigurationError: As for `only`.
+
     >>> from reactivex import of
     >>> from rxworker.events import Ping, TextDelta
     >>> of(Ping(), TextDelta(0, "hello")).pipe(reject(Ping)).subscribe(print) and None
     TextDelta(index=0, text='hello', choice=0)
     """
+    return _choose("reject", types, passes=False)
+
+
+def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Operator[Any, Any]:
+    """Pass on the items of the types, or all others."""
+    if not types or not all(isinstance(kind, type) for kind in types):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{name}(...) takes types, for example {name}(TextDelta)")
+    verb = f"{name}({', '.join(kind.__name__ for kind in types)})"
+    takes_events = EVENTS.issuperset(types)
+    takes_records = any(issubclass(Record, kind) for kind in types)
     choices: dict[type[object], bool] = {}
 
-    def choose(kind: type[object]) -> bool:
-        passes = choices[kind] = not issubclass(kind, types)
-        return passes
+    def choose(item: object) -> bool:
+        """Whether items of this class pass, looked up from now on.
 
-    def apply(source: Observable[A]) -> Observable[A]:
-        def make(observer: abc.ObserverBase[A]) -> Sink[A]:
+        Raises:
+            ConfigurationError: It is not among what the verb takes.
+        """
+        kind = type(item)
+        if takes_events and kind not in EVENTS:
+            raise no_event(verb, item)
+        if types == (Record,) and kind is not Record:
+            raise no_record(verb, item)
+        if kind is Record and not takes_records:
+            raise no_event(verb, item)
+        choices[kind] = passes is issubclass(kind, types)
+        return choices[kind]
+
+    def apply(source: Observable[Any]) -> Observable[Any]:
+        if not takes_records:
+            expect_events(source, verb)
+
+        def make(observer: abc.ObserverBase[Any]) -> Sink[Any]:
             push = observer.on_next
             chosen = choices.get
+            ending = Ending(observer)
 
-            def on_next(event: A) -> None:
-                passes = chosen(type(event))
-                if passes is None:
-                    passes = choose(type(event))
-                if passes:
-                    push(event)
+            def on_next(item: object) -> None:
+                nonlocal push
+                chooses = chosen(type(item))
+                if chooses is None:
+                    try:
+                        chooses = choose(item)
+                    except ConfigurationError as error:
+                        push = ignore
+                        ending.on_error(error)
+                        return
+                if chooses:
+                    push(item)
 
-            return Sink(on_next, observer.on_error, observer.on_completed)
+            return Sink(on_next, ending.on_error, ending.on_completed)
 
         return stage(source, make)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -16,8 +16,10 @@ from rxworker.events import (
     RunStop,
     ToolStart,
 )
+from rxworker.events.deltas import Deltas
 from rxworker.messages import ToolCall
 from rxworker.operators.decode import decode
+from rxworker.operators.expect import entries_given, no_record
 from rxworker.operators.stage import Operator
 
 Marker: TypeAlias = Callable[[Record], Hashable | None]
@@ -86,6 +88,11 @@ class _Spans:
         self._open: dict[str, _Open] = {}
 
     def feed(self, data: Record) -> Sequence[Span]:
+        if data.__class__ is not Record:
+            raise no_record("spans(...)", data)
+        event: Any = data.event
+        if event.__class__ is Deltas:
+            raise entries_given("spans(...)")
         found: Sequence[Span] = ()
         name = self._ends(data)
         if name is not None:
@@ -195,6 +202,8 @@ class _Lineage:
         self._told: dict[str, set[tuple[str, ...]]] = {}
 
     def feed(self, data: Record) -> Sequence[Link]:
+        if data.__class__ is not Record:
+            raise no_record("lineage()", data)
         event = data.event
         kind = event.__class__  # every delta comes by here
         if kind not in _TELLING:

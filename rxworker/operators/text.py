@@ -20,7 +20,6 @@ from rxworker.events import (
     BlockStart,
     BlockStop,
     Event,
-    Record,
     RefusalDelta,
     ResponseStatus,
     Status,
@@ -29,7 +28,7 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.operators.decode import decode
-from rxworker.operators.select import expect_events, records_given
+from rxworker.operators.expect import EVENTS, Ending, expect_events, ignore, no_event
 from rxworker.operators.stage import Operator, Sink, many, stage
 
 
@@ -71,33 +70,40 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
 
         def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
             push, push_many = observer.on_next, many(observer)
+            ending = Ending(observer)
+
+            def refuse(item: object) -> None:
+                nonlocal push, push_many
+                push = push_many = ignore
+                ending.on_error(no_event(verb, item))
 
             # By their very type, since isinstance takes four times as long if it is false.
             def on_next(event: Any) -> None:
-                if type(event) is wanted and event.choice == choice:
-                    push(event.text)
-                elif type(event) is Record:
-                    raise records_given(verb)
+                kind = event.__class__
+                if kind is wanted:
+                    if event.choice == choice:
+                        push(event.text)
+                elif kind not in EVENTS:
+                    refuse(event)
 
             def on_many(parts: Parts[Event]) -> None:
                 for each in parts:
                     part: Any = each
-                    kind = part.__class__
-                    if kind is wanted or kind is Record:
-                        on_next(part)
-                    elif kind is Deltas:
+                    if part.__class__ is Deltas:
                         like = part.like
-                        if type(like) is wanted and like.choice == choice:
+                        if like.__class__ is wanted and like.choice == choice:
                             push_many(part.texts)
+                    else:
+                        on_next(part)
 
-            return Sink(on_next, observer.on_error, observer.on_completed, on_many)
+            return Sink(on_next, ending.on_error, ending.on_completed, on_many)
 
         return stage(source, make)
 
     return apply
 
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Event)
 
 WrittenDelta: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta
 """The deltas that hold prose."""
@@ -125,7 +131,7 @@ def lines() -> Operator[E, E]:
     'an old pond\n'
     'a frog'
     """
-    return _units(_Lines)
+    return _units(_Lines, "lines()")
 
 
 def sentences() -> Operator[E, E]:
@@ -146,14 +152,20 @@ def sentences() -> Operator[E, E]:
     'Dr. Who is in. '
     'He waits.'
     """
-    return _units(_Sentences)
+    return _units(_Sentences, "sentences()")
 
 
-def _units(make: Callable[[], _Splitter]) -> Operator[E, E]:
+def _units(make: Callable[[], _Splitter], verb: str) -> Operator[E, E]:
     def machine() -> _Units[E]:
-        return _Units(make)
+        return _Units(make, verb)
 
-    return decode(machine)
+    divide: Operator[E, E] = decode(machine)
+
+    def apply(source: Observable[E]) -> Observable[E]:
+        expect_events(source, verb)
+        return divide(source)
+
+    return apply
 
 
 class _Splitter(Protocol):
@@ -171,8 +183,9 @@ class _Splitter(Protocol):
 class _Units(Generic[E]):
     """Events in, events out; the deltas of each block are divided anew."""
 
-    def __init__(self, make: Callable[[], _Splitter]) -> None:
+    def __init__(self, make: Callable[[], _Splitter], verb: str) -> None:
         self._make = make
+        self._verb = verb
         self._open: dict[BlockKey, tuple[WrittenDelta, _Splitter]] = {}
 
     def feed(self, data: E) -> Sequence[E]:
@@ -192,6 +205,8 @@ class _Units(Generic[E]):
             return [*self.finish(), data]
         elif isinstance(event, Status | AttemptStart | AttemptRetract):
             self._open.clear()
+        elif event.__class__ not in EVENTS:
+            raise no_event(self._verb, event)
         return (data,)
 
     def finish(self) -> Sequence[E]:

@@ -204,7 +204,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
     def hold() -> _Held[A, Window[A]]:
         return View()
 
-    return _slide(seconds, scheduler, hold)
+    return slide(seconds, scheduler, hold)
 
 
 def fold_sliding(
@@ -239,12 +239,27 @@ def fold_sliding(
     def hold() -> _Held[A, A]:
         return Fold(combine, empty)
 
-    return _slide(seconds, scheduler, hold)
+    return slide(seconds, scheduler, hold)
 
 
-def _slide(
-    seconds: float, scheduler: abc.SchedulerBase, hold: Callable[[], _Held[A, B]]
+def slide(
+    seconds: float,
+    scheduler: abc.SchedulerBase,
+    hold: Callable[[], _Held[A, B]],
+    *,
+    ends_empty: bool = False,
 ) -> Operator[A, B]:
+    """The value of the items of the last seconds, after each that comes, and whenever some have left.
+
+    Args:
+        seconds: How long an item stays.
+        scheduler: The scheduler of the timer.
+        hold: Makes what holds the items of a subscription.
+        ends_empty: Whether the value without items is emitted when the source completes.
+
+    Raises:
+        ValueError: The window has no width.
+    """
     if not seconds > 0:
         raise ValueError(f"a window of {seconds} seconds holds nothing")
 
@@ -325,6 +340,8 @@ def _slide(
 
             def on_completed() -> None:
                 if end():
+                    if ends_empty and held.due is not None:
+                        emit(hold().value())
                     observer.on_completed()
 
             def dispose() -> None:

@@ -27,7 +27,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakMethod
 
 from reactivex import Observable, abc
@@ -40,14 +40,13 @@ from rxworker.events import (
     Error,
     Event,
     Ping,
-    Record,
     ResponseStatus,
     Status,
     Usage,
 )
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
-from rxworker.operators.select import expect_events, records_given
+from rxworker.operators.expect import EVENTS, expect_events, no_event
 from rxworker.operators.stage import Stage, connect
 from rxworker.timeline.follower import Follower
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
@@ -72,8 +71,6 @@ from rxworker.timeline.kind import (
 E = TypeVar("E", bound=Event)
 K = TypeVar("K")
 S = TypeVar("S")
-
-EVENTS: tuple[type[object], ...] = get_args(Event)
 
 _Scopes: TypeAlias = dict[Registration, Any]
 
@@ -208,8 +205,8 @@ class Timeline:
         kind: type[object] = event.__class__
         concerns = kind in FOLLOWED or self._registrations.get(KIND_OF_META.get(kind))
         if not concerns:
-            if not isinstance(event, EVENTS):
-                raise _no_event(event)
+            if kind not in EVENTS:
+                raise no_event("timeline", event)
             if not self._busy:
                 return  # no handler is there for it, and none can come before its turn
         with self._lock:
@@ -217,11 +214,15 @@ class Timeline:
             self._drain()
 
     def dispatch_many(self, parts: Parts[Event]) -> None:
-        """The same as `dispatch` for each event of these, of which none is a record.
+        """The same as `dispatch` for each event of these.
 
         Raises:
             Exception: What a handler raised, after all handlers were called with all of them.
+            ConfigurationError: One of them is not an event; no handler is called.
         """
+        for part in parts:
+            if part.__class__ is not Deltas and part.__class__ not in EVENTS:
+                raise no_event("timeline", part)
         with self._lock:
             self._queue.extend(parts)
             self._drain()
@@ -413,12 +414,6 @@ class Timeline:
                 _deliver(registrations, block.scopes, typed, failures)
         if kind_of_event is BlockStop or kind_of_event is BlockAbort:
             self._open.pop(index, None)
-
-
-def _no_event(value: object) -> ConfigurationError:
-    if isinstance(value, Record):
-        return records_given("timeline")
-    return ConfigurationError(f"{value!r} is no event: a timeline takes those of rxworker.events")
 
 
 def _call(call: Callable[[], object], failures: list[BaseException]) -> None:

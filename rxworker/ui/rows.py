@@ -27,6 +27,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.operators.expect import Ending, no_record
 from rxworker.operators.stage import Operator
 from rxworker.protocols import reason_of
 from rxworker.state import RunState, step_run
@@ -146,26 +147,32 @@ def call_rows() -> Operator[Record, CallRow]:
     >>> asyncio.run(main())
     add {"a":1,"b":2} 3
     """
-    return partial(_rows, _Calls)
+    return partial(_rows, _Calls, "call_rows()")
 
 
 def response_rows() -> Operator[Record, ResponseRow]:
     """A row for each response of a provider, also for those that failed."""
-    return partial(_rows, _Responses)
+    return partial(_rows, _Responses, "response_rows()")
 
 
 def run_rows() -> Operator[Record, RunRow]:
     """A row for each run that has ended or paused."""
-    return partial(_rows, _Runs)
+    return partial(_rows, _Runs, "run_rows()")
 
 
-def _rows(make: Callable[[], Fold[R]], source: Observable[Record]) -> Observable[R]:
+def _rows(make: Callable[[], Fold[R]], verb: str, source: Observable[Record]) -> Observable[R]:
     def subscribe(
         observer: abc.ObserverBase[R], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         folds: dict[str, Fold[R]] = {}
+        ending = Ending(observer)
 
         def on_next(record: Record) -> None:
+            if ending.is_over:
+                return
+            if record.__class__ is not Record:
+                ending.on_error(no_record(verb, record))
+                return
             fold = folds.get(record.run)
             if fold is None:
                 fold = folds[record.run] = make()
@@ -174,9 +181,7 @@ def _rows(make: Callable[[], Fold[R]], source: Observable[Record]) -> Observable
             if _is_end(record):
                 folds.pop(record.run, None)
 
-        return source.subscribe(
-            on_next, observer.on_error, observer.on_completed, scheduler=scheduler
-        )
+        return source.subscribe(on_next, ending.on_error, ending.on_completed, scheduler=scheduler)
 
     return Observable(subscribe)
 

@@ -202,7 +202,19 @@ class Run(Generic[T_co]):
         /,
     ) -> G: ...
     @overload
-    def pipe(self, *operators: Callable[[Any], Any]) -> Any: ...
+    def pipe(
+        self,
+        op1: Callable[[Observable[Record]], Any],
+        op2: Callable[[Any], Any],
+        op3: Callable[[Any], Any],
+        op4: Callable[[Any], Any],
+        op5: Callable[[Any], Any],
+        op6: Callable[[Any], Any],
+        op7: Callable[[Any], Any],
+        op8: Callable[[Any], Any],
+        /,
+        *operators: Callable[[Any], Any],
+    ) -> Any: ...
     def pipe(self, *operators: Callable[[Any], Any]) -> Any:
         """Apply operators to the records, from left to right: ``run.records.pipe(...)``."""
         return self.records.pipe(*operators)

@@ -360,7 +360,7 @@ OPERATORS: dict[str, Operator[Event, object]] = {
     "group_blocks(replay)": gathered,
     "scan_scope": scanned,
     "fold_scope": folded,
-    "coalesce": coalesce(VirtualTimeScheduler(), 1.0),
+    "coalesce": coalesce(1.0, VirtualTimeScheduler()),
     "Timeline": timeline,
 }
 

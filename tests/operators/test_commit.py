@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import reactivex
 
@@ -23,6 +25,7 @@ from rxworker.events import (
     ToolProgress,
     ToolStart,
 )
+from rxworker.events.deltas import Deltas
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import committed, live
 from rxworker.testing.marbles import Marbles, values_of
@@ -123,3 +126,12 @@ def test_live_is_everything() -> None:
     test = Marbles()
     drawing = "-a-d-t-a-c-|"
     assert test.observe(test.hot(drawing, ROW).pipe(live())) == test.expected(drawing, ROW)
+
+
+def test_deltas_of_one_entry_are_held_back_with_their_response() -> None:
+    deltas: Any = Deltas(TextDelta(0, ""), ["never", " shown"])
+    events: list[Any] = [AttemptStart(), deltas, AttemptRetract("again")]
+    entries = [Record(n, "r", 1, 1, 0.0, event) for n, event in enumerate(events, 1)]
+    seen: list[Record] = []
+    reactivex.from_iterable(entries).pipe(committed()).subscribe(seen.append)
+    assert seen == []

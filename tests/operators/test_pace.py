@@ -25,7 +25,7 @@ EVENTS: dict[str, Event] = {
 def observe(drawing: str, until: str = "") -> list[object]:
     test = Marbles()
     source = test.hot(drawing, EVENTS)
-    return list(test.observe(source.pipe(coalesce(test.scheduler, 4.0)), until=until))
+    return list(test.observe(source.pipe(coalesce(4.0, test.scheduler)), until=until))
 
 
 def test_deltas_of_a_moment_become_one() -> None:
@@ -49,7 +49,7 @@ def test_an_error_lets_out_what_is_held() -> None:
 def test_blocks_keep_their_order() -> None:
     test = Marbles()
     source = test.hot("-a-x-b-----|", EVENTS)
-    seen = test.observe(source.pipe(coalesce(test.scheduler, 6.0)))
+    seen = test.observe(source.pipe(coalesce(6.0, test.scheduler)))
     assert values_of(seen) == [EVENTS["a"], EVENTS["x"], EVENTS["b"]]
     assert {record.time for record in seen[:-1]} == {207}
 
@@ -66,6 +66,6 @@ def test_what_is_held_is_dropped_with_the_subscription() -> None:
 def test_nothing_is_lost_and_nothing_changes_places(names: list[str], seconds: int) -> None:
     test = Marbles()
     source = test.hot("-" + "".join(f"{name}-" for name in names) + "|", EVENTS)
-    seen = test.observe(source.pipe(coalesce(test.scheduler, float(seconds))))
+    seen = test.observe(source.pipe(coalesce(float(seconds), test.scheduler)))
     assert seen[-1] == test.expected("-" + "--" * len(names) + "|")[0]
     assert merge_deltas(values_of(seen)) == merge_deltas([EVENTS[name] for name in names])

@@ -165,7 +165,7 @@ OPERATORS: dict[str, Callable[[Marbles], Operator[Any, Any]]] = {
     "lines": lambda _: lines(),
     "sentences": lambda _: sentences(),
     "hold_back": lambda _: hold_back(bool, window=2),
-    "coalesce": lambda test: coalesce(test.scheduler, 3.0),
+    "coalesce": lambda test: coalesce(3.0, test.scheduler),
     "retry_before_first": lambda test: retry_before_first(never_again, test.scheduler),
     "time_out": lambda test: time_out(900.0, 900.0, test.scheduler),
     "map_in_order": lambda _: map_in_order(once, 2),

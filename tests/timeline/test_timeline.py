@@ -252,7 +252,7 @@ def test_a_second_start_of_another_type_aborts_the_first_block_for_its_handlers(
 
 @pytest.mark.parametrize("value", ["x", None, 3, Record(1, "r", 1, 1, 0.0, TextDelta(0, "a"))])
 def test_what_is_no_event_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"is no event|run\.events"):
+    with pytest.raises(ConfigurationError, match=r"timeline takes events and was given "):
         Timeline().dispatch(value)
 
 

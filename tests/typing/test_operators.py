@@ -108,7 +108,7 @@ def test_operators_about_time_keep_the_type() -> None:
     timed = source.pipe(
         retry_before_first(never, scheduler),
         time_out(30.0, 30.0, scheduler),
-        coalesce(scheduler, 0.05),
+        coalesce(0.05, scheduler),
         fail_on_error(),
         Timeline(),
     )
