@@ -19,6 +19,7 @@ RxWorkerError
 ├── LogError                  an event log could not be read or written
 │   ├── FencedError           another owner has taken the run over
 │   ├── LeaseHeldError        another owner holds the run
+│   ├── RunStatusError        the run has ended, or its status does not allow this
 │   └── CommandConflictError  the same decision was made before
 └── WorkerError
     ├── RunAbortedError       a hook ended the run
@@ -232,6 +233,20 @@ class LeaseHeldError(LogError):
         self.run = run
         self.owner = owner
         self.until = until
+
+
+class RunStatusError(LogError):
+    """The status of a run does not allow what was requested: for example, a run that has ended cannot be claimed and takes no commands. Nothing was written.
+
+    Attributes:
+        run: The run's id.
+        status: The status of the run.
+    """
+
+    def __init__(self, message: str, *, run: str, status: str) -> None:
+        super().__init__(message)
+        self.run = run
+        self.status = status
 
 
 class CommandConflictError(LogError):

@@ -1,6 +1,12 @@
 """Stored runs: logs, their entries, and who owns a run."""
 
-from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
+from rxworker.errors import (
+    CommandConflictError,
+    FencedError,
+    LeaseHeldError,
+    LogError,
+    RunStatusError,
+)
 from rxworker.log.base import EventLog
 from rxworker.log.codec import Codec
 from rxworker.log.diff import MessageDiff, RunDiff, RunTotals, diff_runs
@@ -62,5 +68,6 @@ __all__ = [
     "LogError",
     "FencedError",
     "LeaseHeldError",
+    "RunStatusError",
     "CommandConflictError",
 ]

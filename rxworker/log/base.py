@@ -15,7 +15,7 @@ import socket
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Self
@@ -31,6 +31,7 @@ from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
 from rxworker.log.values import (
+    OPEN,
     Claim,
     Command,
     RunInfo,
@@ -94,15 +95,26 @@ class EventLog(ABC):
 
     # Owners
 
-    async def claim(self, run: str, *, create: bool = False, row: RunRow | None = None) -> Claim:
+    async def claim(
+        self,
+        run: str,
+        *,
+        create: bool = False,
+        row: RunRow | None = None,
+        statuses: Collection[StoredStatus] = OPEN,
+    ) -> Claim:
         """Become the owner of a run. Its epoch rises, so that the appends of an earlier owner are refused.
+
+        The store compares the status in the transaction of the claim, so that a run that has just ended is never continued.
 
         Args:
             run: The run's id.
             create: Whether it is a new run, without entries; otherwise it must exist.
             row: The values of a new run that a list shows.
+            statuses: The statuses that the run may have. Only code that does not continue the run, such as `set_allowed`, names others than the default.
 
         Raises:
+            RunStatusError: It has another status: it has ended, or is paused.
             LeaseHeldError: An owner holds it. This process holds the runs that it executes even if a lease has expired, for example
                 because the machine was suspended.
             LogError: It does not exist, or ``create`` was given and it has entries.
@@ -116,7 +128,7 @@ class EventLog(ABC):
         if not create and self.heartbeat.renews(run):
             raise LeaseHeldError(run, self.owner, time.time() + self.lease)
         encoded = self._encoding.encode_row(row or RunRow(), run)
-        claim = await self._claim(run, create, encoded, self.lease)
+        claim = await self._claim(run, create, encoded, self.lease, frozenset(statuses))
         self.followers.wake(run)
         return claim
 
@@ -203,7 +215,7 @@ class EventLog(ABC):
                 elif not self.is_closed:
                     info = await self.info(run)
                     if info is not None and info.last_seq <= after:
-                        if info.status not in ("queued", "running", "deleted"):
+                        if info.status not in (*OPEN, "deleted"):
                             return
                         await waker.wait()
 
@@ -467,7 +479,7 @@ class EventLog(ABC):
                     max_bytes is not None and size > max_bytes
                 )
                 is_old = max_age is not None and updated < now - max_age
-                if status in ("queued", "running") or not (is_over or is_old):
+                if status in OPEN or not (is_over or is_old):
                     continue
                 if status == "paused" and not await self._may_prune(run, is_over):
                     continue
@@ -527,7 +539,9 @@ class EventLog(ABC):
         """Called when nothing follows a run any more."""
 
     @abstractmethod
-    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim: ...
+    async def _claim(
+        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+    ) -> Claim: ...
 
     @abstractmethod
     async def _append(

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rxworker.log.values import TENANT, RunInfo, RunRow, StoredStatus
+from rxworker.log.values import OPEN, TENANT, RunInfo, RunRow, StoredStatus
 from rxworker.state.run_state import TOOL_BOUNDS
 
 MOST_RUNS = 100_000
@@ -311,7 +311,7 @@ class Fleet:
 
 
 def _is_open(info: RunInfo) -> bool:
-    return info.status in ("queued", "running")
+    return info.status in OPEN
 
 
 def _is_over(info: RunInfo | None) -> bool:

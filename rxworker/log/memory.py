@@ -6,18 +6,18 @@ import threading
 import time
 import uuid
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice, takewhile
 from typing import final
 
 from msgspec import Struct
 
-from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
+from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, RunStatusError
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
 from rxworker.log.leases import LEASE
-from rxworker.log.values import Claim, StoredStatus
+from rxworker.log.values import OPEN, Claim, StoredStatus
 
 
 class _StoredRun(Struct, eq=False):
@@ -103,7 +103,9 @@ class MemoryLog(EventLog):
             raise no_run(run)
         return found
 
-    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+    async def _claim(
+        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+    ) -> Claim:
         now = self._clock()
         with self._lock:
             if create:
@@ -115,6 +117,8 @@ class MemoryLog(EventLog):
                 if known.last_seq or known.status == "deleted":
                     raise already_stored(run)
             found = self._get(run)
+            if not create:
+                check_status(run, found.status, statuses)
             if found.owner and found.lease_until > now:
                 raise LeaseHeldError(run, found.owner, found.lease_until)
             found.epoch += 1
@@ -287,14 +291,32 @@ def refusal(claim: Claim, after: int, found: tuple[int, int, str] | None) -> Fen
     )
 
 
+def check_status(run: str, status: str, statuses: Collection[str]) -> None:
+    """Refuse the claim of a run of another status.
+
+    Raises:
+        RunStatusError: It has another one.
+    """
+    if status in statuses:
+        return
+    if status == "paused":
+        text = f"{run} is paused: it cannot be claimed; decide about it, which resumes it as another run"
+    elif status in OPEN:
+        text = f"{run} is {status}, not {' or '.join(sorted(statuses))}: wait until it has ended"
+    else:
+        text = f"{run} has ended ({status}): it cannot be claimed; load it for its result, or start a new run"
+    raise RunStatusError(text, run=run, status=status)
+
+
 def check_command(run: str, status: str) -> None:
     """Refuse a command to a run that has ended.
 
     Raises:
-        LogError: It has.
+        RunStatusError: It has.
     """
-    if status not in ("queued", "running", "paused"):
-        raise LogError(f"{run} has ended ({status}): it takes no commands; start a new run")
+    if status not in (*OPEN, "paused"):
+        text = f"{run} has ended ({status}): it takes no commands; start a new run"
+        raise RunStatusError(text, run=run, status=status)
 
 
 def conflict(run: str, key: str) -> CommandConflictError:

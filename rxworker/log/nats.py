@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from msgspec.structs import replace
@@ -171,10 +171,12 @@ class NatsLog(EventLog):
 
     # Owners
 
-    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+    async def _claim(
+        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+    ) -> Claim:
         session = await self._open()
         await self._receive_marks(session)
-        claim = await self._owned_by(session).claim(run, create, row, lease)
+        claim = await self._owned_by(session).claim(run, create, row, lease, statuses)
         self._expect(run, claim.last_seq)
         return claim
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from rxworker.errors import FencedError, LogError
+from rxworker.errors import FencedError, LogError, RunStatusError
 from rxworker.log.base import already_stored, no_run
 from rxworker.log.entry import Entry
-from rxworker.log.memory import refusal
+from rxworker.log.memory import check_status, refusal
 from rxworker.log.nats_connection import EXPECTED, EXPECTED_OF, SequenceError
 from rxworker.log.nats_format import (
     NOTHING,
@@ -70,7 +70,9 @@ class OwnedRuns:
         """The run was deleted."""
         self._held.pop(run, None)
 
-    async def claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+    async def claim(
+        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+    ) -> Claim:
         """As in the base."""
         message_id = uuid.uuid4().hex
         while True:
@@ -82,8 +84,11 @@ class OwnedRuns:
                     raise already_stored(run)
                 known = Owner(run, 0, created=time.time())
             else:
-                if create and await self._session.last_append(run) is not None:
+                last = await self._session.last_append(run)
+                if create and last is not None:
                     raise already_stored(run)
+                if not create and last is not None:
+                    check_status(run, last[1].status, statuses)
                 await self._session.check_free(found)
                 known = found.owner
             owner = replace(
@@ -102,9 +107,17 @@ class OwnedRuns:
                 continue  # another process was faster
             break
         held = await self._held_of(Ownership(owner, fence, self._session.clock.now()))
+        claim = Claim(run, owner.epoch, held.last_seq, self._name)
         self._held[run] = held
+        if not create and held.last_seq:
+            # The owner before may have ended the run between the first look and the new fence, behind which it cannot.
+            try:
+                check_status(run, held.status, statuses)
+            except RunStatusError:
+                await self.release(claim)
+                raise
         await self._list_held(held)
-        return Claim(run, owner.epoch, held.last_seq, self._name)
+        return claim
 
     async def _held_of(self, found: Ownership) -> _Held:
         """The state of a run after its last append."""

@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, Generic, LiteralString, TypeVar, cast, final
 
 try:
@@ -40,7 +40,7 @@ from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
 from rxworker.log.follow import PAGE
 from rxworker.log.leases import LEASE
-from rxworker.log.memory import check_command, conflict, refusal
+from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.postgres_connection import (
     OLDEST,
     PAUSES,
@@ -255,7 +255,9 @@ class PostgresLog(EventLog):
 
     # Owners
 
-    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+    async def _claim(
+        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+    ) -> Claim:
         def judge(found: Row, _: bool) -> Claim:
             is_taken, epoch, last, status, owner, remaining = found
             if is_taken:
@@ -265,9 +267,11 @@ class PostgresLog(EventLog):
                     raise already_stored(run)
             elif status in (None, "deleted"):
                 raise no_run(run)
+            else:
+                check_status(run, status, statuses)
             raise LeaseHeldError(run, owner, time.time() + remaining)
 
-        values = (run, create, row, self.owner, uuid.uuid4().hex, lease)
+        values = (run, create, row, self.owner, uuid.uuid4().hex, lease, [*statuses])
         return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
 
     async def _append(
@@ -643,7 +647,24 @@ def _prepare(connection: Connection, server: Server) -> tuple[str, float]:
         raise LogError(
             f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows versions up to {sql.FORMAT}: use a newer rxworker"
         )
+    if version < sql.FORMAT:
+        _upgrade(connection, server)
     return identity, clock
+
+
+def _upgrade(connection: Connection, server: Server) -> None:
+    """Bring the functions of a log of an earlier version up to this one. Its tables and runs stay as they are."""
+    with connection.transaction():
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || %s, 0))", (server.schema,)
+        )
+        found = connection.execute(
+            "SELECT format FROM log"
+        ).fetchone()  # another process may have done it
+        for version in range(found[0] if found else sql.FORMAT, sql.FORMAT):
+            connection.execute(sql.UPGRADES[version])
+        connection.execute("UPDATE log SET format = %s", (sql.FORMAT,))
+        connection.execute(sql.DURABLE)
 
 
 def _other(server: Server) -> str:

@@ -14,10 +14,35 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-FORMAT = 1
+FORMAT = 2
 """The version of the tables and the functions."""
 
-TABLES: LiteralString = """
+_CLAIM_RUN: LiteralString = """
+CREATE FUNCTION claim_run(name text, is_new boolean, given_data bytea, claimant text, given_token text, seconds float8, statuses text[],
+  OUT is_taken boolean, OUT found_epoch bigint, OUT found_last bigint, OUT found_status text, OUT found_owner text, OUT remaining float8)
+LANGUAGE plpgsql AS $$
+DECLARE one runs; moment float8;
+BEGIN
+  IF is_new THEN
+    moment := date_part('epoch', clock_timestamp());
+    INSERT INTO runs(run, data, created, updated) VALUES(name, given_data, moment, moment) ON CONFLICT (run) DO NOTHING;
+  END IF;
+  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
+  moment := date_part('epoch', clock_timestamp());
+  is_taken := one.token = given_token;
+  IF NOT is_taken AND one.status <> 'deleted' AND NOT (is_new AND one.last > 0) AND (is_new OR one.status = ANY(statuses))
+    AND NOT (one.owner <> '' AND one.lease > moment) THEN
+    one.epoch := one.epoch + 1;
+    UPDATE runs SET epoch = one.epoch, owner = claimant, lease = moment + seconds, token = given_token WHERE id = one.id;
+    PERFORM publish(ARRAY[one.id], ARRAY[name]);
+    is_taken := true;
+  END IF;
+  found_epoch := one.epoch; found_last := one.last; found_status := one.status; found_owner := one.owner; remaining := one.lease - moment;
+END $$;
+"""
+
+TABLES: LiteralString = (
+    """
 CREATE TABLE log(id text NOT NULL, format bigint NOT NULL);
 CREATE TABLE runs(
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run text COLLATE "C" NOT NULL UNIQUE, data bytea NOT NULL, status text NOT NULL DEFAULT 'running',
@@ -40,27 +65,6 @@ BEGIN
   INSERT INTO revisions SELECT key, nextval('revision') FROM (SELECT DISTINCT unnest(keys) AS key) AS touched
     ON CONFLICT (run) DO UPDATE SET revision = excluded.revision;
   PERFORM pg_notify('rxworker:' || current_schema(), CASE WHEN octet_length(name) < 4000 THEN name ELSE '' END) FROM unnest(names) AS name;
-END $$;
-
-CREATE FUNCTION claim_run(name text, is_new boolean, given_data bytea, claimant text, given_token text, seconds float8,
-  OUT is_taken boolean, OUT found_epoch bigint, OUT found_last bigint, OUT found_status text, OUT found_owner text, OUT remaining float8)
-LANGUAGE plpgsql AS $$
-DECLARE one runs; moment float8;
-BEGIN
-  IF is_new THEN
-    moment := date_part('epoch', clock_timestamp());
-    INSERT INTO runs(run, data, created, updated) VALUES(name, given_data, moment, moment) ON CONFLICT (run) DO NOTHING;
-  END IF;
-  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
-  moment := date_part('epoch', clock_timestamp());
-  is_taken := one.token = given_token;
-  IF NOT is_taken AND one.status <> 'deleted' AND NOT (is_new AND one.last > 0) AND NOT (one.owner <> '' AND one.lease > moment) THEN
-    one.epoch := one.epoch + 1;
-    UPDATE runs SET epoch = one.epoch, owner = claimant, lease = moment + seconds, token = given_token WHERE id = one.id;
-    PERFORM publish(ARRAY[one.id], ARRAY[name]);
-    is_taken := true;
-  END IF;
-  found_epoch := one.epoch; found_last := one.last; found_status := one.status; found_owner := one.owner; remaining := one.lease - moment;
 END $$;
 
 CREATE FUNCTION append_entries(names text[], epochs bigint[], afters bigint[], counts bigint[], sizes bigint[], datas bytea[], states text[],
@@ -145,6 +149,21 @@ BEGIN
   END IF;
 END $$;
 """
+    + _CLAIM_RUN
+)
+
+UPGRADES: dict[int, LiteralString] = {
+    # It claimed runs that had ended. Processes of that version, which are open while others are upgraded, go on claiming with it.
+    1: _CLAIM_RUN
+    + """
+CREATE OR REPLACE FUNCTION claim_run(name text, is_new boolean, given_data bytea, claimant text, given_token text, seconds float8,
+  OUT is_taken boolean, OUT found_epoch bigint, OUT found_last bigint, OUT found_status text, OUT found_owner text, OUT remaining float8)
+LANGUAGE sql AS $$
+  SELECT * FROM claim_run(name, is_new, given_data, claimant, given_token, seconds, ARRAY['queued', 'running']);
+$$;
+""",
+}
+"""What brings the functions of a log from a version to the next one."""
 
 FLUSH: LiteralString = "SELECT set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'rxworker', '')"
 """Return when the disk has what was committed before. A transaction waits for the disk if it has written something: this one writes an empty message."""
@@ -160,7 +179,7 @@ SKIP: LiteralString = (
 )
 """Leave out revisions. A server that crashed has lost its last ones, which readers have seen; so each new connection that writes begins with higher ones."""
 
-CLAIM: LiteralString = "SELECT * FROM claim_run(%b, %b, %b, %b, %b, %b)"
+CLAIM: LiteralString = "SELECT * FROM claim_run(%b, %b, %b, %b, %b, %b, %b::text[])"
 APPEND: LiteralString = (
     "SELECT * FROM append_entries(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::text[], "
     "%b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::float8[], %b::boolean[], %b::bigint[], %b::bytea[])"

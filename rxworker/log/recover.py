@@ -10,22 +10,31 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush
 from typing import Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, LeaseHeldError, LogError, RxWorkerError
+from rxworker.errors import (
+    ConfigurationError,
+    LeaseHeldError,
+    LogError,
+    RunStatusError,
+    RxWorkerError,
+)
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.values import (
     DECIDE,
     DISMISS,
+    LISTED,
+    OPEN,
     TENANT,
     Claim,
     Command,
     RunInfo,
+    StoredStatus,
     decisions_in,
     resumed_id,
 )
@@ -150,7 +159,7 @@ class RunSource:
             logger.warning("%s is not recovered: %s", info.run, error, extra={"run": info.run})
         except RxWorkerError as error:
             now = await self.log.info(info.run)
-            if now is None or now.status not in ("queued", "running", "paused"):
+            if now is None or now.status not in (*OPEN, "paused"):
                 self.pending.drop(info.run)  # another process was faster
                 return None
             self.pending.defer(info.run, time.time() + self.log.lease / 3)
@@ -246,7 +255,7 @@ class PendingRuns:
         run, before = info.run, self._infos.get(info.run)
         if before is not None and before.revision > info.revision:
             return
-        is_open = info.status in ("queued", "running")
+        is_open = info.status in OPEN
         is_held = is_open and bool(info.owner) and info.lease_until > now
         if self._deferred.get(run, 0.0) > now:
             self._infos[run] = info
@@ -337,16 +346,21 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
 
     Raises:
         CommandConflictError: It was decided about before.
-        LogError: There is no such run, or it is not paused.
+        RunStatusError: It is not paused.
+        LogError: There is no such run, or the log cannot be read or written.
     """
     info = await log.info(run)
     if info is None:
         raise no_run(run)
     if info.status != "paused":
-        raise LogError(f"{run} is {info.status}: only a paused run can be dismissed; cancel it")
+        text = f"{run} is {info.status}: only a paused run can be dismissed; cancel it"
+        raise RunStatusError(text, run=run, status=info.status)
     await log.send(run, Command(DECIDE, {DISMISS: reason}, key=DECIDE))
-    claim = await _claim_released(log, run)
+    claim = await _claim_released(log, run, ("paused",))
     try:
+        info = await log.info(run)
+        if info is None:
+            raise no_run(run)
         row = replace(info.row, status="aborted", reason=reason, cause="cancel")
         await log.append(claim, [], after=claim.last_seq, row=row)
     finally:
@@ -377,7 +391,7 @@ async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]
         >>> asyncio.run(main())
         (('delete', 'requires_approval'),)
     """
-    claim = await _claim_released(log, run)
+    claim = await _claim_released(log, run, LISTED)
     try:
         info = await log.info(run)
         if info is None:
@@ -388,12 +402,12 @@ async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]
         await log.release(claim)
 
 
-async def _claim_released(log: EventLog, run: str) -> Claim:
+async def _claim_released(log: EventLog, run: str, statuses: Collection[StoredStatus]) -> Claim:
     """Claim a run when its process has released it, which follows its pause or its end."""
     async with aclosing(log.changes(limit=0, every=0.0)) as changes:
         async for infos in changes:
             # At first in any case, since the log has noted no change since.
             if not infos or any(one.run == run and one.lease_until <= time.time() for one in infos):
                 with suppress(LeaseHeldError):
-                    return await log.claim(run)
+                    return await log.claim(run, statuses=statuses)
     raise LogError(f"the log was closed before {run} was released")

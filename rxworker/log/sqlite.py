@@ -19,7 +19,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
@@ -29,7 +29,7 @@ from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
 from rxworker.log.follow import ALL_RUNS, PAGE
 from rxworker.log.leases import LEASE
-from rxworker.log.memory import check_command, conflict, refusal
+from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import Found, SearchIndex, excerpt, forget, has_full_text, words_of
 from rxworker.log.values import LISTED, Claim, StoredStatus
 
@@ -160,7 +160,9 @@ class SQLiteLog(EventLog):
 
     # Owners
 
-    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+    async def _claim(
+        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+    ) -> Claim:
         owner = self.owner
 
         def work(db: sqlite3.Connection) -> Claim:
@@ -176,6 +178,8 @@ class SQLiteLog(EventLog):
             key, status, held, until = _find(db, run, "id, status, owner, lease")
             if status == "deleted":
                 raise no_run(run)
+            if not create:
+                check_status(run, status, statuses)
             if held and until > now:
                 raise LeaseHeldError(run, held, until)
             epoch, last = db.execute(

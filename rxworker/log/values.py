@@ -17,6 +17,8 @@ LISTED: tuple[StoredStatus, ...] = tuple(
     [status for status in get_args(StoredStatus) if status != "deleted"]
 )
 """The statuses of the runs that a list shows."""
+OPEN: tuple[StoredStatus, ...] = ("queued", "running")
+"""The statuses of a run that has not ended: a process runs it, or may take it."""
 TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
 
@@ -120,7 +122,7 @@ class RunInfo(Struct, frozen=True):
 
     def is_cut_off(self, now: float | None = None) -> bool:
         """Whether no process runs it, though it has not ended: it is queued, or its process has ended, so that it can be recovered."""
-        is_open = self.status in ("queued", "running")
+        is_open = self.status in OPEN
         return is_open and self.lease_until < (time.time() if now is None else now)
 
 

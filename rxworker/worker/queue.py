@@ -28,6 +28,7 @@ from rxworker.errors import (
     LogError,
     RunCancelledError,
     RunHandedOverError,
+    RunStatusError,
     RxWorkerError,
     describe,
 )
@@ -402,6 +403,9 @@ async def begin(
                 pending.defer(info.run, time.time() + log.lease / 3)
             else:
                 await source.refresh(info.run)
+            return None
+        except RunStatusError:  # another process was faster
+            await source.refresh(info.run)
             return None
         claimed = await log.info(info.run)
         if claimed is not None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from rxworker.errors import (
     ConfigurationError,
     LocalProtocolError,
+    RunStatusError,
     WorkerBusyError,
 )
 from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart, SharedStateChange
@@ -568,19 +569,21 @@ class Worker:
     async def _recover(
         self, log: EventLog, run: str, reason: str, claim: Claim | None = None
     ) -> Run[Any]:
-        info = await log.info(run)
-        if info is None:
-            raise no_run(run)
-        if info.status == "paused" and (decided := decision_of(await log.sent(run))) is not None:
-            paused, row = await self._load_paused(run)
-            self._check_free("recover")
-            return self._resume(paused, decided[0], decided[1], source=row)
-        if info.status not in ("queued", "running"):
-            raise LocalProtocolError(
-                f"{run} is {info.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
-            )
-        claim = claim or await log.claim(run)
         try:
+            claim = claim or await log.claim(run)
+        except RunStatusError as error:
+            if error.status == "paused" and (decided := decision_of(await log.sent(run))):
+                paused, row = await self._load_paused(run)
+                self._check_free("recover")
+                return self._resume(paused, decided[0], decided[1], source=row)
+            raise LocalProtocolError(
+                f"{run} is {error.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
+            ) from error
+        try:
+            # From here on no other process changes it.
+            info = await log.info(run)
+            if info is None:
+                raise no_run(run)
             stored = await read_run(log, run, info.row.imported)
             check_tools(stored, self.tools, run)
             self._check_free("recover")

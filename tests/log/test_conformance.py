@@ -24,6 +24,7 @@ from rxworker.log import (
     MemoryLog,
     RunInfo,
     RunRow,
+    RunStatusError,
     StoredStatus,
     dismiss_run,
     entries_of,
@@ -141,6 +142,54 @@ async def test_a_run_that_is_held_cannot_be_claimed(open_store: OpenLog) -> None
         await log.release(claim)
         await log.release(claim)
         assert (await log.claim(RUN)).epoch == 2
+
+
+async def test_a_claim_takes_the_status_with_it(open_store: OpenLog) -> None:
+    """Each status and what is claimed: what has ended is not continued, and code that may write to it names its status."""
+    statuses: tuple[StoredStatus, ...] = ("queued", "running", "paused", "finished", "aborted")
+    async with open_store() as log:
+        for status in statuses:
+            claim = await begun(log, run=status)
+            await log.append(claim, [], after=1, row=RunRow(status))
+            if status != "queued":  # also while its process still holds it
+                with pytest.raises((RunStatusError, LeaseHeldError)) as held:
+                    await log.claim(status)
+                assert isinstance(held.value, RunStatusError) is (status != "running")
+            await log.release(claim)
+            if status in ("queued", "running"):
+                await log.release(await log.claim(status))
+            else:
+                with pytest.raises(
+                    RunStatusError, match="paused" if status == "paused" else "ended"
+                ) as refused:
+                    await log.claim(status)
+                assert (refused.value.run, refused.value.status) == (status, status)
+                assert (await log.info(status)).epoch == 1  # pyright: ignore[reportOptionalMemberAccess]
+            for other in statuses:
+                if other == status:
+                    named = await log.claim(status, statuses=(other,))
+                    assert named.last_seq == 1
+                    await log.release(named)
+                else:
+                    with pytest.raises(RunStatusError):
+                        await log.claim(status, statuses=(other,))
+
+
+async def test_a_run_that_ends_while_it_is_claimed_is_not_claimed(open_store: OpenLog) -> None:
+    """Its lease has expired, and its process ends it at the moment at which another one claims it."""
+    async with open_store(lease=0.0) as log, open_store(lease=0.0) as opened:
+        other = log if isinstance(log, MemoryLog) else opened  # as from another process
+        for number in range(10):
+            run = f"run-{number}"
+            claim = await begun(log, run=run)
+            ending = log.append(claim, entries([RunStop()], 1), after=1, row=RunRow("finished"))
+            ended, claimed = await asyncio.gather(ending, other.claim(run), return_exceptions=True)
+            if isinstance(ended, FencedError):
+                assert isinstance(claimed, Claim)
+                assert claimed.last_seq == 1
+            else:
+                assert isinstance(claimed, RunStatusError), claimed
+                assert (await log.info(run)).status == "finished"  # pyright: ignore[reportOptionalMemberAccess]
 
 
 async def test_a_lease_ends_unless_it_is_renewed(open_store: OpenLog) -> None:

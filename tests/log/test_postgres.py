@@ -29,6 +29,7 @@ from rxworker.log import (
     Replica,
     RunInfo,
     RunRow,
+    RunStatusError,
     entries_of,
     open_log,
     records_of,
@@ -500,6 +501,38 @@ async def test_a_log_is_created_once_by_many(postgres: PostgresServer) -> None:
     assert len({log.id for log in logs}) == 1
     for log in logs:
         await log.close()
+
+
+async def test_a_log_of_the_first_version_is_upgraded_when_it_is_opened(
+    postgres: PostgresServer,
+) -> None:
+    """Its function claimed runs that had ended. What is stored stays, and a second process that opens it changes nothing."""
+    address = postgres.new_address()
+    async with PostgresLog(address) as log:
+        claim = await log.claim(RUN, create=True)
+        await log.append(claim, entries(1), after=0, row=RunRow("finished"))
+        await log.release(claim)
+    new = "claim_run(text, boolean, bytea, text, text, float8, text[])"
+    schema = schema_of(address)
+    given = "name text, is_new boolean, given_data bytea, claimant text, given_token text, seconds float8"
+    found = "OUT is_taken boolean, OUT found_epoch bigint, OUT found_last bigint, OUT found_status text, OUT found_owner text, OUT remaining float8"
+    body = "SELECT true, 9::bigint, 1::bigint, ''::text, ''::text, 0.0::float8"
+    execute(
+        postgres,
+        f"DROP FUNCTION {new}; CREATE FUNCTION claim_run({given}, {found}) LANGUAGE sql AS $${body}$$; UPDATE log SET format = 1",
+        schema,
+    )
+    for _ in range(2):
+        async with PostgresLog(address) as log:
+            with pytest.raises(RunStatusError):
+                await log.claim(RUN)
+            assert [info.run for info in await log.list()] == [RUN]
+    assert execute(postgres, "SELECT format FROM log", schema) == [(tables.FORMAT,)]
+    # A process of the first version that is still open.
+    claimed = (
+        f"SELECT is_taken, found_status FROM claim_run('{RUN}', false, '', 'old', 'token', 15)"
+    )
+    assert execute(postgres, claimed, schema) == [(False, "finished")]
 
 
 def test_a_log_of_a_newer_version_is_refused(postgres: PostgresServer) -> None:

@@ -35,6 +35,7 @@ from rxworker.log import (
     Entry,
     EventLog,
     MemoryLog,
+    RunInfo,
     RunRow,
     entries_of,
     records_of,
@@ -371,6 +372,27 @@ async def test_only_a_run_that_is_cut_off_is_recovered() -> None:
     await log.release(claim)
     with pytest.raises(LocalProtocolError, match="is finished, not cut off"):
         await Bank().worker(log).recover(run)
+
+
+async def test_a_run_that_has_ended_since_it_was_looked_at_is_not_continued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a loop over cut-off runs: another process ends the run between the look and the claim."""
+    run, entries, _ = await whole()
+    log = await cut(run, entries[:4])
+    stale = await log.info(run)
+    bank = Bank("idempotent")
+    await (await bank.worker(log).recover(run))
+    before, paid = await stored(log, run), len(bank.paid)
+
+    async def info(_: str) -> RunInfo | None:
+        return stale
+
+    monkeypatch.setattr(log, "info", info)
+    with pytest.raises(LocalProtocolError, match="is finished, not cut off"):
+        await bank.worker(log).recover(run)
+    assert await stored(log, run) == before
+    assert len(bank.paid) == paid
 
 
 async def test_a_worker_without_the_tools_does_not_take_the_run() -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.log import EventLog, RunInfo
+from rxworker.log.values import LISTED
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import plural
 
@@ -90,9 +91,10 @@ async def rename_session(log: EventLog, session: StoredSession, title: str) -> N
         LogError: The log cannot be written.
     """
     first = session.runs[0]
-    claim = await log.claim(first.run)
+    claim = await log.claim(first.run, statuses=LISTED)
     try:
-        row = replace(first.row, title=title)
+        info = await log.info(first.run)  # it may have changed since it was listed
+        row = replace(first.row if info is None else info.row, title=title)
         await log.append(claim, (), after=claim.last_seq, row=row)
     finally:
         await log.release(claim)
