@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import cast
 
 import msgspec
 
+from rxworker.errors import InvalidArgumentError
 from rxworker.events import InputValueDelta
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_mended
 
 MAX_DEPTH = 100
+_UNCHANGED = (str, int, type(None))
 _decode = msgspec.json.Decoder().decode
 _SEGMENT = re.compile(
     r"""\.?([^.\[\]]+)|\[(\d{1,18})\]|\[(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*"))\]""", re.DOTALL
@@ -38,6 +41,94 @@ def parse_arguments(text: str) -> JsonObject | str:
     if value is None:
         return {}
     return value if isinstance(value, dict) else text
+
+
+def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
+    r"""The arguments that hooks and the tool receive, of what a model, a person or a hook has given.
+
+    Nothing else turns text into the arguments of a call, and it does so before the first hook runs. So the hooks and the tool have one
+    object, and there is no second reading that could find something else in the same text. An object is returned as it is. Of two members
+    with one name the last counts, as in every other JSON reader, U+FFFD replaces half a character, and no text means no arguments, as
+    does ``null``.
+
+    Args:
+        given: An object, or a text.
+        meta: The tool. If it takes free text, a text stays what it is.
+
+    Raises:
+        InvalidArgumentError: It is a text that is no JSON object, or contains something that JSON would change.
+
+    >>> tool = ToolMeta("look", "", {"type": "object"})
+    >>> decode_arguments('{"city": "O\\u0073lo"}', tool)
+    {'city': 'Oslo'}
+    >>> decode_arguments("Oslo", tool)
+    Traceback (most recent call last):
+    rxworker.errors.InvalidArgumentError: invalid arguments at $: this is no JSON object but the text 'Oslo'
+    """
+    if isinstance(given, dict):
+        found = _changed_by_json(cast("object", given), "$")
+        if found is None:
+            return cast("JsonObject", given)
+        path, what = found
+        raise _invalid(f"this is {what}, which has no JSON form", meta, path)
+    if not isinstance(given, str):
+        raise _invalid(f"this is no JSON object but of type {type(given).__name__}", meta)
+    if meta.format is not None:
+        return given
+    decoded = parse_arguments(given)
+    if isinstance(decoded, str):
+        raise _invalid(f"this is no JSON object but the text {given!r:.60}", meta)
+    return decoded
+
+
+def text_parameter(meta: ToolMeta) -> str | None:
+    """The parameter that takes the free text of a tool; ``None`` for a tool whose schema has not just one string.
+
+    >>> text_parameter(ToolMeta("run", "", {"type": "object", "properties": {"code": {"type": "string"}}}))
+    'code'
+    """
+    properties = meta.input_schema.get("properties")
+    if not isinstance(properties, dict) or len(properties) != 1:
+        return None
+    ((name, schema),) = properties.items()
+    return name if isinstance(schema, dict) and schema.get("type") == "string" else None
+
+
+def arguments_object(given: JsonObject | str, meta: ToolMeta) -> JsonObject:
+    """The object that the tool receives of decoded arguments: free text is its only member.
+
+    >>> schema = {"type": "object", "properties": {"code": {"type": "string"}}}
+    >>> arguments_object("print(1)", ToolMeta("run", "", schema, format="text"))
+    {'code': 'print(1)'}
+    """
+    return {text_parameter(meta) or "input": given} if isinstance(given, str) else given
+
+
+def _invalid(why: str, meta: ToolMeta, path: str = "$") -> InvalidArgumentError:
+    return InvalidArgumentError(f"invalid arguments at {path}: {why}", tool=meta.name, path=path)
+
+
+def _changed_by_json(value: object, path: str) -> tuple[str, str] | None:
+    """Where a value is that JSON text does not give back, and what it is: an object of the program, ``NaN``, a name that is no text."""
+    if isinstance(value, _UNCHANGED):
+        return None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (path, repr(value))
+    if isinstance(value, dict):
+        for name, member in cast("dict[object, object]", value).items():
+            if not isinstance(name, str):
+                return path, f"an object with the name {name!r:.40}"
+            found = _changed_by_json(member, f"{path}.{name}")
+            if found is not None:
+                return found
+        return None
+    if isinstance(value, list | tuple):
+        for place, member in enumerate(cast("list[object]", value)):
+            found = _changed_by_json(member, f"{path}[{place}]")
+            if found is not None:
+                return found
+        return None
+    return path, f"of type {type(value).__name__}"
 
 
 def _mended(text: str) -> Json:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.errors import HookError
+from rxworker.errors import HookError, InvalidArgumentError
+from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.hooks.context import CallableTool, HookContext
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, changed
@@ -123,6 +124,7 @@ class ToolCallContext(HookContext):
     tool: CallableTool
     allowed: set[str] = field(default_factory=set[str])
     _given: ToolCall = field(init=False)
+    _of_text: tuple[str, JsonObject] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Remember which call this is about."""
@@ -134,12 +136,32 @@ class ToolCallContext(HookContext):
         return self._given.id
 
     def check(self) -> None:
-        """Check that it is still this call, with whatever arguments.
+        """Check that it is still this call. A text that the hook left as its arguments is decoded, so that the next hook and the tool receive an object.
 
         Raises:
-            HookError: The hook has left something other than a call, or a call with another id or name.
+            HookError: The hook has left something other than a call, a call with another id or name, or arguments that are none.
         """
         _check_call(self.call, self._given, self)
+        given = self.call.input
+        if self._of_text is not None and self._of_text[0] is given:
+            given = self._text_in(self._of_text[1])
+        try:
+            left = decode_arguments(given, self.meta)
+        except InvalidArgumentError as error:
+            raise HookError(
+                f"hook {self.hook!r} failed at {HookPoint.BEFORE_TOOL_CALL.value}: it left {error.message}",
+                hook=self.hook,
+                point=HookPoint.BEFORE_TOOL_CALL.value,
+            ) from error
+        if left is not self.call.input:
+            self.call = replace(self.call, input=left)
+
+    def _text_in(self, changed: JsonObject) -> JsonObject | str:
+        """The free text that is the only member of an object; the object itself if a hook has made another one of it."""
+        for text in changed.values():
+            if isinstance(text, str) and changed == arguments_object(text, self.meta):
+                return text
+        return changed
 
     @property
     def meta(self) -> ToolMeta:
@@ -148,8 +170,13 @@ class ToolCallContext(HookContext):
 
     @property
     def input(self) -> JsonObject:
-        """The arguments, to be changed in place. An empty object where the model's text was no JSON."""
-        return self.call.input if isinstance(self.call.input, dict) else {}
+        """The arguments, to be changed in place. Free text is the only member, under the name of the tool's parameter."""
+        given = self.call.input
+        if not isinstance(given, str):
+            return given
+        if self._of_text is None or self._of_text[0] is not given:
+            self._of_text = given, arguments_object(given, self.meta)
+        return self._of_text[1]
 
     @property
     def tool_name(self) -> str | None:
@@ -158,8 +185,8 @@ class ToolCallContext(HookContext):
 
     @property
     def tool_args(self) -> JsonObject | None:
-        """The arguments; ``None`` where they are no object."""
-        return self.call.input if isinstance(self.call.input, dict) else None
+        """The arguments, as in ``input``."""
+        return self.input
 
     @property
     def concerned(self) -> tuple[str, ...]:
@@ -178,9 +205,10 @@ class ToolCallContext(HookContext):
         Raises:
             ValueError: The text is no JSON object.
         """
-        given: JsonObject | str = content
-        if not isinstance(self.call.input, str):
-            given = msgspec.json.decode(content, type=cast("type[JsonObject]", dict[str, object]))
+        try:
+            given = decode_arguments(content, self.meta)
+        except InvalidArgumentError as error:
+            raise ValueError(error.message) from error
         self.call = replace(self.call, input=given)
 
     def checkpoint(self) -> Callable[[], None]:
@@ -239,8 +267,11 @@ class ToolResultContext(HookContext):
 
     @property
     def tool_args(self) -> JsonObject | None:
-        """The arguments of the call; ``None`` if they are not an object."""
-        return self.call.input if isinstance(self.call.input, dict) else None
+        """The arguments that the tool received; ``None`` if they could not be decoded, so that it did not run."""
+        given = self.call.input
+        if isinstance(given, str) and self.meta.format is None:
+            return None
+        return arguments_object(given, self.meta)
 
     @property
     def tool_result(self) -> str | None:

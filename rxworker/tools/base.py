@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError
+from rxworker.events.arguments import text_parameter
 from rxworker.messages import JsonObject, ResultContent, ToolMeta, ToolResult
 from rxworker.tools.context import ToolContext
 
@@ -131,19 +132,6 @@ def check_name(name: str) -> str:
             "give it such a name"
         )
     return name
-
-
-def text_parameter(meta: ToolMeta) -> str | None:
-    """The parameter that takes the free text of a tool; ``None`` for a tool whose schema has not just one string.
-
-    >>> text_parameter(ToolMeta("run", "", {"type": "object", "properties": {"code": {"type": "string"}}}))
-    'code'
-    """
-    properties = meta.input_schema.get("properties")
-    if not isinstance(properties, dict) or len(properties) != 1:
-        return None
-    ((name, schema),) = properties.items()
-    return name if isinstance(schema, dict) and schema.get("type") == "string" else None
 
 
 def check_meta(meta: ToolMeta) -> ToolMeta:

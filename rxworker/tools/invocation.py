@@ -27,8 +27,9 @@ from rxworker.errors import (
     describe,
 )
 from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
+from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.messages import Json, ResultContent, ToolCall, ToolResult
-from rxworker.tools.base import Tool, ToolPolicy, text_parameter
+from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import must_pass, to_result
@@ -162,8 +163,11 @@ async def attempts(
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
     try:
-        arguments = _text(tool, call.input) if isinstance(call.input, str) else encode(call.input)
-    except Exception as error:  # a hook may have replaced it with a function that raises anything
+        given = decode_arguments(call.input, tool.meta)
+        arguments = encode(arguments_object(given, tool.meta))
+    except InvalidArgumentError:
+        raise
+    except Exception as error:  # half a character, or a number beyond 64 bits
         text = f"invalid arguments at $: this has no JSON form: {error}"
         raise InvalidArgumentError(text, tool=call.name) from error
     while True:
@@ -192,13 +196,6 @@ async def attempts(
             line.close()
             if task is not None:
                 at_work.pop(task, None)
-
-
-def _text(tool: Tool, text: str) -> str | bytes:
-    """The JSON of a call whose input is a text: free text becomes the one argument, other text was meant to be JSON."""
-    if tool.meta.format is None:
-        return text
-    return encode({text_parameter(tool.meta) or "input": text})
 
 
 def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolError:

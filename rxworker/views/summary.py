@@ -46,13 +46,13 @@ class CalledTool(Struct, frozen=True):
 
     @property
     def input(self) -> Json:
-        """The arguments; ``{}`` for none, ``{"__invalid_json__": text}`` for text that is no JSON."""
+        """The arguments; ``{}`` for none and for ``null``, ``{"__invalid_json__": text}`` for text that is no JSON."""
         if self.is_free_text:
             return self.arguments
-        decoded = read_mended(self.arguments.encode() or b"{}")
-        if decoded is None and self.arguments.strip() != "null":
-            return {INVALID: self.arguments}
-        return decoded
+        if self.arguments.strip() in ("", "null"):  # how servers write that there are none
+            return {}
+        decoded = read_mended(self.arguments.encode())
+        return {INVALID: self.arguments} if decoded is None else decoded
 
 
 class Summary(Struct, frozen=True):

@@ -4,6 +4,9 @@ The ``before_tool_call`` hooks run for all calls, one by one and in order, befor
 reported when it ends. When all have ended, the ``after_tool_call`` hooks run for the results, one by one and in order. A result that hooks
 may change reaches neither the model nor a watcher before that.
 
+The arguments of all calls are decoded before the first hook runs. A call whose arguments cannot be decoded is given to no hook, no person and no
+client: there is nothing that they could check. `run_calls` does not run it either: its result is an error with the reason.
+
 Pure tools start early, while the model still streams. When the block of a call closes and no ``before_tool_call`` hook matches it,
 the tool starts, and `call_tools` takes its result after the end of the response. A result that is not taken is discarded:
 when the response fails, is cut or retracted, and when the run pauses. The start and the end of such a call are emitted like
@@ -21,7 +24,7 @@ from contextvars import copy_context
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
-from rxworker.errors import RunAbortedError
+from rxworker.errors import InvalidArgumentError, RunAbortedError
 from rxworker.events import (
     BlockStop,
     BlockType,
@@ -34,6 +37,7 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
+from rxworker.events.arguments import decode_arguments
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
@@ -190,7 +194,9 @@ def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] |
 
 
 def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
-    """Whether no hook runs for the call, and the limits allow another call."""
+    """Whether no hook runs for the call, its arguments are decoded, and the limits allow another call."""
+    if isinstance(call.input, str):
+        return False
     hooks = context.hooks.at(BEFORE)
     if any(hook.matches(call.name) for hook in hooks):
         return False
@@ -264,6 +270,7 @@ async def _run_calls(
         scope.paused = True
         return
     early = scope.early
+    waiting = tuple([_decoded(context, each) for each in waiting])
     # The calls that started early are already counted.
     before_calls(context, state, len(waiting) - (0 if early is None else early.begun), emit)
     allowed: Sequence[Waiting] = waiting
@@ -272,7 +279,9 @@ async def _run_calls(
         if scope.paused:
             return
     by_client = [
-        each for each in allowed if isinstance(context.tools.get(each.call.name), ClientTool)
+        each
+        for each in allowed
+        if isinstance(context.tools.get(each.call.name), ClientTool) and not each.is_invalid
     ]
     if by_client:
         places = {each.place for each in by_client}
@@ -353,6 +362,9 @@ async def _ask(
             # It is not run, even if the tool is added later: no hook has run for it.
             results[place] = _missing(context, each, emit)
             continue
+        if each.is_invalid:
+            allowed.append(each)
+            continue
         hooks = context.hooks.at(BEFORE)
         verdict, hook, left, reached = Continue(), "", call, 0
         is_allowed = (call.name, REQUIRES_APPROVAL) in context.allowed
@@ -391,6 +403,19 @@ async def _ask(
         scope.paused = True
         break
     return allowed
+
+
+def _decoded(context: RunContext, each: Waiting) -> Waiting:
+    """The call with the arguments that hooks and the tool receive. Those of a model are an object already, unless they cannot be decoded."""
+    call = each.call
+    tool = context.tools.get(call.name)
+    if tool is None:
+        return each
+    try:
+        given = decode_arguments(call.input, tool.meta)
+    except InvalidArgumentError:
+        return replace(each, is_invalid=True)
+    return each if given is call.input else replace(each, call=replace(call, input=given))
 
 
 def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:

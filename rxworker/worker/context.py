@@ -283,6 +283,7 @@ class Waiting(Struct, frozen=True):
         spared: The hooks that do not run for it again; see `HookContext.spared`.
         is_approved: Whether a person approved it without changes, so that its tool needs no other approval.
         has_ended: Whether its end was emitted already, by the process that ran it before this one.
+        is_invalid: Whether its arguments could not be decoded, so that it will not run.
     """
 
     place: int
@@ -290,6 +291,7 @@ class Waiting(Struct, frozen=True):
     spared: frozenset[tuple[str, int]] = frozenset()
     is_approved: bool = False
     has_ended: bool = False
+    is_invalid: bool = False
 
 
 class TurnScope(Struct, eq=False):

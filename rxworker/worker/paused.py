@@ -21,15 +21,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import ConfigurationError, InvalidArgumentError, LocalProtocolError
 from rxworker.events import Event, MessageAdd, RunResume, ToolStop
+from rxworker.events.arguments import decode_arguments
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
-from rxworker.messages import JsonObject, Message, ResultContent, ToolResult
+from rxworker.messages import JsonObject, Message, ResultContent, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.pairs import calls_made, places_left, places_of
+from rxworker.tools import Toolbox
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import TurnScope, Waiting
 from rxworker.worker.journal import BY_CALLER
@@ -98,6 +100,7 @@ def decide_command(
     decisions: Decisions | None,
     added: Sequence[Message],
     hooks: Hooks,
+    tools: Toolbox,
     *,
     reserved: float = 0.0,
 ) -> Command:
@@ -108,13 +111,14 @@ def decide_command(
         decisions: The decisions.
         added: The messages to add.
         hooks: The hooks of the worker.
+        tools: The tools of the worker, as far as it has them.
         reserved: Seconds for which other processes leave the run to the one that has decided.
 
     Raises:
         LocalProtocolError: As for `resume_turn`.
         ConfigurationError: As for `resume_turn`.
     """
-    resume_turn(paused, decisions, added, hooks)
+    resume_turn(paused, decisions, added, hooks, tools)
     listed = None if not decisions else tuple(_decided(paused, decisions))
     data = msgspec.to_builtins(_Decided(listed, tuple(added), reserved))
     return Command(DECIDE, data, key=DECIDE)
@@ -254,6 +258,7 @@ def resume_turn(
     decisions: Decisions | None,
     added: Sequence[Message],
     hooks: Hooks,
+    tools: Toolbox,
     traceparent: str = "",
 ) -> tuple[list[Event], TurnScope]:
     """The first events and the scope of the turn that continues a paused run.
@@ -263,10 +268,12 @@ def resume_turn(
         decisions: By the ids of the calls, or one for each call. Without any, the call that the run paused at is approved.
         added: Messages for the model, after the results.
         hooks: The hooks that are in force now.
+        tools: The tools that there are now.
         traceparent: The trace context of the caller; by default that of the paused run.
 
     Raises:
-        LocalProtocolError: A call was changed other than by its decision, or the decisions do not fit the calls.
+        LocalProtocolError: A call was changed other than by its decision, the decisions do not fit the calls, or the arguments of one are no
+            arguments of its tool.
         ConfigurationError: An argument has the wrong type.
     """
     _check_kinds(paused, decisions, added)
@@ -291,7 +298,7 @@ def resume_turn(
                 answer = ToolResult(call.id, content, is_error, call.name)
                 answered.append((Waiting(place, call), answer))
             case Approve(input=edited) if edited is not None:
-                other = replace(call, input=edited)
+                other = replace(call, input=_edited(call, edited, tools))
                 waiting.append(Waiting(place, other, pauser, is_approved=True))
             case None if paused.is_foreign:
                 waiting.append(Waiting(place, call))
@@ -335,6 +342,26 @@ def resume_turn(
     if added:
         first.append(MessageAdd(tuple(added), "resume"))
     return first, scope
+
+
+def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObject | str:
+    """The arguments that a person has given a call, as its hooks and its tool receive them."""
+    tool = tools.get(call.name)
+    if tool is None and isinstance(call.input, str):
+        return given  # its tool may take free text, which the process that has the tool knows
+    meta = ToolMeta(call.name, "", {}) if tool is None else tool.meta
+    why = "invalid arguments at $: this is no JSON object"
+    try:
+        decoded = decode_arguments(given, meta)
+        # A model writes this for no arguments. A person may have meant those that were shown.
+        if decoded or not isinstance(given, str) or given.lstrip().startswith("{"):
+            return decoded
+    except InvalidArgumentError as error:
+        why = error.message
+    raise LocalProtocolError(
+        f"the decision about the call {call.id!r} of {call.name} gives {why}: give an object with all "
+        "arguments, Approve(input={...}), or no input to run the call with the arguments that were shown"
+    )
 
 
 def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:

@@ -240,7 +240,7 @@ class QueuedWorker(Worker):
         """
         log = self._expect_log("decide_later")
         paused, _ = await self._load_paused(run)
-        await log.send(run, decide_command(paused, decisions, add, self.hooks))
+        await log.send(run, decide_command(paused, decisions, add, self.hooks, self.tools))
         return resumed_id(run)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:

@@ -395,7 +395,9 @@ class Worker:
             output: As for ``resume``.
             source: What a log has of the paused run, if it comes from there: the permissions, the labels and the name are those of that run.
         """
-        first, scope = resume_turn(waiting, decisions, added, self.hooks, self._traceparent())
+        first, scope = resume_turn(
+            waiting, decisions, added, self.hooks, self.tools, self._traceparent()
+        )
         if waiting.run in self._resumed:
             message = (
                 f"{waiting.run} was resumed already, or another run has begun since: no call is run twice, and none "
@@ -501,7 +503,9 @@ class Worker:
         log = self._expect_log("decide")
         paused, row = await self._load_paused(run)
         several = expect_several("add", add, "add=[Message.user('...')]")
-        command = decide_command(paused, decisions, several, self.hooks, reserved=RESERVED)
+        command = decide_command(
+            paused, decisions, several, self.hooks, self.tools, reserved=RESERVED
+        )
         await log.send(run, command)
         self._check_free("decide")
         return self._resume(paused, decisions, several, shared_state=shared_state, source=row)

@@ -14,7 +14,7 @@ from rxworker.hooks import (
     ToolResultContext,
     after_tool_call,
 )
-from rxworker.messages import Conversation, Image, Message, Text, ToolCall, ToolResult
+from rxworker.messages import Conversation, Image, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.operators import only
 from rxworker.testing import (
     ScriptedModel,
@@ -39,6 +39,12 @@ async def read(path: str) -> str:
 async def copy(path: str, to: str) -> str:
     """Copy a file."""
     return f"{path} -> {to}"
+
+
+@tool(format="text")
+async def shout(text: str) -> str:
+    """Shout."""
+    return text.upper()
 
 
 @pytest.mark.parametrize(
@@ -89,12 +95,37 @@ def test_the_content_of_a_call_is_its_arguments_as_json() -> None:
     context = call_context("read", path="a")
     context.set_content('{"path":"b"}')
     assert context.call.input == {"path": "b"}
-    with pytest.raises(ValueError, match="Expected `object`"):
+    with pytest.raises(ValueError, match=r"no JSON object but the text '\[\]'"):
         context.set_content("[]")
-    context.call = ToolCall("call_1", "patch", "free text")
-    context.set_content("other text")
-    assert context.call.input == "other text"
-    assert context.tool_args is None
+
+
+def test_the_content_of_a_call_with_free_text_is_the_text() -> None:
+    context = call_context("shout")
+    context.tool = shout
+    context.call = ToolCall("call_1", "shout", "free text")
+    context.set_content('{"text": "other"}')
+    assert context.call.input == context.content == '{"text": "other"}'
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({}, "free text"),
+        ({"text": "other text"}, "other text"),
+        ({"text": 1}, {"text": 1}),
+        ({"loud": True}, {"text": "free text", "loud": True}),
+    ],
+)
+def test_free_text_is_a_member_of_the_input_and_what_is_changed_there_counts(
+    change: JsonObject, left: object
+) -> None:
+    context = call_context("shout")
+    context.tool = shout
+    context.call = ToolCall("call_1", "shout", "free text")
+    assert context.input == context.tool_args == {"text": "free text"}
+    context.input.update(change)
+    context.check()
+    assert context.call.input == left
 
 
 def test_an_answer_cannot_be_changed() -> None:

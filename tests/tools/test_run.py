@@ -298,15 +298,17 @@ async def test_any_object_of_the_right_shape_is_a_tool() -> None:
         meta = ToolMeta("shout", "", {})
 
         async def execute(self, input_json: str | bytes, context: ToolContext, /) -> str:
-            if isinstance(input_json, bytes):
+            if input_json == b"{}":
                 raise ValueError("words only")
-            return f"{context.tool}: {input_json.upper()}"
+            return f"{context.tool}: {input_json!r}"
 
     toolbox = Toolbox([Shout()])
-    assert (await run_call(toolbox, ToolCall("1", "shout", "free text"))).text == "shout: FREE TEXT"
+    assert (await run_call(toolbox, call("shout", a="b"))).text == 'shout: b\'{"a":"b"}\''
     assert (
         await run_call(toolbox, call("shout"))
     ).text == "The tool failed: ValueError: words only"
+    free = await run_call(toolbox, ToolCall("1", "shout", "free text"))
+    assert "this is no JSON object but the text 'free text'" in free.text
 
 
 async def test_the_context_knows_the_call() -> None:

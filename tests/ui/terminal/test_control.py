@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
+import msgspec
 import pytest
 from textual.widgets import Input, TextArea
 
@@ -360,10 +361,15 @@ async def test_free_text_arguments_can_be_changed(open_app: Open) -> None:
     class Shell:
         """A tool that takes a text as it is."""
 
-        meta = ToolMeta("shell", "Run a command.", {"type": "object"})
+        meta = ToolMeta(
+            "shell",
+            "Run a command.",
+            {"type": "object", "properties": {"command": {"type": "string"}}},
+            format="text",
+        )
 
         async def execute(self, arguments: str | bytes, context: ToolContext) -> str:
-            ran.append(str(arguments))
+            ran.append(msgspec.json.decode(arguments)["command"])
             return "done"
 
     @before_tool_call
