@@ -124,7 +124,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(RunResume, "turn"),
     EventKind(RunStop, "turn"),
     EventKind(RunAbort, "turn"),
-    EventKind(RunRecover, "turn", "note", changes_state=False),
+    EventKind(RunRecover, "turn", "note"),
     EventKind(HandOver, "turn", "note", changes_state=False),
     EventKind(CommandTaken, "turn", "hidden", changes_state=False),
     EventKind(Fork, "turn", "note", changes_state=False),

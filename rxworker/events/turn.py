@@ -16,6 +16,7 @@ from rxworker.events.meta import Meta
 from rxworker.messages.content import ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message
+from rxworker.messages.output import OutputFormat
 from rxworker.messages.usage import Usage
 
 DISCARDED_EARLY = "This call was started early, and its result was thrown away."
@@ -30,12 +31,14 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
         added: How many of the messages, from the end, are that input.
         tools: A digest of the description of each tool, by its name, where the run is logged. Only a worker with these tools can recover it.
         traceparent: The trace context of the caller, as the header of that name of W3C Trace Context; empty without one. See ``Worker(tracing=)``.
+        output_format: The form of the answer, if a type was requested.
     """
 
     conversation: Conversation
     added: int = 0
     tools: dict[str, str] = {}
     traceparent: str = ""
+    output_format: OutputFormat | None = None
 
 
 class TurnStart(Struct, frozen=True, tag="turn_start", gc=False):
@@ -293,6 +296,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         spared: For each pending call, the hooks that do not run for it again.
         approved: The places of the calls that a person has approved as they are.
         traceparent: The trace context of the caller, as in `RunStart`.
+        output_format: The form of the answer, as in `RunStart`.
     """
 
     conversation: Conversation
@@ -308,6 +312,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     spared: tuple[tuple[tuple[str, int], ...], ...] = ()
     approved: tuple[int, ...] = ()
     traceparent: str = ""
+    output_format: OutputFormat | None = None
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):
@@ -335,12 +340,14 @@ class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
         reason: For people.
         progress: The number of the last record that was progress: a complete response, the end of a tool, or a turn. A run that is recovered three
             times at the same number is aborted.
+        output_format: The form of the answer, if it was requested again; ``None`` leaves it as it was.
     """
 
     epoch: int
     owner: str
     reason: str = ""
     progress: int = 0
+    output_format: OutputFormat | None = None
 
 
 class HandOver(Struct, frozen=True, tag="hand_over"):

@@ -24,6 +24,7 @@ from rxworker.messages.estimate import estimate
 from rxworker.messages.history import compact, fork, trim, turns
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, Role, from_json, to_json
+from rxworker.messages.output import OutputFormat
 from rxworker.messages.repair import NOT_RUN, Reason, repair, validate
 from rxworker.messages.stop import StopKind, StopReason
 from rxworker.messages.usage import Counts, Prices, Usage
@@ -65,6 +66,7 @@ __all__ = [
     "ToolMeta",
     "Grammar",
     "TextFormat",
+    "OutputFormat",
     "StopKind",
     "StopReason",
     "Usage",

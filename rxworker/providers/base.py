@@ -11,7 +11,7 @@ from msgspec.structs import fields
 from rxworker.errors import ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import Decoder
-from rxworker.messages import Conversation, Counts, Json, JsonObject, ToolMeta, Usage
+from rxworker.messages import Conversation, Counts, Json, JsonObject, OutputFormat, ToolMeta, Usage
 
 # What the names of headers and fields with secrets have in them.
 SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential")
@@ -101,18 +101,6 @@ class ToolChoice(Struct, frozen=True):
 
     mode: Literal["auto", "none", "any", "tool"] = "auto"
     name: str | None = None
-
-
-class OutputFormat(Struct, frozen=True):
-    """The required form of an answer: JSON that matches a schema. Each provider has its own way to request it.
-
-    Attributes:
-        schema: JSON schema of an object, without ``$ref``.
-        name: Its name, for providers that require one.
-    """
-
-    schema: JsonObject
-    name: str = "output"
 
 
 class Options(Struct, frozen=True, omit_defaults=True):

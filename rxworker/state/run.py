@@ -31,6 +31,7 @@ from rxworker.events import (
     Record,
     RunAbort,
     RunPause,
+    RunRecover,
     RunResume,
     RunStart,
     RunStop,
@@ -156,6 +157,7 @@ def _run_start(state: RunState, event: RunStart) -> RunState:
         path=state.path,
         base=before,
         traceparent=event.traceparent,
+        output_format=event.output_format,
     )
 
 
@@ -174,6 +176,13 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         tool_calls=event.tool_calls,
         continuations=event.continuations,
         traceparent=event.traceparent,
+        output_format=event.output_format,
+    )
+
+
+def _run_recover(state: RunState, event: RunRecover) -> RunState:
+    return (
+        state if event.output_format is None else replace(state, output_format=event.output_format)
     )
 
 
@@ -396,6 +405,7 @@ def _limit_reached(state: RunState, event: LimitReached) -> RunState:
 TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     RunStart: _run_start,
     RunResume: _run_resume,
+    RunRecover: _run_recover,
     RunPause: _run_pause,
     RunStop: _run_stop,
     RunAbort: _run_abort,

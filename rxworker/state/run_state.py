@@ -15,6 +15,7 @@ from rxworker.messages import (
     Json,
     JsonObject,
     Message,
+    OutputFormat,
     ResultContent,
     StopReason,
     ToolCall,
@@ -101,6 +102,7 @@ class RunState(Struct, frozen=True):
         is_closed: Whether the response is in the conversation.
         traceparent: The trace context of the caller of the run; empty without one.
         shared_state: The state that tools and hooks share with user interfaces; ``None`` if there is none.
+        output_format: The form of the answer, if a type was requested.
     """
 
     status: RunStatus = "new"
@@ -131,6 +133,7 @@ class RunState(Struct, frozen=True):
     is_closed: bool = False
     traceparent: str = ""
     shared_state: Json = None
+    output_format: OutputFormat | None = None
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

@@ -45,7 +45,7 @@ from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits
-from rxworker.worker.result import Output
+from rxworker.worker.output import Output
 
 Emit = Callable[[Event], None]
 logger = logging.getLogger("rxworker.hooks")

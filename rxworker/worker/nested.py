@@ -204,7 +204,7 @@ class _Shared:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._conversation = worker.conversation
+        self._conversation, self._shared_state = worker.conversation, worker.shared_state
         self._gate = Gate(1)
 
     @contextlib.asynccontextmanager
@@ -217,7 +217,7 @@ class _Shared:
         token = _ACTIVE.set(active | {id(worker)})
         try:
             async with self._gate.place():
-                worker.conversation = self._conversation
+                worker.use_conversation(self._conversation, self._shared_state)
                 yield worker
         finally:
             _ACTIVE.reset(token)

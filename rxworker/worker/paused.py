@@ -29,7 +29,15 @@ from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
-from rxworker.messages import JsonObject, Message, ResultContent, ToolCall, ToolMeta, ToolResult
+from rxworker.messages import (
+    JsonObject,
+    Message,
+    OutputFormat,
+    ResultContent,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
 from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.tools import Toolbox
 from rxworker.worker.arguments import expect
@@ -160,7 +168,7 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
     """The paused run as JSON.
 
     Args:
-        paused: The result of a paused run. The requested output type is not kept.
+        paused: The result of a paused run. Of the requested output type its schema is kept.
         key: A secret of the application; loading needs the same one.
 
     Raises:
@@ -260,6 +268,7 @@ def resume_turn(
     hooks: Hooks,
     tools: Toolbox,
     traceparent: str = "",
+    output_format: OutputFormat | None = None,
 ) -> tuple[list[Event], TurnScope]:
     """The first events and the scope of the turn that continues a paused run.
 
@@ -270,6 +279,7 @@ def resume_turn(
         hooks: The hooks that are in force now.
         tools: The tools that there are now.
         traceparent: The trace context of the caller; by default that of the paused run.
+        output_format: The form of the answer.
 
     Raises:
         LocalProtocolError: A call was changed other than by its decision, the decisions do not fit the calls, or the arguments of one are no
@@ -336,6 +346,7 @@ def resume_turn(
         spared=tuple([tuple(sorted(each.spared)) for each in pending]),
         approved=tuple([each.place for each in pending if each.is_approved]),
         traceparent=traceparent or paused.traceparent,
+        output_format=output_format,
     )
     first: list[Event] = [resume]
     first += [ToolStop(result, place=place) for place, result in denied.items()]

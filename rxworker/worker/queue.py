@@ -41,6 +41,7 @@ from rxworker.messages import Conversation, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
 from rxworker.worker.arguments import Input, to_messages
+from rxworker.worker.output import Output
 from rxworker.worker.paused import Decisions, decide_command
 from rxworker.worker.run import Run, Tracing
 from rxworker.worker.worker import Worker
@@ -64,6 +65,7 @@ async def submit(
     conversation: Conversation | None = None,
     tracing: Tracing | None = None,
     run: str = "",
+    output: type[Any] | None = None,
 ) -> str:
     """Store a run for `work` to take, in this process or another.
 
@@ -79,8 +81,9 @@ async def submit(
         labels: Stored with the run.
         conversation: The conversation to continue.
         tracing: Gives the trace context of the caller, which is stored with the run: the process that takes it continues the trace.
-        run: The id of the run, for example ``order-4711``; by default one is made. If the log has such a run, with the same conversation, kind and tenant,
+        run: The id of the run, for example ``order-4711``; by default one is made. If the log has such a run, with the same conversation, type, kind and tenant,
             nothing is stored, whatever has become of it.
+        output: The type of the answer. Its schema is stored with the run.
 
     Returns:
         The id of the run. It is stored; a `Replica` watches and steers it.
@@ -108,7 +111,7 @@ async def submit(
         conversation=conversation,
         tracing=tracing,
     )
-    return await worker._submit(input, _expect_id(run) if run != "" else "")
+    return await worker._submit(input, _expect_id(run) if run != "" else "", output)
 
 
 class QueuedWorker(Worker):
@@ -158,19 +161,26 @@ class QueuedWorker(Worker):
         )
         self._priority = priority
 
-    async def _submit(self, input: Input, run: str) -> str:  # noqa: A002 - as in `Worker.run`
+    async def _submit(
+        self,
+        input: Input,  # noqa: A002 - as in `Worker.run`
+        run: str,
+        output: type[Any] | None = None,
+    ) -> str:
         """Store a run, once for each id.
 
         Args:
             input: As for `Worker.run`.
             run: The id of the run; empty to make one.
+            output: The type of the answer.
         """
+        form = None if output is None else Output(output)
         log, added = self._expect_log("submit"), to_messages(input)
         given, pauses = self.conversation, 0
         while True:
             known = await log.info(run) if run else None
             if known is not None and (known.last_seq or known.status == "deleted"):
-                await self._check_same(log, known, given, added)
+                await self._check_same(log, known, given, added, form)
                 return run
             if known is not None and known.owner and known.lease_until > time.time():
                 # Another process is about to store it.
@@ -179,7 +189,7 @@ class QueuedWorker(Worker):
                 continue
             self.use_conversation(given)  # not that of an attempt that has failed
             try:
-                begun = self._start(added, run=run)
+                begun = self._start(added, form, run=run)
                 with suppress(RunHandedOverError):
                     await begun
             except LogError:
@@ -191,7 +201,12 @@ class QueuedWorker(Worker):
                 return begun.id
 
     async def _check_same(
-        self, log: EventLog, known: RunInfo, given: Conversation, added: tuple[Message, ...]
+        self,
+        log: EventLog,
+        known: RunInfo,
+        given: Conversation,
+        added: tuple[Message, ...],
+        output: Output[Any] | None,
     ) -> None:
         """Check that a stored run is the one that this worker would store.
 
@@ -205,10 +220,12 @@ class QueuedWorker(Worker):
         async with aclosing(log.read(run)) as entries:
             start = record_of(await anext(entries), run).event
         stored = start.conversation if isinstance(start, RunStart) else None
+        form = start.output_format if isinstance(start, RunStart) else None
         others = [
             what
             for what, is_other in (
                 ("input", _json_of(stored) != _json_of(self._continued(added))),
+                ("type", form != (None if output is None else output.format)),
                 ("kind", known.row.worker != self.name),
                 ("tenant", known.row.labels.get(TENANT) != self.labels.get(TENANT)),
             )

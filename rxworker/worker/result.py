@@ -1,7 +1,6 @@
 """The result of a run: finished or paused. Any other outcome raises an exception.
 
-`Output` describes the answer as a value of a type. `result_of` makes the result of the last state. A paused call carries a signature of the
-arguments that were shown.
+`result_of` makes the result of the last state. A paused call carries a signature of the arguments that were shown.
 """
 
 from __future__ import annotations
@@ -11,24 +10,20 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic
 
-import msgspec
 from msgspec import Struct, field
 
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Conversation,
     Json,
-    JsonObject,
+    OutputFormat,
     StopReason,
     ToolCall,
     ToolResult,
     Usage,
 )
-from rxworker.providers import OutputFormat
 from rxworker.state import RunState
-from rxworker.tools import schema_of
-from rxworker.tools.json_decoder import JsonDecoder
-from rxworker.tools.schema import HINT
+from rxworker.worker.output import Output
 
 if TYPE_CHECKING:
     # A run without an output type is a ``Run``. Until Python 3.13 only the type checker knows of defaults.
@@ -70,88 +65,6 @@ def check_signatures(calls: Sequence[ToolCall], seals: Sequence[str]) -> None:
                 f"the call {call.id!r} of {call.name} was changed since the run paused: what was approved may not be what "
                 "would run; give other arguments with decisions={call.id: Approve(input={...})}"
             )
-
-
-FENCE = "```"
-
-
-class Output(Generic[T]):
-    """The type of an answer.
-
-    Providers require an object at the root. Any other type is wrapped in an object, as its only member.
-
-    Args:
-        type_: A Struct, a dataclass, a TypedDict, a pydantic model, or any other type that the arguments of a tool may have.
-
-    Raises:
-        ConfigurationError: The type has no JSON schema.
-
-    >>> output = Output(list[int])
-    >>> output.decode('{"value": [1, 2]}')
-    [1, 2]
-    """
-
-    def __init__(self, type_: type[T]) -> None:
-        self.type = type_
-        name: str = getattr(type_, "__name__", "output")
-        try:
-            schema = schema_of(type_)
-            self._decoder = JsonDecoder(type_)
-        except (TypeError, ValueError) as error:
-            message = f"{type_!r} cannot be the output of a run: {error}; {HINT}"
-            raise ConfigurationError(message) from error
-        self._is_wrapped = schema.get("type") != "object"
-        self.format = OutputFormat(_wrapped(schema) if self._is_wrapped else schema, name)
-
-    def decode(self, text: str) -> T:
-        """Decode the text.
-
-        Raises:
-            msgspec.DecodeError: It is not JSON, or does not fit the type; the message names the path.
-        """
-        text = _bare(text)
-        if not self._is_wrapped:
-            return self._decoder.decode(text)
-        whole = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        if "value" not in whole:
-            raise msgspec.ValidationError("Object missing required field `value`")
-        return self._decoder.decode(bytes(whole["value"]))
-
-    def read(self, text: str) -> JsonObject:
-        """Return the JSON of a text that is valid, as ``format.schema`` describes it.
-
-        >>> Output(list[int]).read('{"value": [1, 2]}')
-        {'value': [1, 2]}
-        """
-        return msgspec.json.decode(_bare(text))
-
-    def complaint(self, text: str) -> str | None:
-        """The error in the text, for the model to correct; ``None`` if the text is valid."""
-        try:
-            self.decode(text)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            return (
-                f"The answer does not fit the requested format: {error}. "
-                "Answer again with the whole corrected JSON and nothing else."
-            )
-        return None
-
-
-def _wrapped(schema: JsonObject) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": {"value": schema},
-        "required": ["value"],
-        "additionalProperties": False,
-    }
-
-
-def _bare(text: str) -> str:
-    """The text without the fence that some models put around JSON."""
-    text = text.strip()
-    if not (text.startswith(FENCE) and text.endswith(FENCE) and "\n" in text):
-        return text
-    return text[text.index("\n") : -len(FENCE)].strip()
 
 
 class RunResult(Struct, Generic[T_co], frozen=True):
@@ -203,6 +116,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         called: The names of the tools that the model has called in the run, each once.
         unknown: The places of the calls whose effects are not known, since the process that started them has ended; each needs a decision.
         traceparent: The trace context of the caller of the run; see `RunStart`.
+        output_format: The form of the answer, if a type was requested: the resumed run requests it again.
         is_foreign: Whether it was imported: hooks and people have agreed to its calls elsewhere, which does not count here.
     """
 
@@ -223,6 +137,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     called: tuple[str, ...] = ()
     unknown: tuple[int, ...] = ()
     traceparent: str = ""
+    output_format: OutputFormat | None = None
     is_foreign: bool = False
 
 
@@ -277,6 +192,7 @@ def result_of(
         unknown=pause.unknown,
         traceparent=state.traceparent,
         shared_state=state.shared_state,
+        output_format=state.output_format,
         is_foreign=is_foreign,
     )
 

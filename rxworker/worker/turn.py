@@ -50,8 +50,8 @@ from rxworker.worker.context import (
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import CoroutineObservable, Emitter
+from rxworker.worker.output import Output
 from rxworker.worker.respond import respond
-from rxworker.worker.result import Output
 
 Emit = Callable[[Event], None]
 

@@ -46,6 +46,7 @@ from rxworker.worker.arguments import (
 from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope, checked
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Budget, Limits
+from rxworker.worker.output import Output
 from rxworker.worker.paused import RESERVED, Decisions, decide_command, decision_of, resume_turn
 from rxworker.worker.recovery import (
     Continuation,
@@ -56,7 +57,7 @@ from rxworker.worker.recovery import (
     progress_of,
     too_many_deaths,
 )
-from rxworker.worker.result import Output, Paused, RunResult
+from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.run import Run, Tracing
 from rxworker.worker.stored import (
     LoggedRun,
@@ -200,7 +201,7 @@ class Worker:
         self.shared_state = shared_state
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
-        self._output: Output[Any] | None = None
+        self._paused_output: Output[Any] | None = None
         self._resumed: set[str] = set()
 
     def __repr__(self) -> str:
@@ -235,27 +236,42 @@ class Worker:
         """
         added = to_messages(input)
         self._check_free("run")
-        self._output = None if output is None else Output(output)
+        form = None if output is None else Output(output)
         # Paused calls that were never resumed get an error result, and cannot be resumed later.
         if self._paused is not None:
             self._resumed.add(self._paused.run)
-        return self._start(added)
+        return self._start(added, form)
 
     def _start(
-        self, added: tuple[Message, ...], log: EventLog | None = None, run: str = ""
+        self,
+        added: tuple[Message, ...],
+        output: Output[Any] | None = None,
+        log: EventLog | None = None,
+        run: str = "",
     ) -> Run[Any]:
         """Begin a run with an input.
 
         Args:
             added: The input.
+            output: The type of the answer, if one is requested.
             log: The log of the run that it is nested in, if that has one.
             run: The id of the run, if it has one.
         """
         conversation = self._continued(added)
         stored = self._stored_in(log, self._row(title_of(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
-        start = RunStart(conversation, len(added), digests, self._traceparent())
-        return self._begin((start,), TurnScope(), allowed=self.allowed, stored=stored, run=run)
+        form = None if output is None else output.format
+        start = RunStart(conversation, len(added), digests, self._traceparent(), form)
+        scope = TurnScope()
+        return self._begin(
+            (start,),
+            scope,
+            allowed=self.allowed,
+            output=output,
+            shared_state=self.shared_state,
+            stored=stored,
+            run=run,
+        )
 
     def _continued(self, added: tuple[Message, ...]) -> Conversation:
         """The conversation with an input, as it is sent."""
@@ -356,7 +372,8 @@ class Worker:
             claim: For several processes that may hold the same saved run: called once with its id, and returns whether this process may
                 resume it, for example by inserting the id into a table where it must be unique.
             shared_state: Replaces the shared state of the paused run.
-            output: The type of the answer; by default that of the run that was paused, if this worker ran it.
+            output: The type of the answer; by default that of the run that was paused. If this worker did not run it last, only the schema of that is known, and the
+                value is JSON.
 
         Raises:
             LocalProtocolError: Nothing is paused, it was resumed already or by another process, another run has started since, a call was
@@ -372,7 +389,8 @@ class Worker:
                 "nothing is paused: resume() needs a run whose result is Paused"
             )
         several = expect_several("add", add, "add=[Message.user('...')]")
-        return self._resume(waiting, decisions, several, claim, shared_state, output)
+        form = None if output is None else Output(output)
+        return self._resume(waiting, decisions, several, claim, shared_state, form)
 
     def _resume(
         self,
@@ -381,7 +399,7 @@ class Worker:
         added: Sequence[Message],
         claim: ClaimFn | None = None,
         shared_state: Json = None,
-        output: type[Any] | None = None,
+        output: Output[Any] | None = None,
         source: RunRow | None = None,
     ) -> Run[Any]:
         """Resume a paused run.
@@ -395,8 +413,19 @@ class Worker:
             output: As for ``resume``.
             source: What a log has of the paused run, if it comes from there: the permissions, the labels and the name are those of that run.
         """
+        is_own = self._paused is not None and self._paused.run == waiting.run
+        known = self._paused_output if is_own else None
+        if known is None and waiting.output_format is not None:
+            known = Output.from_format(waiting.output_format)
+        wanted = output or known
         first, scope = resume_turn(
-            waiting, decisions, added, self.hooks, self.tools, self._traceparent()
+            waiting,
+            decisions,
+            added,
+            self.hooks,
+            self.tools,
+            self._traceparent(),
+            None if wanted is None else wanted.format,
         )
         if waiting.run in self._resumed:
             message = (
@@ -408,10 +437,7 @@ class Worker:
             raise LocalProtocolError(
                 f"{waiting.run} was resumed by another process: no call is run twice"
             )
-        if output is not None:
-            self._output = Output(output)
         scope.variables = dict(waiting.variables)
-        self.shared_state = waiting.shared_state if shared_state is None else shared_state
         title = title_of(last_input(waiting.conversation.messages))
         row = self._row(title, resumes=waiting.run)
         if source is not None:
@@ -420,7 +446,16 @@ class Worker:
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)
         allowed = self.allowed if source is None else source.allowed
-        run = self._begin(first, scope, waiting.called, allowed=allowed, stored=stored, run=name)
+        run = self._begin(
+            first,
+            scope,
+            waiting.called,
+            allowed=allowed,
+            output=wanted,
+            shared_state=waiting.shared_state if shared_state is None else shared_state,
+            stored=stored,
+            run=name,
+        )
         self._resumed.add(waiting.run)
         if self.budget is not None:
             self.budget.carry_over(waiting.run, run.id)
@@ -446,7 +481,8 @@ class Worker:
         2
         """
         self._check_free("use_conversation")
-        self.conversation, self.shared_state, self._paused = conversation, shared_state, None
+        self.conversation, self.shared_state = conversation, shared_state
+        self._paused = self._paused_output = None
 
     def resume_sync(
         self,
@@ -476,6 +512,7 @@ class Worker:
     def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
         return self.run(input) if output is None else self.run(input, output=output)
 
+    @overload
     async def decide(
         self,
         run: str,
@@ -483,6 +520,25 @@ class Worker:
         *,
         add: Sequence[Message] = (),
         shared_state: Json = None,
+    ) -> Run[Any]: ...
+    @overload
+    async def decide(
+        self,
+        run: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
+        output: type[T],
+    ) -> Run[T]: ...
+    async def decide(
+        self,
+        run: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
+        output: type[Any] | None = None,
     ) -> Run[Any]:
         """Resume a stored paused run as a new run. The decisions are stored first: they are made once, and survive the end of this process.
 
@@ -491,6 +547,7 @@ class Worker:
             decisions: As for ``resume``.
             add: As for ``resume``.
             shared_state: As for ``resume``. It is not stored with the decisions: the resumed run has it.
+            output: As for ``resume``. It is not stored with the decisions either.
 
         Raises:
             CommandConflictError: It was decided about before, here or in another process.
@@ -500,6 +557,7 @@ class Worker:
             LogError: The log has no such run, or cannot be read or written.
         """
         self._check_free("decide")
+        form = None if output is None else Output(output)
         log = self._expect_log("decide")
         paused, row = await self._load_paused(run)
         several = expect_several("add", add, "add=[Message.user('...')]")
@@ -508,7 +566,9 @@ class Worker:
         )
         await log.send(run, command)
         self._check_free("decide")
-        return self._resume(paused, decisions, several, shared_state=shared_state, source=row)
+        return self._resume(
+            paused, decisions, several, shared_state=shared_state, output=form, source=row
+        )
 
     async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow]:
         """A stored paused run, and what a list shows of it."""
@@ -517,7 +577,22 @@ class Worker:
             raise LocalProtocolError(f"{run} has finished: there is nothing to decide about")
         return paused, row
 
-    async def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Run[Any]:
+    @overload
+    async def recover(
+        self, run: str, *, reason: str = "", claim: Claim | None = None
+    ) -> Run[Any]: ...
+    @overload
+    async def recover(
+        self, run: str, *, reason: str = "", claim: Claim | None = None, output: type[T]
+    ) -> Run[T]: ...
+    async def recover(
+        self,
+        run: str,
+        *,
+        reason: str = "",
+        claim: Claim | None = None,
+        output: type[Any] | None = None,
+    ) -> Run[Any]:
         """Continue a stored run that is queued, or whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
 
         A response that was cut is retracted and requested again. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
@@ -527,6 +602,7 @@ class Worker:
             run: The id of the run.
             reason: For people; it is in the `RunRecover`.
             claim: The claim of the run, if the caller has claimed it; it is released if the run cannot be continued.
+            output: The type of the answer; by default that of the run, of which the schema is stored: its value is JSON.
 
         Returns:
             The run. It continues by itself, and has all its records from the first.
@@ -539,7 +615,8 @@ class Worker:
             LogError: The log cannot be read, or this rxworker is too old for it.
         """
         self._check_free("recover")
-        return await self._recover(self._expect_log("recover"), run, reason, claim)
+        wanted = None if output is None else Output(output)
+        return await self._recover(self._expect_log("recover"), run, reason, claim, wanted)
 
     async def load(self, run: str) -> RunResult[None]:
         """The result of a stored run that has finished or is paused.
@@ -571,7 +648,12 @@ class Worker:
         return stored.result(run), info.row
 
     async def _recover(
-        self, log: EventLog, run: str, reason: str, claim: Claim | None = None
+        self,
+        log: EventLog,
+        run: str,
+        reason: str,
+        claim: Claim | None = None,
+        output: Output[Any] | None = None,
     ) -> Run[Any]:
         try:
             claim = claim or await log.claim(run)
@@ -579,7 +661,7 @@ class Worker:
             if error.status == "paused" and (decided := decision_of(await log.sent(run))):
                 paused, row = await self._load_paused(run)
                 self._check_free("recover")
-                return self._resume(paused, decided[0], decided[1], source=row)
+                return self._resume(paused, decided[0], decided[1], output=output, source=row)
             raise LocalProtocolError(
                 f"{run} is {error.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
             ) from error
@@ -592,7 +674,10 @@ class Worker:
             check_tools(stored, self.tools, run)
             self._check_free("recover")
             progress = progress_of(stored.records)
-            recovered = RunRecover(claim.epoch, claim.owner, reason, progress)
+            form = None if output is None else output.format
+            recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form)
+            if output is None and stored.state.output_format is not None:
+                output = Output.from_format(stored.state.output_format)
             error = cancelled_before(stored) or too_many_deaths(
                 deaths_at(progress, stored), progress
             )
@@ -614,6 +699,7 @@ class Worker:
             after.scope or TurnScope(variables=stored.variables),
             stored.called,
             allowed=row.allowed,
+            output=output,
             stored=LoggedRun(log, row, claim, stored, after.error),
             run=run,
         )
@@ -646,8 +732,7 @@ class Worker:
             else:
                 break  # that process ended before it was accepted
         self._check_free("run")
-        self._output = None
-        return self._start(to_messages(task), log, run)
+        return self._start(to_messages(task), None, log, run)
 
     def _expect_log(self, call: str) -> EventLog:
         if self.log is None:
@@ -663,6 +748,8 @@ class Worker:
         called: Sequence[str] = (),
         *,
         allowed: Sequence[tuple[str, str]] = (),
+        output: Output[Any] | None = None,
+        shared_state: Json = None,
         stored: LoggedRun | None = None,
         run: str = "",
     ) -> Run[Any]:
@@ -683,8 +770,8 @@ class Worker:
         else:
             journal = stored.journal(run, scope, self.limits.prices, outer, loop, permissions)
         value = journal.state.shared_state
-        if not journal.hub.last_seq and self.shared_state is not None:
-            value = checked_json(self.shared_state)
+        if not journal.hub.last_seq and shared_state is not None:
+            value = checked_json(shared_state)
             first = (first[0], SharedStateChange("replace", "", value), *first[1:])
         emit = checked(journal.emit, lambda: journal.hub.ended)
         context = RunContext(
@@ -694,10 +781,8 @@ class Worker:
             allowed=permissions,
             timeline=self.timeline,
             operators=self.operators,
-            options=self.options
-            if self._output is None
-            else replace(self.options, output=self._output.format),
-            output=self._output,
+            options=self.options if output is None else replace(self.options, output=output.format),
+            output=output,
             limits=self.limits,
             budgets=budgets,
             parallel=self.parallel,
@@ -710,7 +795,7 @@ class Worker:
             journal=journal,
             shared=SharedState(value, emit, partial(_call_soon, loop)),
         )
-        self._paused = None
+        self._paused = self._paused_output = None
         self._texts.clear()
         self._tool_calls.clear()
         taken = frozenset[int]() if stored is None or stored.run is None else stored.run.taken
@@ -718,7 +803,9 @@ class Worker:
         if journal.writer is not None and scope.answered and not journal.hub.last_seq:
             answered = tuple([(each.place, answer) for each, answer in scope.answered])
             journal.writer.keep_answers(answered)
-        begun = self._current = Run(context, first, scope, self._ended, loop, taken)
+        begun = self._current = Run(
+            context, first, scope, partial(self._ended, output), loop, taken
+        )
         begun.worker = self
         self._trace(begun)
         return begun
@@ -734,10 +821,13 @@ class Worker:
         except Exception:
             logger.warning("run %s is not traced", run.id, exc_info=True, extra={"run": run.id})
 
-    def _ended(self, state: RunState, result: RunResult[Any] | None) -> None:
+    def _ended(
+        self, output: Output[Any] | None, state: RunState, result: RunResult[Any] | None
+    ) -> None:
         self.conversation, self.shared_state = state.conversation, state.shared_state
         self._current = None
         self._paused = result if isinstance(result, Paused) else None
+        self._paused_output = None if self._paused is None else output
 
     def _check_free(self, call: str) -> None:
         try:

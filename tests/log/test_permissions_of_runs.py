@@ -122,7 +122,9 @@ async def test_a_paused_run_that_is_resumed_from_its_log_has_its_own_permissions
             else:
                 waiting = await worker.load(paused.id)
                 assert isinstance(waiting, Paused)
-                await log.send(paused.id, decide_command(waiting, None, (), worker.hooks))
+                await log.send(
+                    paused.id, decide_command(waiting, None, (), worker.hooks, worker.tools)
+                )
                 resumed = await worker.recover(paused.id)
             result = await resumed
             assert isinstance(result, Finished if is_own else Paused)

@@ -23,7 +23,7 @@ from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import Toolbox, ToolContext, run_call, schema_of, tool
 from rxworker.tools.inline import check_schema
-from rxworker.worker.result import Output
+from rxworker.worker.output import Output
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from rxworker.providers import (
     Provider,
 )
 from rxworker.testing import Reply, ScriptedModel, say
-from rxworker.worker.result import Output
+from rxworker.worker.output import Output
 
 
 class Forecast(Struct):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Paused, Worker, before_tool_call, tool
+from rxworker import Paused, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record, SharedStateChange
 from rxworker.hooks import ToolCallContext
@@ -169,3 +169,24 @@ async def test_clients_receive_snapshots_and_changes() -> None:
     sent = [p for r in records for p in parts.feed(r) if isinstance(p, Data) and p.id == "state"]
     states: list[Any] = [part.data for part in sent]
     assert [len(state["steps"]) for state in states] == [0, 1, 2]
+
+
+async def test_each_call_of_a_worker_that_is_a_tool_begins_with_the_same_state() -> None:
+    seen: list[object] = []
+
+    @tool
+    def note(context: ToolContext) -> str:
+        """Note."""
+        seen.append(context.shared_state)
+        context.set_shared_state({"is_used": True})
+        return "noted"
+
+    inner = Worker(
+        ScriptedModel([call("note"), "One.", call("note"), "Two."]),
+        tools=[note],
+        shared_state={"is_used": False},
+    )
+    ask = worker_tool(inner, name="ask", description="Ask it.")
+    both = call("ask", task="a") + call("ask", task="b")
+    await Worker(ScriptedModel([both, "So."]), tools=[ask]).run("go")
+    assert seen == [{"is_used": False}] * 2

@@ -18,7 +18,8 @@ from rxworker.tools.base import check_name
 from rxworker.ui.clean import redact
 from rxworker.ui.web.entry import RunEntry
 from rxworker.worker import Worker
-from rxworker.worker.result import Output, answer_of
+from rxworker.worker.output import Output
+from rxworker.worker.result import answer_of
 
 RUN = "rxworker/run"
 """The key of a result's ``_meta`` with the id of the run, its turns and its usage."""
