@@ -7,6 +7,7 @@ from rxworker.operators.gauges import UsageChange, combine_gauges, percentile, r
 from rxworker.operators.group import Block, fold_scope, group_blocks, scan_scope
 from rxworker.operators.hold_back import hold_back
 from rxworker.operators.json import ToolInput, tool_inputs
+from rxworker.operators.mask import mask
 from rxworker.operators.order import map_in_order
 from rxworker.operators.pace import coalesce, merge_deltas
 from rxworker.operators.partial import JsonReader, partial_json, partial_values
@@ -34,6 +35,7 @@ __all__ = [
     # text in whole units, and text that is checked before it passes
     "hold_back",
     "lines",
+    "mask",
     "sentences",
     # blocks
     "Block",

@@ -36,7 +36,7 @@ from rxworker.events import (
 )
 from rxworker.operators.expect import EVENTS, expect_events, no_event
 from rxworker.operators.stage import Operator, Sink, Stage, connect
-from rxworker.operators.text import WRITTEN, BlockKey, WrittenDelta, with_text
+from rxworker.operators.text import WRITTEN, BlockKey, Replaced, WrittenDelta, with_text
 
 E = TypeVar("E", bound=Event)
 
@@ -68,7 +68,7 @@ def hold_back(
         window: How many characters a check sees, at least 2. Text is delayed by half of it.
         replacement: The text that replaces held text that must not pass; the block then continues. By default the stream fails.
         thinking: Whether thinking is checked, too. By default it passes unchecked. The signature of thinking that was replaced is dropped,
-            since it no longer fits.
+            since it no longer fits. A provider's copy of a replaced text, which the end of a block may carry, is dropped in any case.
 
     Raises:
         ConfigurationError: The check is not callable, or the window is less than 2.
@@ -151,6 +151,7 @@ class _HeldBlocks(Generic[E]):
         # A signature is held until the thinking before it has passed.
         self._signatures: dict[int, list[E]] = {}
         self._unsigned: set[int] = set()
+        self._replaced = Replaced()
 
     def handle(self, item: E) -> _Checking:
         """Hold the text of an event, or let the event pass."""
@@ -164,6 +165,7 @@ class _HeldBlocks(Generic[E]):
             return
         if isinstance(event, BlockStop):
             yield from self._end(event.index)
+            item = cast(E, self._replaced.strip(event))
         elif isinstance(event, BlockStart | BlockAbort):
             self._unsigned.discard(event.index)
             self._signatures.pop(event.index, None)
@@ -174,6 +176,7 @@ class _HeldBlocks(Generic[E]):
         elif isinstance(event, Status | AttemptStart | AttemptRetract):
             self._held.clear()
             self._signatures.clear()
+            self._replaced.clear()
         elif isinstance(event, SignatureDelta) and self._checks_thinking:
             self._signatures.setdefault(event.index, []).append(item)
             return
@@ -195,7 +198,7 @@ class _HeldBlocks(Generic[E]):
             if not rest or (yield held.once + rest):
                 self._emit(held, held.once + rest)
             else:
-                self._reject(held)
+                self._reject(held, held.once + rest)
         signatures = self._signatures.pop(index, ())
         if index not in self._unsigned:
             for signature in signatures:
@@ -211,13 +214,14 @@ class _HeldBlocks(Generic[E]):
                 self._emit(held, held.once)
                 held.once = half
             else:
-                self._reject(held)
+                self._reject(held, held.once + half)
                 held.once = ""
         held.add(text[begin:])
 
-    def _reject(self, held: _HeldText) -> None:
+    def _reject(self, held: _HeldText, text: str) -> None:
         if self._replacement is None:
             raise TextRejectedError("a text was held back: the check of hold_back rejected it")
+        self._replaced.add(held.like.index, text)
         if isinstance(held.like, ThinkingDelta):
             self._unsigned.add(held.like.index)
         self._emit(held, self._replacement)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
+from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.events import (
@@ -27,6 +28,7 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.events.deltas import Deltas, Parts
+from rxworker.messages import Json
 from rxworker.operators.decode import decode
 from rxworker.operators.expect import EVENTS, Ending, expect_events, ignore, no_event
 from rxworker.operators.stage import Operator, Sink, many, stage
@@ -155,9 +157,9 @@ def sentences() -> Operator[E, E]:
     return _units(_Sentences, "sentences()")
 
 
-def _units(make: Callable[[], _Splitter], verb: str) -> Operator[E, E]:
-    def machine() -> _Units[E]:
-        return _Units(make, verb)
+def _units(make: Callable[[], Splitter], verb: str) -> Operator[E, E]:
+    def machine() -> Units[E]:
+        return Units(make, verb)
 
     divide: Operator[E, E] = decode(machine)
 
@@ -168,7 +170,7 @@ def _units(make: Callable[[], _Splitter], verb: str) -> Operator[E, E]:
     return apply
 
 
-class _Splitter(Protocol):
+class Splitter(Protocol):
     """Divides one text, which arrives in pieces."""
 
     def feed(self, piece: str) -> Sequence[str]:
@@ -180,17 +182,30 @@ class _Splitter(Protocol):
         ...
 
 
-class _Units(Generic[E]):
-    """Events in, events out; the deltas of each block are divided anew."""
+class Units(Generic[E]):
+    """Events in, events out; the deltas of each block are divided anew.
 
-    def __init__(self, make: Callable[[], _Splitter], verb: str) -> None:
+    Args:
+        make: Makes what divides one text.
+        verb: The operator as it is written, for messages.
+        kinds: The deltas that are divided; others pass.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Splitter],
+        verb: str,
+        kinds: tuple[type[WrittenDelta], ...] = WRITTEN,
+    ) -> None:
         self._make = make
         self._verb = verb
-        self._open: dict[BlockKey, tuple[WrittenDelta, _Splitter]] = {}
+        self._kinds = kinds
+        self._open: dict[BlockKey, tuple[WrittenDelta, Splitter]] = {}
 
     def feed(self, data: E) -> Sequence[E]:
+        """Take an event; return what it completes."""
         event: object = data
-        if isinstance(event, TextDelta | ThinkingDelta | RefusalDelta):
+        if isinstance(event, self._kinds):
             key = (event.index, type(event))
             found = self._open.get(key)
             if found is None:
@@ -200,17 +215,28 @@ class _Units(Generic[E]):
         if isinstance(event, BlockStart | BlockAbort):
             self._drop(event.index)
         elif isinstance(event, BlockStop):
-            return [*self._rest(event.index), data]
+            rest = self._rest(event.index)
+            return [*rest, cast(E, self._stop(event))]
         elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
             return [*self.finish(), data]
         elif isinstance(event, Status | AttemptStart | AttemptRetract):
-            self._open.clear()
+            self._forget()
         elif event.__class__ not in EVENTS:
             raise no_event(self._verb, event)
         return (data,)
 
     def finish(self) -> Sequence[E]:
-        return [unit for index in {index for index, _ in self._open} for unit in self._rest(index)]
+        """The incomplete units of all blocks."""
+        return [unit for index in self._indices() for unit in self._rest(index)]
+
+    def _stop(self, event: BlockStop) -> BlockStop:
+        return event
+
+    def _indices(self) -> set[int]:
+        return {index for index, _ in self._open}
+
+    def _forget(self) -> None:
+        self._open.clear()
 
     def _drop(self, index: int) -> None:
         for kind in WRITTEN:
@@ -226,6 +252,52 @@ class _Units(Generic[E]):
 def with_text(like: WrittenDelta, text: str) -> WrittenDelta:
     """A delta of the same block with another text."""
     return type(like)(like.index, text, like.choice)
+
+
+MANY = 1000
+"""How many different texts of a response are looked for in its echoes."""
+
+
+class Replaced:
+    """The texts of a response that were replaced. The echo of a block, which its `BlockStop` carries, must not contain them.
+
+    >>> from rxworker.events import BlockType
+    >>> replaced = Replaced()
+    >>> replaced.add(0, "hunter2")
+    >>> replaced.strip(BlockStop(1, BlockType.TEXT, echo={"item": {"text": "It is hunter2."}})).echo
+    >>> replaced.strip(BlockStop(2, BlockType.TEXT, echo={"id": "m1"})).echo
+    {'id': 'm1'}
+    """
+
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+        self._indices: set[int] = set()
+
+    def add(self, index: int, text: str) -> None:
+        """A text of this block was replaced."""
+        self._indices.add(index)
+        if len(self._texts) <= MANY:
+            self._texts.add(text)
+
+    def clear(self) -> None:
+        """Another response begins."""
+        self._texts.clear()
+        self._indices.clear()
+
+    def strip(self, stop: BlockStop) -> BlockStop:
+        """The end of a block, without an echo that contains such a text."""
+        if not self._indices or stop.echo is None:
+            return stop
+        if stop.index in self._indices or len(self._texts) > MANY or self._occur_in(stop.echo):
+            return replace(stop, echo=None)
+        return stop
+
+    def _occur_in(self, value: Json) -> bool:
+        if isinstance(value, str):
+            return any(text in value for text in self._texts)
+        if isinstance(value, dict):
+            return any(map(self._occur_in, (*value, *value.values())))
+        return isinstance(value, list) and any(map(self._occur_in, value))
 
 
 class _Lines:

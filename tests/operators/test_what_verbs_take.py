@@ -54,6 +54,7 @@ from rxworker.operators import (
     lines,
     live,
     map_in_order,
+    mask,
     merge_deltas,
     merge_runs,
     only,
@@ -163,6 +164,7 @@ VERBS: dict[str, tuple[str, Callable[[], Operator[Any, Any]], set[Kind]]] = {
     "lines": ("lines()", lines, {"events"}),
     "live": ("live()", live, {"events", "records"}),
     "map_in_order": ("", lambda: map_in_order(reactivex.of, 1), ANYTHING),
+    "mask": ("mask(...)", lambda: mask("x"), {"events"}),
     "merge_deltas": (
         "merge_deltas(...)",
         lambda: ops.flat_map(lambda item: reactivex.from_iterable(merge_deltas([item]))),
