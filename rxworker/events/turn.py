@@ -29,7 +29,7 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     Attributes:
         conversation: The conversation before the run, with the input of this run at its end.
         added: How many of the messages, from the end, are that input.
-        tools: A digest of the description of each tool, by its name, where the run is logged. Only a worker with these tools can recover it.
+        tools: A digest of each tool, by its name, where the run is logged. Only a worker that has these tools, with the same parameters, can recover it.
         traceparent: The trace context of the caller, as the header of that name of W3C Trace Context; empty without one. See ``Worker(tracing=)``.
         output_format: The form of the answer, if a type was requested.
     """
@@ -297,6 +297,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         approved: The places of the calls that a person has approved as they are.
         traceparent: The trace context of the caller, as in `RunStart`.
         output_format: The form of the answer, as in `RunStart`.
+        tools: Digests of the tools, as in `RunStart`.
     """
 
     conversation: Conversation
@@ -313,6 +314,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     approved: tuple[int, ...] = ()
     traceparent: str = ""
     output_format: OutputFormat | None = None
+    tools: dict[str, str] = {}
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):
@@ -341,6 +343,7 @@ class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
         progress: The number of the last record that was progress: a complete response, the end of a tool, or a turn. A run that is recovered three
             times at the same number is aborted.
         output_format: The form of the answer, if it was requested again; ``None`` leaves it as it was.
+        tools: Digests, as in `RunStart`, of the tools that the process has besides those of the run.
     """
 
     epoch: int
@@ -348,6 +351,7 @@ class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
     reason: str = ""
     progress: int = 0
     output_format: OutputFormat | None = None
+    tools: dict[str, str] = {}
 
 
 class HandOver(Struct, frozen=True, tag="hand_over"):

@@ -249,6 +249,7 @@ class PendingRuns:
         self._count: Counter[str] = Counter()
         self._parked: dict[str, list[str]] = {}
         self._deferred: dict[str, float] = {}
+        self._dropped: dict[str, tuple[str, int, int]] = {}
 
     def note(self, info: RunInfo, now: float) -> None:
         """Take newer information about a run."""
@@ -267,7 +268,11 @@ class PendingRuns:
         )  # an imported run is continued by its name alone
         if not (is_taken or (info.status == "paused" and info.sent)):
             self._infos.pop(run, None)
+            self._dropped.pop(run, None)
             return
+        if self._dropped.get(run) == _progress_of(info):
+            return
+        self._dropped.pop(run, None)
         self._infos[run] = info
         if not is_held:
             was_held = before is not None and bool(before.owner) and before.lease_until > 0
@@ -281,8 +286,10 @@ class PendingRuns:
             heappush(self._deferrals, (until, run))
 
     def drop(self, run: str) -> None:
-        """Leave a run to other processes until it changes."""
-        self._infos.pop(run, None)
+        """Leave a run to other processes until it goes on. That it is claimed and released is not enough: the attempt to continue it does that."""
+        info = self._infos.pop(run, None)
+        if info is not None:
+            self._dropped[run] = _progress_of(info)
 
     def held(self, tenant: str) -> int:
         """How many runs of a tenant are held by a process."""
@@ -334,6 +341,10 @@ class PendingRuns:
         if tenant is not None:
             self._held[run] = tenant
             self._count[tenant] += 1
+
+
+def _progress_of(info: RunInfo) -> tuple[str, int, int]:
+    return info.status, info.last_seq, info.sent
 
 
 async def dismiss_run(log: EventLog, run: str, reason: str) -> None:

@@ -256,7 +256,7 @@ class QueuedWorker(Worker):
             LogError: The log has no such run, or cannot be read or written.
         """
         log = self._expect_log("decide_later")
-        paused, _ = await self._load_paused(run)
+        paused, _, _ = await self._load_paused(run)
         await log.send(run, decide_command(paused, decisions, add, self.hooks, self.tools))
         return resumed_id(run)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 from weakref import ref
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import CommandTaken, Fork, Record, RunResume, RunStart
+from rxworker.events import CommandTaken, Fork, Record, RunRecover, RunResume, RunStart
 from rxworker.log.base import EventLog
 from rxworker.log.entry import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow
@@ -21,6 +22,7 @@ from rxworker.log.writer import RunWriter
 from rxworker.messages import Message, Prices, ToolMeta, ToolResult, Usage
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
+from rxworker.tools.schema import NAMED
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.journal import Journal
 from rxworker.worker.result import RunResult, result_of
@@ -39,6 +41,7 @@ class StoredRun(Struct, frozen=True):
         taken: The numbers of the commands that were taken.
         agreed: Which hooks had agreed to a call, and whether a person had, by the number of the start of the call.
         copied: The number of the last record that was copied from another run; 0 for none.
+        tools: The digests of its tools, by their names.
         foreign: The number of the last record that was copied or imported. Permissions up to it are those of another run.
     """
 
@@ -51,6 +54,7 @@ class StoredRun(Struct, frozen=True):
     taken: frozenset[int]
     agreed: dict[int, Private]
     copied: int
+    tools: dict[str, str]
     foreign: int
 
     def result(self, run: str) -> RunResult[None]:
@@ -91,6 +95,10 @@ async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
     own = [record.event for record in records if not record.path]
     copied = max((r.seq for r in records if isinstance(r.event, Fork) and not r.path), default=0)
     foreign = max(copied, imported)
+    tools: dict[str, str] = {}
+    for event in own:
+        if isinstance(event, RunStart | RunResume | RunRecover):
+            tools.update(event.tools)
     state = fold_run(records)
     begin = own[0] if own else None
     since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
@@ -113,31 +121,89 @@ async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
         ),
         agreed,
         copied,
+        tools,
         foreign,
     )
 
 
+DATA = frozenset({"default", "enum", "const"})
+TEXTS = ("description", "title", "examples", "$comment")
+"""What a schema has for readers."""
+
+
 def digest_of(meta: ToolMeta) -> str:
-    """A digest of the description of a tool."""
-    return hashlib.sha256(msgspec.json.encode(meta, order="sorted")).hexdigest()[:16]
+    """Two digests of a tool: of its name and parameters, and of all that the model is given.
+
+    >>> digest_of(ToolMeta("pay", "Pay.", {"type": "object"})).partition(".")[0] == digest_of(ToolMeta("pay", "Transfer.", {"type": "object"})).partition(".")[0]
+    True
+    """
+    return f"{_parameters_of(meta)}.{_whole_of(meta)}"
 
 
-def check_tools(stored: StoredRun, tools: Toolbox, run: str) -> None:
-    """Refuse to continue a run without the tools that it was started with.
+def digests_of(tools: Toolbox) -> dict[str, str]:
+    """The digests of tools, by their names."""
+    return {meta.name: digest_of(meta) for meta in tools.metas}
+
+
+def is_same_tool(digest: str, meta: ToolMeta) -> bool:
+    """Whether a digest is that of a tool with this name and these parameters. Descriptions do not matter; in a digest of an older rxworker they do."""
+    parameters, mark, _ = digest.partition(".")
+    return parameters == (_parameters_of(meta) if mark else _whole_of(meta))
+
+
+def _parameters_of(meta: ToolMeta) -> str:
+    return _sha256((meta.name, _without_texts(meta.input_schema), meta.format))
+
+
+def _whole_of(meta: ToolMeta) -> str:
+    return _sha256(meta)
+
+
+def _sha256(value: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
+
+
+def _without_texts(schema: object) -> object:
+    """A schema without what it has for readers. The names of properties are not such texts."""
+    if isinstance(schema, list | tuple):
+        return [_without_texts(each) for each in cast("Sequence[object]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    left: dict[str, object] = {}
+    for key, value in cast("Mapping[str, object]", schema).items():
+        if key in NAMED and isinstance(value, Mapping):
+            named = cast("Mapping[str, object]", value)
+            left[key] = {name: _without_texts(each) for name, each in named.items()}
+        elif key in DATA:
+            left[key] = value
+        elif key not in TEXTS:
+            left[key] = _without_texts(value)
+    return left
+
+
+def check_tools(
+    wanted: Mapping[str, str], tools: Toolbox, run: str, names: Iterable[str] | None = None
+) -> None:
+    """Refuse to continue a run without its tools.
+
+    Args:
+        wanted: The digests of the tools of the run, by their names.
+        tools: The tools that there are.
+        run: The run's id.
+        names: The names of the tools that are needed; by default all.
 
     Raises:
         ConfigurationError: A tool is missing, or has other parameters.
     """
-    start = stored.records[0].event if stored.records else None
-    wanted = start.tools if isinstance(start, RunStart) else {}
-    known = {meta.name: digest_of(meta) for meta in tools.metas}
-    missing = sorted(name for name in wanted if name not in known)
-    changed = sorted(name for name in wanted if name in known and known[name] != wanted[name])
+    known = {meta.name: meta for meta in tools.metas}
+    needed = sorted(wanted if names is None else wanted.keys() & set(names))
+    missing = [name for name in needed if name not in known]
+    changed = [n for n in needed if n in known and not is_same_tool(wanted[n], known[n])]
     if missing or changed:
         what = [f"lacks {', '.join(missing)}"] if missing else []
-        what += [f"has another description of {', '.join(changed)}"] if changed else []
+        what += [f"has other parameters of {', '.join(changed)}"] if changed else []
         raise ConfigurationError(
-            f"{run} cannot be recovered by this worker: it {' and '.join(what)}. Use a worker with the tools that the run was started with"
+            f"{run} cannot be continued by this worker: it {' and '.join(what)}. Use a worker with the tools that the run was started with"
         )
 
 

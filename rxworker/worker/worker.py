@@ -61,8 +61,9 @@ from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.run import Run, Tracing
 from rxworker.worker.stored import (
     LoggedRun,
+    StoredRun,
     check_tools,
-    digest_of,
+    digests_of,
     last_input,
     read_run,
     title_of,
@@ -259,7 +260,7 @@ class Worker:
         """
         conversation = self._continued(added)
         stored = self._stored_in(log, self._row(title_of(added)))
-        digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
+        digests = {} if stored is None else digests_of(self.tools)
         form = None if output is None else output.format
         start = RunStart(conversation, len(added), digests, self._traceparent(), form)
         scope = TurnScope()
@@ -443,6 +444,8 @@ class Worker:
         if source is not None:
             row = replace(row, labels=source.labels, worker=source.worker or row.worker)
         stored = self._stored_in(None, row)
+        if stored is not None:
+            first[0] = replace(first[0], tools=digests_of(self.tools))
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)
         allowed = self.allowed if source is None else source.allowed
@@ -559,8 +562,9 @@ class Worker:
         self._check_free("decide")
         form = None if output is None else Output(output)
         log = self._expect_log("decide")
-        paused, row = await self._load_paused(run)
+        paused, row, tools = await self._load_paused(run)
         several = expect_several("add", add, "add=[Message.user('...')]")
+        self._check_waiting(paused, decisions, several, tools)
         command = decide_command(
             paused, decisions, several, self.hooks, self.tools, reserved=RESERVED
         )
@@ -570,12 +574,29 @@ class Worker:
             paused, decisions, several, shared_state=shared_state, output=form, source=row
         )
 
-    async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow]:
-        """A stored paused run, and what a list shows of it."""
-        paused, row = await self._load(run)
+    async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow, dict[str, str]]:
+        """A stored paused run, what a list shows of it, and the digests of its tools."""
+        stored, row = await self._load(run)
+        paused = stored.result(run)
         if not isinstance(paused, Paused):
             raise LocalProtocolError(f"{run} has finished: there is nothing to decide about")
-        return paused, row
+        return paused, row, stored.tools
+
+    def _check_waiting(
+        self,
+        paused: Paused[Any],
+        decisions: Decisions | None,
+        added: Sequence[Message],
+        tools: Mapping[str, str],
+    ) -> None:
+        """Check that there are the tools of the calls that will run.
+
+        Raises:
+            ConfigurationError: One is missing, or has other parameters.
+            LocalProtocolError: As for `resume_turn`.
+        """
+        _, scope = resume_turn(paused, decisions, added, self.hooks, self.tools)
+        check_tools(tools, self.tools, paused.run, [each.call.name for each in scope.resumed])
 
     @overload
     async def recover(
@@ -626,10 +647,10 @@ class Worker:
             ConfigurationError: The worker has no log.
             LogError: The log has no such run, or cannot be read.
         """
-        result, _ = await self._load(run)
-        return result
+        stored, _ = await self._load(run)
+        return stored.result(run)
 
-    async def _load(self, run: str) -> tuple[RunResult[None], RunRow]:
+    async def _load(self, run: str) -> tuple[StoredRun, RunRow]:
         log = self._expect_log("load")
         info = await log.info(run)
         if info is None:
@@ -645,7 +666,7 @@ class Worker:
             raise LocalProtocolError(
                 f"{what}{why}, so that it has no result; recover a run whose process has ended"
             )
-        return stored.result(run), info.row
+        return stored, info.row
 
     async def _recover(
         self,
@@ -659,7 +680,8 @@ class Worker:
             claim = claim or await log.claim(run)
         except RunStatusError as error:
             if error.status == "paused" and (decided := decision_of(await log.sent(run))):
-                paused, row = await self._load_paused(run)
+                paused, row, tools = await self._load_paused(run)
+                self._check_waiting(paused, decided[0], decided[1], tools)
                 self._check_free("recover")
                 return self._resume(paused, decided[0], decided[1], output=output, source=row)
             raise LocalProtocolError(
@@ -671,11 +693,16 @@ class Worker:
             if info is None:
                 raise no_run(run)
             stored = await read_run(log, run, info.row.imported)
-            check_tools(stored, self.tools, run)
+            check_tools(stored.tools, self.tools, run)
             self._check_free("recover")
             progress = progress_of(stored.records)
             form = None if output is None else output.format
-            recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form)
+            more = {
+                name: digest
+                for name, digest in digests_of(self.tools).items()
+                if name not in stored.tools
+            }
+            recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
             if output is None and stored.state.output_format is not None:
                 output = Output.from_format(stored.state.output_format)
             error = cancelled_before(stored) or too_many_deaths(

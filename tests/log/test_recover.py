@@ -407,7 +407,7 @@ async def test_a_worker_without_the_tools_does_not_take_the_run() -> None:
         """Pay."""
         return str(euros)
 
-    with pytest.raises(ConfigurationError, match="another description of pay"):
+    with pytest.raises(ConfigurationError, match="other parameters of pay"):
         await Worker(ByTurn(REPLIES), tools=[pay, bank.tools[1]], log=log).recover(run)
     assert (await log.list())[0].owner == ""  # released
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker.errors import RxWorkerError
-from rxworker.events import AttemptStart, Record, RunStart
+from rxworker.events import AttemptStart, Record, RunResume, RunStart
 from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import names_in
 from rxworker.protocols import encode_json
@@ -90,7 +90,7 @@ def sent_request(entry: RunEntry, seq: int, worker: Worker | None) -> SentReques
         doubts.append("model")
     start = records[0].event
     known = {meta.name: digest_of(meta) for meta in request.tools}
-    if isinstance(start, RunStart) and start.tools and start.tools != known:
+    if isinstance(start, RunStart | RunResume) and start.tools and start.tools != known:
         doubts.append("tools")
     url, body = _encoded(worker, request)
     if not url:
