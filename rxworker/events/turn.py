@@ -354,6 +354,18 @@ class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
     tools: dict[str, str] = {}
 
 
+class RunRequeue(Struct, frozen=True, tag="run_requeue", omit_defaults=True):
+    """A stored run that was aborted is put back: it waits for a process, which continues it behind this record. It is the only record that may follow a `RunAbort`.
+
+    Attributes:
+        reason: For people.
+        commands: How many commands had been sent to the run. Those that it has not taken are void.
+    """
+
+    reason: str = ""
+    commands: int = 0
+
+
 class HandOver(Struct, frozen=True, tag="hand_over"):
     """The process of a stored run is being shut down. It has released the run, so that another process continues it.
 
@@ -411,6 +423,7 @@ TurnEvent: TypeAlias = (
     | RunStop
     | RunAbort
     | RunRecover
+    | RunRequeue
     | HandOver
     | CommandTaken
     | Fork

@@ -20,12 +20,19 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
+from msgspec.structs import replace
 from reactivex import Observable, abc
 
-from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError, RxWorkerError
-from rxworker.events import Record
+from rxworker.errors import (
+    LeaseHeldError,
+    LocalProtocolError,
+    LogError,
+    RunStatusError,
+    RxWorkerError,
+)
+from rxworker.events import Record, RunRequeue
 from rxworker.log.codec import Codec, Encoding, StoredRow
-from rxworker.log.entry import Entry
+from rxworker.log.entry import ABORTED, Entry, entries_of, record_of, round_time
 from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker, changes_of
 from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
@@ -164,6 +171,61 @@ class EventLog(ABC):
         is_watched = await self._append(claim, entries, after, encoded, status, durable)
         self.followers.wake(claim.run)
         return is_watched
+
+    async def requeue(self, run: str, *, reason: str = "") -> None:
+        """Put an aborted run back, so that `work`, `recover_all` or ``worker.recover`` continues it under its id and in the same sequence of records.
+
+        The deaths of its processes are counted anew. Its calls keep the results that they have; commands that it has not taken are void.
+
+        Args:
+            run: The run's id.
+            reason: For people; it is in the `RunRequeue`.
+
+        Raises:
+            RunStatusError: It is not aborted, was dismissed while it was paused, or is nested in another run.
+            LeaseHeldError: Its process has not released it yet.
+            LogError: There is no such run, or the log cannot be read or written.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+            ...         await run.cancel()
+            ...         await log.requeue(run.id, reason="it was cancelled by mistake")
+            ...         print((await (await Worker(ScriptedModel(["Hello."]), log=log).recover(run.id))).text)
+            >>> asyncio.run(main())
+            Hello.
+        """
+        claim = await self.claim(run, statuses=("aborted",))
+        try:
+            info = await self.info(run)
+            if info is None:
+                raise no_run(run)
+            if info.row.outer:
+                text = f"{run} is nested in {info.row.outer}: put that run back, which makes the call again"
+                raise RunStatusError(text, run=run, status="aborted")
+            entries = [entry async for entry in self.read(run, claim.last_seq - 1)]
+            if not entries or entries[-1].kind != ABORTED:
+                text = f"{run} was dismissed while it was paused: it cannot be put back; fork it"
+                raise RunStatusError(text, run=run, status="aborted")
+            last = record_of(entries[-1], run)
+            requeued = Record(
+                claim.last_seq + 1,
+                run,
+                last.turn,
+                last.attempt,
+                round_time(time.time()),
+                RunRequeue(reason, info.sent),
+            )
+            row = replace(info.row, status="queued", reason="", cause="")
+            await self.append(
+                claim, entries_of([requeued], claim.epoch), after=claim.last_seq, row=row
+            )
+        finally:
+            await self.release(claim)
 
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""

@@ -34,6 +34,8 @@ from rxworker.messages import ToolResult
 VERSION = 1
 """The version of the envelope and the bodies that this rxworker writes. It reads this and all earlier ones."""
 
+ABORTED, REQUEUED = "run_abort", "run_requeue"
+"""The kinds of the entries that abort a run, and put it back."""
 NO_JSON = "this event has no JSON form"
 
 

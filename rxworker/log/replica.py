@@ -19,7 +19,7 @@ from rxworker.errors import LogError, RxWorkerError
 from rxworker.events import Event, Record, RunAbort, RunPause, RunStop
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.entry import record_of
+from rxworker.log.entry import REQUEUED, record_of
 from rxworker.log.values import Command, send_command
 from rxworker.messages import Message
 from rxworker.operators.stage import Stage, connect
@@ -177,12 +177,21 @@ class Replica:
                     self.hub.push(record)
                     if record.seq >= info.last_seq:
                         self._ready.set()
-                    if isinstance(record.event, ENDS) and not record.path:
+                    is_end = isinstance(record.event, ENDS) and not record.path
+                    if is_end and not await self._was_put_back(record):
                         break
         except Exception as raised:
             error = raised if isinstance(raised, RxWorkerError) else LogError(str(raised))
         finally:
             self._end(error)
+
+    async def _was_put_back(self, last: Record) -> bool:
+        """Whether the run goes on behind its end; see `EventLog.requeue`."""
+        if isinstance(last.event, RunAbort):
+            async with aclosing(self.log.read(self.id, last.seq)) as entries:
+                async for entry in entries:
+                    return entry.kind == REQUEUED
+        return False
 
     def _end(self, error: Exception | None) -> None:
         self.hub.end(error)

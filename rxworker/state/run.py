@@ -32,6 +32,7 @@ from rxworker.events import (
     RunAbort,
     RunPause,
     RunRecover,
+    RunRequeue,
     RunResume,
     RunStart,
     RunStop,
@@ -224,6 +225,16 @@ def _run_abort(state: RunState, event: RunAbort) -> RunState:
     )
 
 
+def _run_requeue(state: RunState, _: RunRequeue) -> RunState:
+    """The run goes on. Its calls have their results; a part of an answer, which the abort left at the end, is requested again."""
+    if state.status != "aborted":
+        return state
+    conversation, last = state.conversation, state.conversation.last
+    if state.stop_reason is None and last is not None and last.role == "assistant":
+        conversation = state.base
+    return replace(state, status="running", conversation=conversation, cause="", reason="")
+
+
 def _last_result(each: CallState) -> ToolResult:
     """The result of a call of a run that has ended, for the model."""
     if each.result is not None:
@@ -409,6 +420,7 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     RunPause: _run_pause,
     RunStop: _run_stop,
     RunAbort: _run_abort,
+    RunRequeue: _run_requeue,
     TurnStart: _turn_start,
     TurnStop: _turn_stop,
     AttemptStart: _attempt_start,

@@ -34,6 +34,7 @@ from rxworker.events import (
     ResponseStatus,
     RunAbort,
     RunPause,
+    RunRequeue,
     RunResume,
     RunStart,
     RunStop,
@@ -244,6 +245,14 @@ class RunLinter:
                 return []
             case RunStop() | RunAbort() | RunPause():
                 return self._end(name)
+            case RunRequeue():
+                complaints = (
+                    []
+                    if self._over == "RunAbort"
+                    else [f"{name} after {self._over or 'a record of a run that goes on'}"]
+                )
+                self._over = None
+                return complaints
             case _:
                 return []
 

@@ -220,7 +220,7 @@ class RunView:
         self.end: ViewPause | ViewFinish | ViewAbort | ViewCut | None = None
         self.began: float | None = None
         self.now = 0.0
-        self._tracker = Tracker(is_detailed=True)
+        self._tracker = Tracker(is_detailed=True, goes_on=True)
         self._resumes = resumes
         # Items that may still change or be retracted, by the id of their scope and their own.
         self._live: dict[tuple[str, str], BlockView] = {}

@@ -26,6 +26,7 @@ from rxworker.events import (
     ResponseStatus,
     RunAbort,
     RunPause,
+    RunRequeue,
     RunResume,
     RunStart,
     RunStop,
@@ -217,6 +218,15 @@ def run_abort(
     yield ViewAbort(event.cause, event.reason)
 
 
+def run_requeue(
+    state: TrackerState, tracker: ScopeTracker, record: Record, _: RunRequeue
+) -> Iterator[Change]:
+    """A run that was aborted goes on."""
+    if not record.path:
+        state.is_over = False
+    yield Note(tracker.scope, record)
+
+
 def run_pause(
     state: TrackerState, tracker: ScopeTracker, record: Record, event: RunPause
 ) -> Iterator[Change]:
@@ -261,6 +271,7 @@ HANDLERS: dict[
     MessageAdd: message_add,
     RunStop: run_stop,
     RunAbort: run_abort,
+    RunRequeue: run_requeue,
     RunPause: run_pause,
     **dict.fromkeys(BLOCK_EVENTS, block),
 }
@@ -276,6 +287,7 @@ class Tracker:
     Args:
         is_detailed: Whether to return also what the protocols have no place for: the blocks of further choices, and arguments that come
             by their paths while the call is open (`ArgumentValue`).
+        goes_on: Whether changes may follow a `ViewAbort`, of a run that was put back. Protocols have no such message: for them the run is over.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -287,8 +299,9 @@ class Tracker:
         ['BlockClose', 'StepClose', 'ViewCut']
     """
 
-    def __init__(self, *, is_detailed: bool = False) -> None:
+    def __init__(self, *, is_detailed: bool = False, goes_on: bool = False) -> None:
         self._state = TrackerState(is_detailed=is_detailed)
+        self._goes_on = goes_on
 
     @property
     def seq(self) -> int:
@@ -302,14 +315,15 @@ class Tracker:
 
     def feed(self, record: Record) -> list[Change]:
         """Return the changes that a record makes. A record that was seen already makes none."""
-        state = self._state
-        if state.is_over or record.seq <= state.seq:
+        state, kind = self._state, type(record.event)
+        if record.seq <= state.seq or (
+            state.is_over and not (self._goes_on and kind is RunRequeue and not record.path)
+        ):
             return []
         state.seq = record.seq
         changes: list[Change] = []
         if not state.has_begun:
             changes.extend(self._begin(record))
-        kind = type(record.event)
         if kind in HIDDEN:
             return changes
         handler = HANDLERS.get(kind)

@@ -25,6 +25,7 @@ from rxworker.events import (
     ResponseStatus,
     RunPause,
     RunRecover,
+    RunRequeue,
     RunResume,
     RunStart,
     Status,
@@ -60,20 +61,25 @@ def progress_of(records: Iterable[Record]) -> int:
     progress = 0
     for record in records:
         event = record.event
-        if isinstance(event, RunStart | RunResume | ToolStop | TurnStop | MessageAdd) or (
-            isinstance(event, Status) and event.status is ResponseStatus.COMPLETED
-        ):
+        if isinstance(
+            event, RunStart | RunResume | RunRequeue | ToolStop | TurnStop | MessageAdd
+        ) or (isinstance(event, Status) and event.status is ResponseStatus.COMPLETED):
             progress = record.seq
     return progress
 
 
 def deaths_at(progress: int, stored: StoredRun) -> int:
-    """How often the process of the run has ended at this place, this time included. Hand-overs do not count, nor does what happened to a run that this one is a copy of."""
+    """How often the process of the run has ended at this place, this time included.
+
+    Hand-overs do not count, nor does what happened to a run that this one is a copy of, or before the run was put back.
+    """
     own = [record for record in stored.records if not record.path and record.seq > stored.foreign]
     deaths = sum(
         isinstance(record.event, RunRecover) and record.event.progress == progress for record in own
     )
-    handed = sum(isinstance(record.event, HandOver) and record.seq > progress for record in own)
+    handed = sum(
+        isinstance(record.event, HandOver | RunRequeue) and record.seq >= progress for record in own
+    )
     return deaths + 1 - handed
 
 
@@ -273,7 +279,7 @@ def _last_turn(own: Sequence[Record]) -> list[Record]:
     """The records of the turn that is on; none between two turns. It begins with its `TurnStart`, or with the `RunResume` whose calls it runs."""
     for at in range(len(own) - 1, -1, -1):
         event = own[at].event
-        if isinstance(event, TurnStop | RunStart):
+        if isinstance(event, TurnStop | RunStart | RunRequeue):
             return []
         if isinstance(event, TurnStart):
             return list(own[at:])
@@ -293,15 +299,16 @@ def _is_complete(state: RunState) -> bool:
 
 def cancelled_before(stored: StoredRun) -> RunCancelledError | None:
     """The error of a run that was cancelled by a command, and whose process ended before it had stopped."""
+    is_cancelled = False
     for record in stored.records:
-        if (
-            isinstance(record.event, CommandTaken)
-            and record.event.kind == "cancel"
-            and record.seq > stored.copied
-            and not record.path
-        ):
-            return RunCancelledError("cancelled before its process ended")
-    return None
+        event = record.event
+        if record.path or record.seq <= stored.copied:
+            continue
+        if isinstance(event, CommandTaken) and event.kind == "cancel":
+            is_cancelled = True
+        elif isinstance(event, RunRequeue):
+            is_cancelled = False  # it was put back after that
+    return RunCancelledError("cancelled before its process ended") if is_cancelled else None
 
 
 def too_many_deaths(deaths: int, progress: int) -> WorkerError | None:
@@ -310,5 +317,5 @@ def too_many_deaths(deaths: int, progress: int) -> WorkerError | None:
         return None
     return WorkerError(
         f"its process has ended {deaths} times after record {progress}: the run is set aside. "
-        "Find out what ends the process, then fork the run before that record"
+        "Find out what ends the process, then put the run back with log.requeue(run), or fork it before that record"
     )

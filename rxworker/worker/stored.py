@@ -14,7 +14,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import CommandTaken, Fork, Record, RunRecover, RunResume, RunStart
+from rxworker.events import (
+    CommandTaken,
+    Fork,
+    Record,
+    RunRecover,
+    RunRequeue,
+    RunResume,
+    RunStart,
+)
 from rxworker.log.base import EventLog
 from rxworker.log.entry import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow
@@ -38,7 +46,7 @@ class StoredRun(Struct, frozen=True):
         held: The results that ``after_tool_call`` hooks had not seen, by the numbers of the ends of their calls.
         answered: The results that a person gave when the run was resumed, by the places of their calls.
         called: The names of the tools that the model has called.
-        taken: The numbers of the commands that were taken.
+        taken: The numbers of the commands that were taken, or are void.
         agreed: Which hooks had agreed to a call, and whether a person had, by the number of the start of the call.
         copied: The number of the last record that was copied from another run; 0 for none.
         tools: The digests of its tools, by their names.
@@ -100,6 +108,11 @@ async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
         if isinstance(event, RunStart | RunResume | RunRecover):
             tools.update(event.tools)
     state = fold_run(records)
+    after = [r.event for r in records if not r.path and r.seq > foreign]
+    taken = {event.number for event in after if isinstance(event, CommandTaken)}
+    for event in after:
+        if isinstance(event, RunRequeue):  # what was sent before is void
+            taken.update(range(1, event.commands + 1))
     begin = own[0] if own else None
     since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
     called = [
@@ -114,11 +127,7 @@ async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
         held,
         answered,
         list(dict.fromkeys(called)),
-        frozenset(
-            record.event.number
-            for record in records
-            if isinstance(record.event, CommandTaken) and not record.path and record.seq > foreign
-        ),
+        frozenset(taken),
         agreed,
         copied,
         tools,

@@ -10,7 +10,16 @@ from contextlib import aclosing
 import pytest
 
 from rxworker.errors import LocalProtocolError
-from rxworker.events import Event, Record, RunStart, RunStop, TextDelta, TurnStart
+from rxworker.events import (
+    Event,
+    Record,
+    RunAbort,
+    RunRequeue,
+    RunStart,
+    RunStop,
+    TextDelta,
+    TurnStart,
+)
 from rxworker.hub.history import expand
 from rxworker.log import (
     Claim,
@@ -190,6 +199,36 @@ async def test_a_run_that_ends_while_it_is_claimed_is_not_claimed(open_store: Op
             else:
                 assert isinstance(claimed, RunStatusError), claimed
                 assert (await log.info(run)).status == "finished"  # pyright: ignore[reportOptionalMemberAccess]
+
+
+async def test_an_aborted_run_is_put_back_in_the_same_sequence(open_store: OpenLog) -> None:
+    async with open_store() as log, open_store() as opened:
+        other = log if isinstance(log, MemoryLog) else opened  # as from another process
+        claim = await begun(log)
+        await log.send(RUN, Command("cancel"))
+        abort, row = (
+            RunAbort("error", "no network"),
+            RunRow("aborted", reason="no network", cause="error"),
+        )
+        await log.append(claim, entries([abort], 1), after=1, row=row)
+        with pytest.raises(LeaseHeldError):
+            await other.requeue(RUN)
+        await log.release(claim)
+        following = other.follow(RUN)
+        assert await take(following, 2) == [1, 2]
+        await other.requeue(RUN, reason="again")
+        assert await take(following, 1) == [3]
+        with pytest.raises(RunStatusError):
+            await log.requeue(RUN)
+        (info,) = await log.list(status="queued")
+        assert (info.row, info.last_seq, info.owner) == (RunRow("queued"), 3, "")
+        assert [record.event for record in await stored(log)] == [
+            START,
+            abort,
+            RunRequeue("again", 1),
+        ]
+        assert (await log.claim(RUN)).last_seq == 3
+        assert await log.send(RUN, Command("cancel")) == 2
 
 
 async def test_a_lease_ends_unless_it_is_renewed(open_store: OpenLog) -> None:

@@ -245,6 +245,11 @@ function runAbort(run, scope, event, record) {
   if (scope.depth === 0) Object.assign(run, { status: "aborted", cause: event.cause, reason: event.reason });
 }
 
+// The run was put back: another process continues it.
+function runRequeue(run, scope) {
+  if (scope.depth === 0) Object.assign(run, { status: "running", cause: "", reason: "" });
+}
+
 // The server no longer knows the run: no record will follow, so nothing in it is open or running.
 export function lose(run) {
   for (const scope of [run.root, ...run.scopes.values()]) {
@@ -256,7 +261,7 @@ export function lose(run) {
 }
 
 export const RUN_STEPS = {
-  run_start: runStart, run_resume: runResume, run_pause: runPause, run_stop: runStop, run_abort: runAbort,
+  run_start: runStart, run_resume: runResume, run_pause: runPause, run_stop: runStop, run_abort: runAbort, run_requeue: runRequeue,
   turn_start: turnStart, turn_stop: turnStop,
 };
 

@@ -1,0 +1,151 @@
+"""Aborted runs that are put back."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from reactivex import operators as ops
+
+from rxworker import Finished, Worker
+from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
+from rxworker.events import Record, RunAbort, RunPause, RunRecover, TextDelta
+from rxworker.log import (
+    Command,
+    Entry,
+    MemoryLog,
+    Replica,
+    RunRow,
+    RunStatusError,
+    StoredStatus,
+    entries_of,
+    records_of,
+)
+from rxworker.operators import only
+from rxworker.state import fold_run
+from rxworker.testing import ScriptedModel, lint, say
+from rxworker.views import RunView, ViewFinish
+from rxworker.worker.recovery import progress_of
+from tests.log.test_recover import Bank, cut, singles, stored, upto, whole
+
+
+async def test_a_run_that_was_set_aside_is_put_back_under_its_id() -> None:
+    """It goes on behind its abort. The deaths are counted anew: two more are endured, and the third sets it aside again."""
+    run, entries, _ = await whole()
+    every = singles(entries, run)
+    start = upto(every, lambda entry: entry.kind == "tool_start" and b'"pay"' in entry.body)
+    progress, seq = start[-1].last - 1, start[-1].last
+
+    def deaths(after: int, progress: int) -> list[Entry]:
+        events = [RunRecover(n, "x", "", progress) for n in (1, 2)]
+        return entries_of(
+            [Record(after + n, run, 1, 1, 0.0, event) for n, event in enumerate(events, 1)], 1
+        )
+
+    log = await cut(run, [*start, *deaths(seq, progress)])
+    bank = Bank()
+    with pytest.raises(WorkerError, match="3 times after record"):
+        await (await bank.worker(log).recover(run))
+    (info,) = await log.list()
+    assert (info.status, info.row.cause) == ("aborted", "error")
+    with pytest.raises(LocalProtocolError, match="is aborted"):
+        await bank.worker(log).recover(run)
+
+    await log.requeue(run, reason="the machine has more memory")
+    (info,) = await log.list(status="queued")
+    assert (info.row.reason, info.row.cause, info.owner) == ("", "", "")
+    records = await stored(log, run)
+    assert [type(record.event).__name__ for record in records[-2:]] == ["RunAbort", "RunRequeue"]
+    assert fold_run(records).status == "running"
+    put_back = records[-1].seq
+
+    claim = await log.claim(run)
+    await log.append(
+        claim, deaths(put_back, put_back), after=put_back, row=replace(info.row, status="running")
+    )
+    await log.release(claim)
+    result = await (await bank.worker(log).recover(run))
+    assert isinstance(result, Finished)
+    records = await stored(log, run)
+    assert [record.seq for record in records] == list(range(1, len(records) + 1))
+    assert fold_run(records) == fold_run(records_of([e async for e in log.read(run)], run))
+    assert lint(records) == []
+    # The payment whose effect is not known was not made again; the model was told so.
+    assert len(bank.paid) == 1
+    first = next(r for m in result.conversation.messages for r in m.tool_results)
+    assert (first.is_error, "not known" in first.text) == (True, True)
+
+
+async def test_a_run_that_was_put_back_is_set_aside_again_at_its_third_death() -> None:
+    run, entries, _ = await whole()
+    log = await cut(run, entries[:2])
+    await log.send(run, Command("cancel"))
+    with pytest.raises(RunCancelledError):
+        await (await Bank().worker(log).recover(run))
+    await log.requeue(run)
+    for _ in range(3):
+        claim = await log.claim(run)
+        progress = progress_of(await stored(log, run))
+        again = Record(
+            claim.last_seq + 1, run, 1, 1, 0.0, RunRecover(claim.epoch, "x", "", progress)
+        )
+        await log.append(
+            claim, entries_of([again], claim.epoch), after=claim.last_seq, row=RunRow()
+        )
+        await log.release(claim)
+    with pytest.raises(WorkerError, match="3 times after record"):
+        await (await Bank().worker(log).recover(run))
+
+
+async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_without_that_part() -> (
+    None
+):
+    """And the cancellation, taken or not, does not cancel it again. A watcher in another process sees the whole sequence."""
+    async with MemoryLog() as log:
+        model = ScriptedModel([say("An old silent pond.")], delay=0.001)
+        begun = Worker(model, log=log).run("A haiku!")
+        await begun.events.pipe(only(TextDelta), ops.first())
+        await log.send(begun.id, Command("cancel", {"reason": "lunch"}))
+        with pytest.raises(RunCancelledError):
+            await begun
+        await log.requeue(begun.id)
+        result = await (
+            await Worker(ScriptedModel([say("A frog jumps in.")]), log=log).recover(begun.id)
+        )
+        assert isinstance(result, Finished)
+        assert [message.text for message in result.conversation.messages] == [
+            "A haiku!",
+            "A frog jumps in.",
+        ]
+        replica = Replica(log, begun.id)
+        await replica.ended()
+        assert replica.state.status == "finished"
+        view = RunView()
+        for record in await stored(log, begun.id):
+            view.step(record)
+        assert view.state == replica.state
+        assert isinstance(view.end, ViewFinish)
+
+
+async def test_only_an_aborted_run_that_is_not_nested_is_put_back() -> None:
+    run, entries, _ = await whole()
+    statuses: tuple[StoredStatus, ...] = ("queued", "running", "paused", "finished")
+    for status in statuses:
+        log = await cut(run, entries)
+        claim = await log.claim(run)
+        await log.append(claim, [], after=entries[-1].last, row=RunRow(status))
+        await log.release(claim)
+        with pytest.raises(RunStatusError):
+            await log.requeue(run)
+        assert (await log.list())[0].status == status
+    for row, last, match in (
+        (RunRow("aborted"), RunPause("me", ()), "dismissed"),
+        (RunRow("aborted", outer="run-0"), RunAbort("error", "x"), "nested in run-0"),
+    ):
+        log = await cut(run, entries[:2])
+        claim = await log.claim(run)
+        end = entries_of([Record(claim.last_seq + 1, run, 1, 0, 0.0, last)], 2)
+        await log.append(claim, end, after=claim.last_seq, row=row)
+        await log.release(claim)
+        with pytest.raises(RunStatusError, match=match):
+            await log.requeue(run)
+        assert (await log.list())[0].owner == ""
