@@ -18,12 +18,17 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import FrameType, TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 from rxworker.errors import ConfigurationError, LogError, RxWorkerError
 from rxworker.messages import JsonObject
 from rxworker.ui.clean import clean, one_line, redact
 from rxworker.ui.logs import JsonFormatter, to_line
+
+if TYPE_CHECKING:
+    from rxworker.log import EventLog
+
+logger = logging.getLogger("rxworker.cli")
 
 
 def prepare_streams() -> None:
@@ -269,6 +274,34 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, object]]) -> int:
     except (ConfigurationError, LogError) as error:
         raise CommandError(explain(error)) from error
     return 0
+
+
+OPENING = (0.5, 1.0, 2.0, 5.0)
+"""Seconds until a log that is not ready is opened again: after the first failure, the second and so on."""
+PATIENCE = 60.0
+"""Seconds after which it is given up."""
+
+
+async def open_patiently(address: str) -> EventLog:
+    """Open a log whose server may still be starting: it is tried again for a minute.
+
+    Raises:
+        ConfigurationError: The address is none.
+        LogError: The log cannot be opened.
+    """
+    from rxworker.log import open_log  # most commands need no log
+
+    pauses, pause, waited = iter(OPENING), 0.0, 0.0
+    while True:
+        try:
+            return open_log(address)
+        except LogError as error:
+            pause = next(pauses, pause)
+            waited += pause
+            if not error.retryable or waited > PATIENCE:
+                raise
+            logger.warning("the log is not ready: %s. It is tried again in %g s", error, pause)
+        await asyncio.sleep(pause)
 
 
 @contextmanager

@@ -25,12 +25,18 @@ from rxworker.cli.demo_script import (
     make_model,
     make_tools,
 )
-from rxworker.cli.process import MISUSED, CommandError, explain, run_until_stopped, write_line
+from rxworker.cli.process import (
+    MISUSED,
+    CommandError,
+    explain,
+    open_patiently,
+    run_until_stopped,
+    write_line,
+)
 from rxworker.cli.resolve import WorkerOptions, read_variable
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
-from rxworker.log import open_log
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.settings import is_loopback
 from rxworker.worker import QueuedWorker, Run, Worker
@@ -135,7 +141,9 @@ def run_server(
 
     async def run() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            stored = None if log is None else await stack.enter_async_context(open_log(log))
+            stored = None
+            if log is not None:
+                stored = await stack.enter_async_context(await open_patiently(log))
             server = WebServer(workers, host=host, port=port, settings=settings, log=stored)
             ready(await stack.enter_async_context(server))
             await asyncio.Event().wait()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import cast
 
-from rxworker.cli.process import run_async, run_until_stopped, write_line
+from rxworker.cli.process import open_patiently, run_async, run_until_stopped, write_line
 from rxworker.cli.resolve import import_maker
 from rxworker.log import RunInfo, open_log
 from rxworker.ui.web.health import CLOSING, STARTING
@@ -60,7 +60,7 @@ def work(
                 serving = serve_health(*health, lambda: obstacle)
                 port = await stack.enter_async_context(serving)
                 write_line(f"Its health is on port {port}: /healthz and /readyz.")
-            log = await stack.enter_async_context(open_log(address))
+            log = await stack.enter_async_context(await open_patiently(address))
             write_line(
                 f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over."
             )

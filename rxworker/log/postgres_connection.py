@@ -127,7 +127,8 @@ class Server:
         text = str(error).strip().replace("\n", " ") or type(error).__name__
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return LogError(f"{self.address}: {what}{text}{_advice(error)}")
+        text = f"{self.address}: {what}{text}{_advice(error)}"
+        return LogError(text, retryable=is_lost(error))
 
 
 def is_lost(error: BaseException | None) -> bool:

@@ -10,7 +10,14 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Sequence,
+)
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush
 from typing import Protocol, Self, TypeVar
@@ -23,6 +30,7 @@ from rxworker.errors import (
     LogError,
     RunStatusError,
     RxWorkerError,
+    describe,
 )
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.values import (
@@ -40,8 +48,16 @@ from rxworker.log.values import (
 )
 
 R_co = TypeVar("R_co", covariant=True)
+W = TypeVar("W")
 
 logger = logging.getLogger("rxworker.log")
+
+RETRIES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds until a run that could not be continued is tried again: after the first failure, the second and so on."""
+SETTLE = 5.0
+"""Seconds that a claim may take to be given back when its process stops."""
+PATIENCE = 60.0
+"""Seconds for which the log may be unreadable before its runs are given up."""
 
 
 class Recovers(Protocol[R_co]):
@@ -65,7 +81,10 @@ async def recover_all(
     Args:
         log: The log of the runs.
         make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes.
-        once: Whether to end after the runs that are cut off now.
+        once: Whether to end after the runs that are cut off now. The runs of a process that was killed are cut off when its lease has ended, which is up to
+            `EventLog.lease` seconds later: if there are only such runs, a warning names them.
+
+    A run whose worker cannot be made, or that cannot be recovered, is logged and tried again later; it does not hold up the others.
 
     Yields:
         Each recovered run. It continues by itself.
@@ -80,17 +99,36 @@ async def recover_all(
         ...         print(run.id)
         >>> asyncio.run(main())
     """
+    count = 0
     async with RunSource(log) as source:
         while True:
             info = await source.take(wait=not once)
             if info is None:
+                if not count:
+                    _report_held(source.pending.held_infos, log.owner)
                 return
-            worker = make_worker(info)
+            worker = source.make(make_worker, info)
             if worker is None:
                 continue
             run = await source.recover(worker, info)
             if run is not None:
+                count += 1
                 yield run
+
+
+def _report_held(infos: Sequence[RunInfo], owner: str) -> None:
+    """Log which runs other processes hold, whether they live or not."""
+    others = [info for info in infos if info.owner != owner]
+    if others:
+        last = max(info.lease_until for info in others)
+        logger.warning(
+            "nothing to recover yet: %s held by %s. If that process has ended, its lease lasts up to %.1f s more: recover the runs then, or leave out once=True, which waits for it",
+            f"{others[0].run} is"
+            if len(others) == 1
+            else f"{others[0].run} and {len(others) - 1} more are",
+            others[0].owner,
+            max(last - time.time(), 0.0),
+        )
 
 
 class RunSource:
@@ -105,6 +143,7 @@ class RunSource:
         self.log = log
         self.pending = PendingRuns(cap)
         self._revision = -1
+        self._has_followed = False
         self._left: set[str] = set()  # to the process that has decided
         self._changed = asyncio.Event()
         self._loaded = asyncio.Event()
@@ -136,8 +175,14 @@ class RunSource:
             info = self.pending.pop()
             if info is None and not wait:
                 return None
-            if info is not None and (not info.row.outer) and await self._is_due(info):
-                return info
+            if info is not None and (not info.row.outer):
+                try:
+                    is_due = await self._is_due(info)
+                except RxWorkerError as error:
+                    self._retry(info.run, error)
+                    continue
+                if is_due:
+                    return info
             if info is None:
                 await self._unless_failed(self._changed, self.pending.next_deferral)
 
@@ -149,26 +194,86 @@ class RunSource:
         reason: str = "",
         claim: Claim | None = None,
     ) -> R_co | None:
-        """Continue a run with a worker; ``None`` if another process was faster, or the worker cannot."""
+        """Continue a run with a worker; ``None`` if another process was faster, or the worker cannot. A claim is released then."""
         try:
-            return await worker.recover(info.run, reason=reason, claim=claim)
-        except LeaseHeldError:
-            self.pending.defer(info.run, time.time() + self.log.lease / 3)
-        except ConfigurationError as error:
+            run = await worker.recover(info.run, reason=reason, claim=claim)
+        except BaseException as error:
+            if claim is not None:
+                await self.give_back(claim)
+            if not isinstance(error, Exception):
+                raise
+            await self.failed(info, error)
+            return None
+        self.pending.succeeded(info.run)
+        return run
+
+    async def give_back(self, claim: Claim) -> None:
+        """Release a claim, also while it is cancelled, so that other processes need not wait for its lease."""
+        releasing = asyncio.ensure_future(self.log.release(claim))
+        try:
+            with suppress(RxWorkerError):  # then its lease ends
+                await asyncio.shield(releasing)
+        except asyncio.CancelledError:
+            await asyncio.wait({releasing}, timeout=SETTLE)
+            raise
+
+    def make(self, make_worker: Callable[[RunInfo], W | None], info: RunInfo) -> W | None:
+        """Make a worker for a run; ``None`` if it is left to other processes, or cannot be made now."""
+        try:
+            worker = make_worker(info)
+        except Exception as error:  # it is a function of the application
+            pause = self.pending.retry(info.run, time.time())
+            logger.exception(
+                "the worker of %s cannot be made: %s. It is tried again in %g s",
+                info.run,
+                describe(error),
+                pause,
+                extra={"run": info.run},
+            )
+            return None
+        if worker is None:
             self.pending.drop(info.run)
-            logger.warning("%s is not recovered: %s", info.run, error, extra={"run": info.run})
-        except RxWorkerError as error:
-            now = await self.log.info(info.run)
+        return worker
+
+    async def failed(self, info: RunInfo, error: Exception) -> None:
+        """Note that a run could not be continued, and when it is tried again.
+
+        Raises:
+            RxWorkerError: The log is closed.
+        """
+        run = info.run
+        if isinstance(error, LeaseHeldError):
+            self.pending.defer(run, time.time() + self.log.lease / 3)
+        elif isinstance(error, ConfigurationError):
+            self.pending.drop(run)
+            logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
+        elif not isinstance(error, RxWorkerError):
+            pause = self.pending.retry(run, time.time())
+            text = "%s is not recovered now: %s. It is tried again in %g s"
+            logger.error(text, run, describe(error), pause, extra={"run": run}, exc_info=error)
+        else:
+            now = info
+            with suppress(RxWorkerError):
+                now = await self.log.info(run)
             if now is None or now.status not in (*OPEN, "paused"):
-                self.pending.drop(info.run)  # another process was faster
-                return None
-            self.pending.defer(info.run, time.time() + self.log.lease / 3)
-            logger.warning("%s is not recovered now: %s", info.run, error, extra={"run": info.run})
-        return None
+                self.pending.drop(run)  # another process was faster
+            else:
+                self._retry(run, error)
+
+    def _retry(self, run: str, error: RxWorkerError) -> None:
+        if self.log.is_closed:
+            raise error
+        pause = self.pending.retry(run, time.time())
+        text = "%s is not recovered now: %s. It is tried again in %g s"
+        logger.warning(text, run, error, pause, extra={"run": run})
 
     async def refresh(self, run: str) -> None:
-        """Read the information of the log about a run."""
-        info = await self.log.info(run)
+        """Read the information of the log about a run; later, if it cannot be read now."""
+        try:
+            info = await self.log.info(run)
+        except RxWorkerError as error:
+            self._retry(run, error)
+            return
         if info is not None:
             self.pending.note(info, time.time())
 
@@ -179,16 +284,43 @@ class RunSource:
             await self._unless_failed(self._changed)
 
     async def _follow(self) -> None:
+        """Follow the log until it is closed; again, if it cannot be read for a while."""
+        failures = iter(RETRIES)
+        pause, since = 0.0, time.monotonic()
         try:
-            async with aclosing(self.log.changes(limit=0, every=0.01)) as changes:
-                async for infos in changes:
-                    self._note(infos)
-                    if not infos:
-                        self._loaded.set()
-            raise LogError("the log was closed")
+            while True:
+                try:
+                    await self._follow_once()
+                except LogError as error:
+                    if self._has_followed:
+                        failures, since = iter(RETRIES), time.monotonic()
+                    pause = next(failures, pause)
+                    if self.log.is_closed or time.monotonic() + pause > since + PATIENCE:
+                        raise
+                    logger.warning(
+                        "the log cannot be read: %s. It is tried again in %g s", error, pause
+                    )
+                    await asyncio.sleep(pause)
         finally:
             self._changed.set()
             self._loaded.set()
+
+    async def _follow_once(self) -> None:
+        self._has_followed = False
+        stored: set[str] = set()
+        async with aclosing(self.log.changes(limit=0, every=0.01)) as changes:
+            async for infos in changes:
+                self._note(infos)
+                if self._has_followed:
+                    continue
+                stored.update([info.run for info in infos])
+                if not infos:
+                    # Those that have ended while the log could not be read are in no list.
+                    for run in self.pending.known - stored:
+                        await self.refresh(run)
+                    self._has_followed = True
+                    self._loaded.set()
+        raise LogError("the log was closed")
 
     def _note(self, infos: list[RunInfo]) -> None:
         now = time.time()
@@ -250,6 +382,7 @@ class PendingRuns:
         self._parked: dict[str, list[str]] = {}
         self._deferred: dict[str, float] = {}
         self._dropped: dict[str, tuple[str, int, int]] = {}
+        self._tries: dict[str, int] = {}
 
     def note(self, info: RunInfo, now: float) -> None:
         """Take newer information about a run."""
@@ -258,23 +391,22 @@ class PendingRuns:
             return
         is_open = info.status in OPEN
         is_held = is_open and bool(info.owner) and info.lease_until > now
-        if self._deferred.get(run, 0.0) > now:
-            self._infos[run] = info
-            return
-        was_deferred = self._deferred.pop(run, None) is not None
         self._hold(run, info.row.labels.get(TENANT, "") if is_held else None)
         is_taken = (
             is_open and not info.row.imported
         )  # an imported run is continued by its name alone
         if not (is_taken or (info.status == "paused" and info.sent)):
-            self._infos.pop(run, None)
-            self._dropped.pop(run, None)
+            self._forget(run)
             return
         if self._dropped.get(run) == _progress_of(info):
             return
         self._dropped.pop(run, None)
         self._infos[run] = info
-        if not is_held:
+        if self._deferred.get(run, 0.0) > now:
+            return
+        was_deferred = self._deferred.pop(run, None) is not None
+        # A run without entries was claimed, and is not accepted yet: nothing of it can be continued.
+        if not is_held and info.last_seq:
             was_held = before is not None and bool(before.owner) and before.lease_until > 0
             if before is None or before.revision < info.revision or was_held or was_deferred:
                 self._offer(info)
@@ -285,11 +417,39 @@ class PendingRuns:
             self._deferred[run] = until
             heappush(self._deferrals, (until, run))
 
+    def retry(self, run: str, now: float) -> float:
+        """Offer a run again later, which could not be continued. Returns in how many seconds; the more often it has failed, the more."""
+        tries = self._tries.get(run, 0)
+        pause = RETRIES[min(tries, len(RETRIES) - 1)]
+        if run in self._infos:
+            self._tries[run] = tries + 1
+        self.defer(run, now + pause)
+        return pause
+
+    def succeeded(self, run: str) -> None:
+        """Forget the failures of a run."""
+        self._tries.pop(run, None)
+
     def drop(self, run: str) -> None:
         """Leave a run to other processes until it goes on. That it is claimed and released is not enough: the attempt to continue it does that."""
-        info = self._infos.pop(run, None)
+        info = self._infos.get(run)
+        self._forget(run)
         if info is not None:
             self._dropped[run] = _progress_of(info)
+
+    def _forget(self, run: str) -> None:
+        for each in (self._infos, self._deferred, self._tries, self._dropped):
+            each.pop(run, None)
+
+    @property
+    def known(self) -> set[str]:
+        """The ids of the runs that wait, or are held."""
+        return {*self._infos, *self._held}
+
+    @property
+    def held_infos(self) -> list[RunInfo]:
+        """The runs that are held by a process."""
+        return [self._infos[run] for run in self._held if run in self._infos]
 
     def held(self, tenant: str) -> int:
         """How many runs of a tenant are held by a process."""

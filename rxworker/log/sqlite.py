@@ -681,12 +681,17 @@ class explain_errors:  # noqa: N801 - used like a function
         if isinstance(error, sqlite3.ProgrammingError):
             raise LocalProtocolError(f"{self._path}: {error}") from error
         if isinstance(error, sqlite3.Error):
-            raise LogError(_explanation(self._path, error)) from error
+            is_busy = isinstance(error, sqlite3.OperationalError) and _is_busy(error)
+            raise LogError(_explanation(self._path, error), retryable=is_busy) from error
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> str:
     text = str(error)
-    if "locked" in text or "busy" in text:
+    if _is_busy(error):
         return f"{path} is locked by another process for more than {BUSY:g} s: end what holds a transaction in it"
     if "full" in text or "disk I/O" in text:
         return f"{path} cannot be written ({text}): make room on its disk, and recover the runs that ended"

@@ -35,8 +35,8 @@ from rxworker.errors import (
 from rxworker.events import Event, ResponseEvent, RunResume, RunStart
 from rxworker.log import EventLog, RunInfo, RunRow
 from rxworker.log.entry import record_of
-from rxworker.log.recover import RunSource
-from rxworker.log.values import TENANT, is_run_id, resumed_id
+from rxworker.log.recover import SETTLE, RunSource
+from rxworker.log.values import TENANT, Claim, is_run_id, resumed_id
 from rxworker.messages import Conversation, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
@@ -332,7 +332,9 @@ async def work(
 ) -> None:
     """Take queued runs, runs of processes that have ended, and paused runs that were decided about, until cancelled.
 
-    When it is cancelled, it takes no run any more and hands over those that it has. A run that ends three processes at one place is aborted.
+    When it is cancelled, it takes no run any more and hands over those that it has. A run that ends three processes at one place is aborted. A run whose worker
+    cannot be made, or that cannot be continued now, is logged and tried again, after one second at first and then less and less often; so is a log that cannot be
+    read, for up to a minute.
 
     Args:
         log: The log of the runs. It is given to the workers, with the kind and the labels of the run.
@@ -345,7 +347,7 @@ async def work(
 
     Raises:
         ConfigurationError: An argument is invalid.
-        LogError: The log cannot be read, or was closed.
+        LogError: The log could not be read for a minute, or was closed.
 
     Example:
         >>> from rxworker.log import MemoryLog, Replica
@@ -363,6 +365,12 @@ async def work(
     if concurrency < 1:
         raise ConfigurationError(f"concurrency={concurrency}: give at least 1")
     running: dict[asyncio.Future[Any], Run[Any]] = {}
+
+    def note(run: Run[Any] | None) -> None:
+        if run is not None:
+            running[asyncio.ensure_future(end_of(run))] = run
+            _report(run, on_run)
+
     async with RunSource(log, partial(_cap, tenant_cap)) as source:
         try:
             while True:
@@ -373,11 +381,13 @@ async def work(
                 info = await source.take()
                 if info is None or (kinds and info.row.worker not in kinds):
                     continue
-                run = await begin(source, info, make_worker, tenant_cap)
-                if run is not None:
-                    running[asyncio.ensure_future(end_of(run))] = run
-                    if on_run is not None:
-                        on_run(run)
+                beginning = asyncio.ensure_future(begin(source, info, make_worker, tenant_cap))
+                try:
+                    note(await asyncio.shield(beginning))
+                except asyncio.CancelledError:
+                    # What it has claimed is handed over below, and not left to the lease.
+                    note(await _settled(beginning))
+                    raise
         finally:
             handing = [
                 run.hand_over(reason="its process stops", seconds=drain)
@@ -394,46 +404,84 @@ async def begin(
     tenant_cap: int | Mapping[str, int] | None,
 ) -> Run[Any] | None:
     """Continue a run, unless another process is faster, the tenant has too many, or there is no worker for it."""
-    log, pending = source.log, source.pending
-    try:
-        worker = make_worker(info)
-    except Exception as error:
-        logger.exception(
-            "the worker of %s cannot be made: %s",
-            info.run,
-            describe(error),
-            extra={"run": info.run},
-        )
-        worker = None
+    worker = source.make(make_worker, info)
     if worker is None:
-        pending.drop(info.run)
         return None
-    worker.log = log
+    worker.log = source.log
+    worker.name = info.row.worker or worker.name
+    worker.labels = dict(info.row.labels)
     tenant = info.row.labels.get(TENANT, "")
     cap = _cap(tenant_cap, tenant)
     claim = None
-    if cap is not None and info.status != "paused":
-        try:
-            claim = await log.claim(info.run)
-        except LeaseHeldError as error:
-            if error.owner == log.owner:  # its lease has expired and is renewed soon
-                pending.defer(info.run, time.time() + log.lease / 3)
-            else:
-                await source.refresh(info.run)
-            return None
-        except RunStatusError:  # another process was faster
-            await source.refresh(info.run)
-            return None
-        claimed = await log.info(info.run)
-        if claimed is not None:
-            await source.reaches(claimed.revision)
-        if pending.held(tenant) > cap:
-            await log.release(claim)
-            # Two processes that have released at the same moment do not claim again at the same moment.
-            pending.defer(info.run, time.time() + random.uniform(0.01, 0.1))
+    if cap is not None:
+        claim = await _claim_within(source, info, tenant, cap)
+        if claim is None:
             return None
     reason = TAKEN if info.status == "queued" else ""
     return await source.recover(worker, info, reason=reason, claim=claim)
+
+
+async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int) -> Claim | None:
+    """Claim a run, or the one that resumes it, unless its tenant has too many, or it cannot be claimed."""
+    log, pending = source.log, source.pending
+    try:
+        if info.status == "paused":
+            claim = await log.claim(
+                resumed_id(info.run), create=True, row=RunRow(labels=info.row.labels)
+            )
+        else:
+            claim = await log.claim(info.run)
+    except LeaseHeldError as error:
+        if error.owner == log.owner or info.status == "paused":
+            pending.defer(
+                info.run, time.time() + log.lease / 3
+            )  # its lease is renewed or ends soon
+        else:
+            await source.refresh(info.run)
+        return None
+    except RunStatusError:  # another process was faster
+        await source.refresh(info.run)
+        return None
+    except Exception as error:
+        await source.failed(info, error)
+        return None
+    try:
+        claimed = await log.info(claim.run)
+        if claimed is not None:
+            await source.reaches(claimed.revision)
+    except BaseException as error:
+        await source.give_back(claim)
+        if not isinstance(error, RxWorkerError):
+            raise
+        await source.failed(info, error)
+        return None
+    if pending.held(tenant) <= cap:
+        return claim
+    await source.give_back(claim)
+    # Two processes that have released at the same moment do not claim again at the same moment.
+    pending.defer(info.run, time.time() + random.uniform(0.01, 0.1))
+    return None
+
+
+async def _settled(beginning: asyncio.Future[Run[Any] | None]) -> Run[Any] | None:
+    """The run that was about to begin when its process was stopped, if it does so soon."""
+    for _ in range(2):
+        done, _ = await asyncio.wait({beginning}, timeout=SETTLE)
+        if done:
+            break
+        beginning.cancel()
+    is_begun = beginning.done() and not beginning.cancelled() and beginning.exception() is None
+    return beginning.result() if is_begun else None
+
+
+def _report(run: Run[Any], on_run: Callable[[Run[Any]], object] | None) -> None:
+    """Call the function of the application, whose mistakes must not end the other runs."""
+    try:
+        if on_run is not None:
+            on_run(run)
+    except Exception as error:
+        text = "on_run failed for %s: %s"
+        logger.exception(text, run.id, describe(error), extra={"run": run.id})
 
 
 def _cap(tenant_cap: int | Mapping[str, int] | None, tenant: str) -> int | None:
@@ -445,5 +493,5 @@ def _cap(tenant_cap: int | Mapping[str, int] | None, tenant: str) -> int | None:
 
 async def end_of(run: Run[Any]) -> None:
     """Wait for the end of a run. Its errors are in its records."""
-    with suppress(RxWorkerError, RunHandedOverError):
+    with suppress(Exception):
         await run

@@ -402,6 +402,7 @@ class Worker:
         shared_state: Json = None,
         output: Output[Any] | None = None,
         source: RunRow | None = None,
+        held: Claim | None = None,
     ) -> Run[Any]:
         """Resume a paused run.
 
@@ -413,6 +414,7 @@ class Worker:
             shared_state: As for ``resume``.
             output: As for ``resume``.
             source: What a log has of the paused run, if it comes from there: the permissions, the labels and the name are those of that run.
+            held: The claim of the run that resumes it, if the caller has claimed it.
         """
         is_own = self._paused is not None and self._paused.run == waiting.run
         known = self._paused_output if is_own else None
@@ -446,6 +448,8 @@ class Worker:
         stored = self._stored_in(None, row)
         if stored is not None:
             first[0] = replace(first[0], tools=digests_of(self.tools))
+        if stored is not None and held is not None:
+            stored = replace(stored, claim=held)
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)
         allowed = self.allowed if source is None else source.allowed
@@ -622,7 +626,8 @@ class Worker:
         Args:
             run: The id of the run.
             reason: For people; it is in the `RunRecover`.
-            claim: The claim of the run, if the caller has claimed it; it is released if the run cannot be continued.
+            claim: The claim of the run, if the caller has claimed it, or that of the new run, if it resumes a paused one; it is released if the run cannot be
+                continued.
             output: The type of the answer; by default that of the run, of which the schema is stored: its value is JSON.
 
         Returns:
@@ -676,6 +681,9 @@ class Worker:
         claim: Claim | None = None,
         output: Output[Any] | None = None,
     ) -> Run[Any]:
+        held = None
+        if claim is not None and claim.run != run:  # that of the run that resumes it
+            claim, held = None, claim
         try:
             claim = claim or await log.claim(run)
         except RunStatusError as error:
@@ -683,7 +691,9 @@ class Worker:
                 paused, row, tools = await self._load_paused(run)
                 self._check_waiting(paused, decided[0], decided[1], tools)
                 self._check_free("recover")
-                return self._resume(paused, decided[0], decided[1], output=output, source=row)
+                return self._resume(
+                    paused, decided[0], decided[1], output=output, source=row, held=held
+                )
             raise LocalProtocolError(
                 f"{run} is {error.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
             ) from error

@@ -10,12 +10,15 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 from rxworker.cli import main
-from rxworker.log import SQLiteLog
+from rxworker.cli.process import open_patiently
+from rxworker.errors import ConfigurationError, LogError, RxWorkerError
+from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.worker import submit
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
@@ -131,3 +134,51 @@ def test_a_run_is_submitted_once_under_an_id(
     assert "order~2" in capsys.readouterr().err
     assert main(["runs", "--log", log, "list"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.fixture
+def openings(monkeypatch: pytest.MonkeyPatch) -> list[LogError | None]:
+    """How each opening of a log fails; ``None`` succeeds."""
+    failures: list[LogError | None] = []
+
+    def open_it(_: str) -> MemoryLog:
+        if (error := failures.pop(0)) is not None:
+            raise error
+        return MemoryLog()
+
+    monkeypatch.setattr("rxworker.log.open_log", open_it)
+    monkeypatch.setattr("rxworker.cli.process.OPENING", (0.001,))
+    return failures
+
+
+STARTING = LogError("the database system is starting up", retryable=True)
+
+
+async def test_a_log_that_is_still_starting_is_waited_for(
+    openings: list[LogError | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    openings += [STARTING, STARTING, None]
+    async with await open_patiently("postgresql://db/runs"):
+        assert openings == []
+    assert "starting up. It is tried again in 0.001 s" in caplog.text
+
+
+@pytest.mark.parametrize("error", [LogError("version 9"), ConfigurationError("no address")])
+async def test_a_log_that_cannot_be_opened_is_reported_at_once(
+    error: Any, openings: list[Any]
+) -> None:
+    openings += [error, None]
+    with pytest.raises(RxWorkerError) as caught:
+        await open_patiently("postgresql://db/runs")
+    assert caught.value is error
+    assert openings == [None]
+
+
+async def test_a_log_that_never_starts_is_given_up(
+    openings: list[LogError | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rxworker.cli.process.PATIENCE", 0.005)
+    openings += [STARTING] * 9
+    with pytest.raises(LogError, match="starting up"):
+        await open_patiently("postgresql://db/runs")
+    assert len(openings) == 3

@@ -1,0 +1,231 @@
+"""A process of a queue goes on when something fails once: the worker's function, the log, a callback; and it leaves no claim behind when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.errors import LogError
+from rxworker.log import EventLog, MemoryLog, RunInfo, recover_all
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.worker import Approve, QueuedWorker, Run, submit, work
+from tests.log.conftest import until
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has failed is tried again at once."""
+    monkeypatch.setattr("rxworker.log.recover.RETRIES", (0.001, 0.002))
+
+
+@asynccontextmanager
+async def working(
+    log: EventLog, make: Callable[[RunInfo], Worker | None], **options: Any
+) -> AsyncGenerator[asyncio.Task[None]]:
+    task = asyncio.create_task(work(log, make, **options))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def ends(log: MemoryLog, *runs: str) -> None:
+    """Wait for the ends of runs, without a call that may fail."""
+    await until(
+        lambda: all(run in log._runs and log._runs[run].status == "finished" for run in runs)
+    )
+
+
+def simple(_: RunInfo) -> Worker:
+    return Worker(ScriptedModel([say("Done.")]))
+
+
+async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tries = Counter[str]()
+
+    def make(info: RunInfo) -> Worker:
+        tries[info.run] += 1
+        if tries[info.run] < 4:
+            raise ValueError("the database of prompts is away")
+        return simple(info)
+
+    async with MemoryLog() as log:
+        runs = [await submit(log, f"{n}") for n in range(3)]
+        async with working(log, make):
+            await ends(log, *runs)
+        assert {*tries.values()} == {4}
+    assert "the database of prompts is away. It is tried again in 0.001 s" in caplog.text
+
+
+async def test_one_run_that_always_fails_holds_up_no_other() -> None:
+    def make(info: RunInfo) -> Worker:
+        if info.row.title == "bad":
+            raise SystemError("never")
+        return simple(info)
+
+    async with MemoryLog() as log:
+        await submit(log, "bad", priority=9)
+        async with working(log, make, concurrency=1):
+            for title in "abc":
+                await ends(log, await submit(log, title))
+        recovered = [run.id async for run in recover_all(log, make, once=True)]
+        assert recovered == []
+        assert len(await log.list(status="queued")) == 1
+
+
+CALLS = ["_claim", "_info", "_list", "_changed_since", "_read_commands", "_release", "_read"]
+
+
+@pytest.mark.parametrize("cap", [None, 1])
+@pytest.mark.parametrize("name", CALLS)
+async def test_an_error_of_the_log_ends_no_process(
+    name: str, cap: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call that a log makes for the queue fails, at each of its first times, once."""
+    for number in range(6):
+        async with MemoryLog(lease=0.05) as log:
+            runs = [await submit(log, f"{n}", tenant="acme") for n in range(2)]
+            original, count = getattr(log, name), 0
+
+            async def fail(*args: Any, number: int = number, original: Any = original) -> Any:
+                nonlocal count
+                count += 1
+                if count == number + 1:
+                    raise LogError("locked by another process for more than 5 s")
+                return await original(*args)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(log, name, fail)
+                async with working(log, simple, tenant_cap=cap) as task:
+                    await ends(log, *runs)
+                    assert not task.done()
+
+
+async def test_a_log_that_stays_away_ends_the_process_with_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rxworker.log.recover.PATIENCE", 0.01)
+
+    async def fail(*_: object) -> Any:
+        raise LogError("the server is away")
+
+    async with MemoryLog() as log:
+        monkeypatch.setattr(log, "_list", fail)
+        with pytest.raises(LogError, match="the server is away"):
+            await work(log, simple)
+
+
+async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with MemoryLog() as log:
+        held = await submit(log, "held", tenant="acme")
+        claim = await log.claim(held)
+        changed = log._changed_since
+        away = asyncio.Event()
+
+        async def fail(*args: Any) -> Any:
+            if away.is_set():
+                away.clear()
+                await log.delete(held)
+                raise LogError("away")
+            return await changed(*args)
+
+        monkeypatch.setattr(log, "_changed_since", fail)
+        async with working(log, simple, tenant_cap=1):
+            other = await submit(log, "other", tenant="acme")
+            await log.release(claim)
+            away.set()
+            await ends(log, other)
+
+
+async def test_a_callback_that_raises_ends_no_process(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(run: Run[Any]) -> None:
+        raise KeyError("my dashboard")
+
+    async with MemoryLog() as log:
+        runs = [await submit(log, f"{n}") for n in range(3)]
+        async with working(log, simple, on_run=fail, concurrency=1):
+            await ends(log, *runs)
+    assert "my dashboard" in caplog.text
+
+
+async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved() -> None:
+    now = most = 0
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        now -= 1
+        return "paid"
+
+    def make(info: RunInfo) -> Worker:
+        return Worker(
+            ScriptedModel([say("Paid.")] if info.status == "paused" else [call("pay")]), tools=[pay]
+        )
+
+    async with MemoryLog() as log:
+        async with working(log, make, tenant_cap=1):
+            runs = [await submit(log, "Pay", tenant="acme") for _ in range(5)]
+            await until(lambda: all(log._runs[run].status == "paused" for run in runs))
+        desk = QueuedWorker("", log=log)
+        resumed = [await desk.decide_later(run, [Approve()]) for run in runs]
+        async with working(log, make, tenant_cap=1), working(log, make, tenant_cap=1):
+            await ends(log, *resumed)
+        assert most == 1
+        assert all(info.owner == "" for info in await log.list())
+
+
+async def test_a_process_that_is_stopped_at_any_moment_leaves_no_claim() -> None:
+    """It is cancelled after each number of steps of the event loop, with a log whose calls take some."""
+    for steps in range(0, 90, 2):
+        async with MemoryLog() as log:
+            for name in ("_claim", "_info", "_append", "_read", "_release"):
+                setattr(log, name, slow(getattr(log, name)))
+            runs = [await submit(log, "Go", tenant="acme") for _ in range(2)]
+            task = asyncio.create_task(work(log, simple, tenant_cap=1, drain=0.0))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            held = [info.run for run in runs if (info := await log.info(run)) and info.owner]
+            assert held == [], f"after {steps} steps"
+
+
+def slow(work: Callable[..., Any]) -> Callable[..., Any]:
+    async def later(*args: Any) -> Any:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        result = await work(*args)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return result
+
+    return later
+
+
+async def test_recovering_once_says_that_a_lease_has_not_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with MemoryLog(owner="host:1:dead", lease=15.0) as log:
+        run = await submit(log, "Go")
+        await log.claim(run)
+        log.owner = "host:2:alive"
+        assert [one async for one in recover_all(log, simple, once=True)] == []
+        assert f"{run} is held by host:1:dead" in caplog.text
+        assert "15.0 s" in caplog.text
+        assert "once=True" in caplog.text
