@@ -3,7 +3,8 @@
 RxWorkerError
 ├── LocalProtocolError        we were used wrongly
 │   ├── ConfigurationError    a key, a URL or a name is missing or wrong
-│   └── WorkerBusyError       a second run while one is on
+│   ├── WorkerBusyError       a second run while one is on
+│   └── DecisionError         a decision about a pending call cannot be read, or does not fit it
 ├── RemoteProtocolError       they sent what the protocol does not allow
 │   └── TruncatedError        the stream ended before its terminal event
 ├── TransportError            the connection could not be made or broke
@@ -68,6 +69,10 @@ class ConfigurationError(LocalProtocolError):
 
 class WorkerBusyError(LocalProtocolError):
     """A second run of a worker was requested while one is running."""
+
+
+class DecisionError(LocalProtocolError):
+    """A decision about a pending call cannot be read, or does not fit the calls that wait. Nothing has run, and they still wait."""
 
 
 class RemoteProtocolError(RxWorkerError):

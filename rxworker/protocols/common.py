@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from rxworker.errors import LocalProtocolError, RxWorkerError
+from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.events import Record
 from rxworker.messages import (
     Content,
@@ -24,6 +24,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.worker import Decision
+from rxworker.worker.decisions import Dismiss
 
 
 class InterruptReply(Struct, frozen=True):
@@ -34,16 +35,18 @@ class InterruptReply(Struct, frozen=True):
         call_id: The model's id of the call; empty if the run was paused at the end of a turn.
         decision: The decision about the call.
         message: A message for the model, at the end of a turn.
+        dismiss: Set at the end of a turn if the run is not to go on.
     """
 
     run: str
     call_id: str = ""
     decision: Decision | None = None
     message: Message | None = None
+    dismiss: Dismiss | None = None
 
 
 def interrupt_id(run: str, call_id: str) -> str:
-    """The id of an interrupt: a call, or the end of a turn, that a paused run waits at.
+    """The id of an interrupt: a call, or the end of a turn, that a paused run waits at. Calls have their `PendingCalls.ids` here.
 
     >>> interrupt_id("run-1", "call_1")
     'run-1:call_1'
@@ -55,15 +58,15 @@ def split_interrupt(name: str) -> tuple[str, str]:
     """The run and the call of an interrupt id.
 
     Raises:
-        LocalProtocolError: The id has another form.
+        DecisionError: The id has another form.
 
     >>> split_interrupt("run-1:call_1")
     ('run-1', 'call_1')
     """
     run, colon, call_id = name.partition(":")
     if not colon or not run:
-        raise LocalProtocolError(
-            f"{name!r} is no interrupt of this server: send back the unchanged id of the paused run"
+        raise DecisionError(
+            f"{name!r:.80} is no interrupt of this server: send back the unchanged id of the paused run"
         )
     return run, call_id
 
@@ -71,15 +74,22 @@ def split_interrupt(name: str) -> tuple[str, str]:
 def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
     """The decisions of replies, by the ids of the calls, as ``worker.resume`` takes them.
 
+    Raises:
+        DecisionError: Two different replies are about one call.
+
     >>> from rxworker.worker import Approve
     >>> decisions_of([InterruptReply("run-1", "call_1", Approve()), InterruptReply("run-1")])
     {'call_1': Approve(input=None)}
     """
-    return {
-        reply.call_id: reply.decision
-        for reply in replies
-        if reply.call_id and reply.decision is not None
-    }
+    decisions: dict[str, Decision] = {}
+    for reply in replies:
+        if reply.decision is None:
+            continue
+        if decisions.setdefault(reply.call_id, reply.decision) != reply.decision:
+            raise DecisionError(
+                f"there are two different answers about the call {reply.call_id!r}: send one"
+            )
+    return decisions
 
 
 def tool_meta(name: str, description: str, parameters: JsonObject | None) -> ToolMeta:

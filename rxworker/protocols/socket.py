@@ -17,6 +17,7 @@ from rxworker.events import Record
 from rxworker.messages import Json, Usage
 from rxworker.protocols.native import EncodeRecord, encode_json, encode_record
 from rxworker.state import RunState
+from rxworker.worker.decisions import PendingCalls
 
 DeliveryName: TypeAlias = Literal["coalesce", "reliable", "latest", "drop_oldest"]
 """The names of the hub's deliveries."""
@@ -203,11 +204,13 @@ class PendingCall(Struct, frozen=True):
         id: The id, for the decision.
         name: The tool's name.
         input: Its exact arguments.
+        needs_decision: Whether the run cannot be resumed without a decision about it.
     """
 
     id: str
     name: str
     input: Json
+    needs_decision: bool = False
 
 
 class PauseSummary(Struct, frozen=True):
@@ -226,7 +229,7 @@ class PauseSummary(Struct, frozen=True):
     pending: tuple[PendingCall, ...]
 
 
-class AllowedTool(Struct, frozen=True):
+class AllowedTool(Struct, frozen=True, forbid_unknown_fields=True):
     """A tool that a person always allows in a conversation.
 
     Attributes:
@@ -315,7 +318,11 @@ def pause_of(state: RunState) -> PauseSummary | None:
     pause = state.pause
     if state.status != "paused" or pause is None:
         return None
-    pending = tuple(PendingCall(call.id, call.name, call.input) for call in pause.pending)
+    required = PendingCalls.of(pause).required
+    pending = tuple(
+        PendingCall(call.id, call.name, call.input, index in required)
+        for index, call in enumerate(pause.pending)
+    )
     return PauseSummary(pause.hook, pause.reason, pause.paused_at, pending)
 
 

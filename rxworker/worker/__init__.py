@@ -1,19 +1,12 @@
 """The worker, which keeps the conversation; its runs; and the loop of turns."""
 
 from rxworker.worker.arguments import Input
+from rxworker.worker.decisions import Answer, Approve, Decision, Decisions, Deny
 from rxworker.worker.inputs import WhenBusy, run_inputs
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.nested import MakeWorker, WorkerTool, worker_tool
-from rxworker.worker.paused import (
-    Answer,
-    Approve,
-    Decision,
-    Decisions,
-    Deny,
-    load_paused,
-    save_paused,
-)
+from rxworker.worker.paused import load_paused, save_paused
 from rxworker.worker.queue import QueuedWorker, submit, work
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run, Tracing

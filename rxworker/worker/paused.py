@@ -1,4 +1,4 @@
-"""Paused runs: decisions about the calls that wait, a paused run as bytes, and how a run resumes.
+"""Paused runs: a stored decision, a paused run as bytes, and how a run resumes. What a decision is, and how one is read: `decisions`.
 
 The bytes are JSON with a version and a digest of the rest, so that changes on the way are detected. Without
 a key the digest finds accidents; with a key that only the application has, it finds forgeries, too.
@@ -15,13 +15,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, InvalidArgumentError, LocalProtocolError
+from rxworker.errors import (
+    ConfigurationError,
+    DecisionError,
+    InvalidArgumentError,
+    LocalProtocolError,
+)
 from rxworker.events import Event, MessageAdd, RunResume, ToolStop
 from rxworker.events.arguments import decode_arguments
 from rxworker.hooks import HookPoint, Hooks
@@ -33,7 +38,6 @@ from rxworker.messages import (
     JsonObject,
     Message,
     OutputFormat,
-    ResultContent,
     ToolCall,
     ToolMeta,
     ToolResult,
@@ -42,65 +46,22 @@ from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.tools import Toolbox
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import TurnScope, Waiting
+from rxworker.worker.decisions import (
+    Answer,
+    Approve,
+    Decision,
+    Decisions,
+    Deny,
+    PendingCalls,
+    StoredDecision,
+    decide,
+    read_stored,
+)
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.result import Paused, check_signatures
 
-
-class Approve(Struct, frozen=True, tag="approve"):
-    """Run the call.
-
-    Attributes:
-        input: Other arguments than the model's, a text for a tool that takes free text; ``None`` runs it with exactly the
-            arguments that were shown.
-    """
-
-    input: JsonObject | str | None = None
-
-
-class Deny(Struct, frozen=True, tag="deny"):
-    """Do not run the call.
-
-    Attributes:
-        reason: For the model.
-    """
-
-    reason: str = "This call was not approved."
-
-
-class Answer(Struct, frozen=True, tag="answer"):
-    """Do not run the call, and use this as its result.
-
-    Attributes:
-        content: The result for the model.
-        is_error: Whether the result is an error.
-    """
-
-    content: ResultContent
-    is_error: bool = False
-
-
-Decision: TypeAlias = Approve | Deny | Answer
-"""A decision about a pending call."""
-Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
-"""Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` for no decision."""
-
-
 RESERVED = 2.0
 """Seconds that a process has to resume a run that it has decided about, before another process does."""
-
-
-class _Decided(Struct, frozen=True, omit_defaults=True):
-    """The data of a ``decide`` command.
-
-    Attributes:
-        decisions: One for each pending call, in order; ``None`` approves the call that the run paused at.
-        add: Messages to add.
-        reserved: Seconds for which other processes leave the run to the one that has decided.
-    """
-
-    decisions: tuple[Decision | None, ...] | None = None
-    add: tuple[Message, ...] = ()
-    reserved: float = 0.0
 
 
 def decide_command(
@@ -127,26 +88,23 @@ def decide_command(
         ConfigurationError: As for `resume_turn`.
     """
     resume_turn(paused, decisions, added, hooks, tools)
-    listed = None if not decisions else tuple(_decided(paused, decisions))
-    data = msgspec.to_builtins(_Decided(listed, tuple(added), reserved))
+    decided = decide(PendingCalls.of(paused), decisions)
+    data = msgspec.to_builtins(StoredDecision(decided, tuple(added), reserved))
     return Command(DECIDE, data, key=DECIDE)
 
 
 def decision_of(
     commands: Iterable[Command],
-) -> tuple[Sequence[Decision | None] | None, Sequence[Message]] | None:
+) -> tuple[Sequence[Decision | None], Sequence[Message]] | None:
     """The decisions and the messages of a ``decide`` command; ``None`` if there is none, or if it dismisses the run.
 
     Raises:
-        LocalProtocolError: A newer rxworker has written it.
+        DecisionError: It cannot be read; the message names the member.
     """
     for command in commands:
         if command.kind == DECIDE and DISMISS not in command.data:
-            try:
-                decided = msgspec.convert(command.data, _Decided)
-            except msgspec.ValidationError as error:
-                raise LocalProtocolError(f"the stored decision cannot be read: {error}") from error
-            return decided.decisions, decided.add
+            stored = read_stored(command.data)
+            return stored.decisions, stored.add
     return None
 
 
@@ -256,8 +214,6 @@ def _seal(version: int, state: bytes, key: bytes | None) -> str:
     return hmac.new(key or b"rxworker", sealed, hashlib.sha256).hexdigest()
 
 
-EXAMPLES = "Approve(), Approve(input={...}), Deny('why') or Answer('the result')"
-
 Spared = frozenset[tuple[str, int]]
 
 
@@ -288,7 +244,7 @@ def resume_turn(
     """
     _check_kinds(paused, decisions, added)
     check_signatures(paused.pending, paused.seals)
-    decided = _decided(paused, decisions)
+    decided = decide(PendingCalls.of(paused), decisions)
     made = calls_made(paused.conversation)
     places = places_of(paused.pending, paused.places, made)
     refused = dict(zip(places_left(paused.refused, places, made), paused.refused, strict=True))
@@ -369,7 +325,7 @@ def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObje
             return decoded
     except InvalidArgumentError as error:
         why = error.message
-    raise LocalProtocolError(
+    raise DecisionError(
         f"the decision about the call {call.id!r} of {call.name} gives {why}: give an object with all "
         "arguments, Approve(input={...}), or no input to run the call with the arguments that were shown"
     )
@@ -410,52 +366,3 @@ def _check_kinds(paused: object, decisions: object, added: Sequence[object]) -> 
         expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
     for message in added:
         expect("a message of add", message, Message, "add=[Message.user('...')]")
-
-
-def _decided(paused: Paused[Any], decisions: Decisions | None) -> list[Decision | None]:
-    """The decision about each pending call."""
-    waits = [f"{call.id!r} of {call.name}" for call in paused.pending]
-    until = None if paused.paused_at is None else paused.approved_count
-    if (decisions is None or decisions == {}) and not paused.unknown:
-        return [Approve() if number == until else None for number in range(len(waits))]
-    if decisions is None:
-        decisions = {}
-    if isinstance(decisions, Mapping):
-        _check_ids([call.id for call in paused.pending], decisions)
-        decided = [decisions.get(call.id) for call in paused.pending]
-    else:
-        decided = [*decisions]
-        if len(decided) != len(waits):
-            text = f"there are {len(decided)} decisions about {len(waits)} pending calls ({', '.join(waits) or 'none'}): "
-            raise LocalProtocolError(text + "give one for each, and None where nothing is decided")
-    for what, decision in zip(waits, decided, strict=True):
-        given = cast("object", decision)
-        if not isinstance(given, Approve | Deny | Answer | None):
-            message = f"the decision about the call {what} is {given!r}: give {EXAMPLES}"
-            raise LocalProtocolError(message)
-    for number, place in enumerate(paused.places):
-        if place in paused.unknown and decided[number] is None:
-            raise LocalProtocolError(
-                f"it is not known whether the call {waits[number]} had an effect, and no decision was given for it: give {EXAMPLES} for it"
-            )
-    if until is not None and decided[until] is None:
-        raise LocalProtocolError(
-            f"the run paused at the call {waits[until]}, and no decision was given for it: give {EXAMPLES} for it, or "
-            "no decisions to approve this call alone"
-        )
-    return decided
-
-
-def _check_ids(pending: Sequence[str], decisions: Iterable[str]) -> None:
-    for call_id in decisions:
-        times = pending.count(call_id)
-        if times == 0:
-            known = ", ".join(sorted(pending)) or "none"
-            raise LocalProtocolError(
-                f"no pending call has the id {call_id!r}; pending are: {known}"
-            )
-        if times > 1:
-            raise LocalProtocolError(
-                f"{times} pending calls have the id {call_id!r}, so the decision is ambiguous: "
-                "give a list with one decision for each call of paused.pending, and None where nothing is decided"
-            )

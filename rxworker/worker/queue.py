@@ -41,8 +41,9 @@ from rxworker.messages import Conversation, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
 from rxworker.worker.arguments import Input, to_messages
+from rxworker.worker.decisions import Decisions
 from rxworker.worker.output import Output
-from rxworker.worker.paused import Decisions, decide_command
+from rxworker.worker.paused import decide_command
 from rxworker.worker.run import Run, Tracing
 from rxworker.worker.worker import Worker
 

@@ -42,12 +42,10 @@ from rxworker.state.run_state import CallState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown, policy_of, reconcile_of
 from rxworker.tools.invocation import key_of
 from rxworker.worker.context import TurnScope, Waiting
+from rxworker.worker.decisions import RECOVERY
 from rxworker.worker.stored import StoredRun
 
 OnUnknown: TypeAlias = Literal["ask", "fail", "tell_model"]
-
-RECOVERY = "recovery"
-"""The hook name in a `RunPause` for a call whose effect is not known."""
 
 DEATHS = 3
 """A run is aborted when its process has ended so often at one place."""

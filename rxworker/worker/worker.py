@@ -44,10 +44,11 @@ from rxworker.worker.arguments import (
     to_messages,
 )
 from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope, checked
+from rxworker.worker.decisions import Decisions
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.output import Output
-from rxworker.worker.paused import RESERVED, Decisions, decide_command, decision_of, resume_turn
+from rxworker.worker.paused import RESERVED, decide_command, decision_of, resume_turn
 from rxworker.worker.recovery import (
     Continuation,
     OnUnknown,

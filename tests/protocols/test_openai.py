@@ -167,7 +167,7 @@ def test_what_clients_send_is_read() -> None:
     user, assistant = read.conversation.messages
     assert (read.system, len(user.content)) == ("Be kind.", 1)
     assert assistant.tool_calls[0].input == "no JSON"
-    assert read.results["c1"].content == "done"
+    assert read.results[0].content == "done"
     item = {"id": "i1", "type": "message", "role": "assistant"}
     read = read_response_request(
         b"""{"model": "desk", "input": [
@@ -180,4 +180,4 @@ def test_what_clients_send_is_read() -> None:
     )
     assert read.references == ("i2",)
     assert read.conversation.messages[0].text == "Hello"
-    assert isinstance(read.results["c1"].content[1], Image)
+    assert isinstance(read.results[0].content[1], Image)

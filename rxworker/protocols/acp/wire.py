@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rxworker.messages import Json
 
@@ -340,14 +340,16 @@ class PermissionRequest(AcpStruct, frozen=True):
     options: list[PermissionOption]
 
 
-class Outcome(AcpStruct, frozen=True):
+class Outcome(AcpStruct, frozen=True, forbid_unknown_fields=True):
     """The user's choice: ``selected`` with an option, or ``cancelled``."""
 
     outcome: Literal["selected", "cancelled"]
     option_id: str = ""
+    meta: Json = field(default=None, name="_meta")
 
 
-class PermissionResult(AcpStruct, frozen=True):
+class PermissionResult(AcpStruct, frozen=True, forbid_unknown_fields=True):
     """The result of ``session/request_permission``."""
 
     outcome: Outcome
+    meta: Json = field(default=None, name="_meta")

@@ -61,6 +61,7 @@ from rxworker.views import (
     ViewPause,
     WaitingCall,
 )
+from rxworker.worker.decisions import distinct
 from rxworker.worker.paused import CLIENT
 
 Encode = Callable[[Any], Iterator[AgUiEvent]]
@@ -219,14 +220,18 @@ ANSWER_SCHEMA: JsonObject = {
     "properties": {
         "approved": {"type": "boolean"},
         "editedArgs": {
-            "type": "object",
-            "description": "Other arguments for the call, all of them.",
+            "type": ["object", "string"],
+            "description": "Other arguments for the call, all of them; a text for a tool that takes free text.",
         },
         "reason": {"type": "string", "description": "Why not, for the model."},
     },
     "required": ["approved"],
+    "additionalProperties": False,
 }
-MESSAGE_SCHEMA: JsonObject = {"type": "string", "description": "A message for the model."}
+MESSAGE_SCHEMA: JsonObject = {
+    "type": ["string", "boolean"],
+    "description": "A message for the model; true to go on without one, or false to end the run.",
+}
 
 
 class RunEvents:
@@ -287,8 +292,12 @@ class RunEvents:
             is_new = self._is_new
             yield self._finished(Outcome("success", pending_tool_call_ids=ids) if is_new else None)
             return
-        undecided = [call for call in change.pending if call.needs_decision]
-        interrupts = tuple(_interrupt(change, call) for call in undecided)
+        ids = distinct([pending.call.id for pending in change.pending])
+        interrupts = tuple(
+            _interrupt(change, pending, name)
+            for pending, name in zip(change.pending, ids, strict=True)
+            if pending.needs_decision
+        )
         if not interrupts:
             name = interrupt_id(change.run, "")
             why = change.reason or f"{change.hook} has paused the run"
@@ -320,10 +329,10 @@ class RunEvents:
         return RunFinished(self._thread_id, self._run_id, outcome, self._totals.usage)
 
 
-def _interrupt(change: ViewPause, pending: WaitingCall) -> Interrupt:
+def _interrupt(change: ViewPause, pending: WaitingCall, name: str) -> Interrupt:
     call = pending.call
     return Interrupt(
-        interrupt_id(change.run, call.id),
+        interrupt_id(change.run, name),
         "tool_call",
         change.reason or f"May {call.name} be called?",
         pending.id,

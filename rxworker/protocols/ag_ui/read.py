@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Content,
@@ -22,7 +22,6 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common import (
     InterruptReply,
     MessageCollector,
@@ -31,7 +30,15 @@ from rxworker.protocols.common import (
     tool_meta,
 )
 from rxworker.state.shared_state import checked_json
-from rxworker.worker import Answer, Approve, Decision, Deny
+from rxworker.worker import Deny
+from rxworker.worker.decisions import (
+    PAYLOAD,
+    Dismiss,
+    decode_json,
+    read_payload,
+    read_payload_at_end,
+    read_struct,
+)
 
 
 class AgUiContext(Struct, frozen=True):
@@ -115,10 +122,14 @@ class _Message(Struct, frozen=True, rename="camel"):
     error: str | None = None
 
 
-class _Resume(Struct, frozen=True, rename="camel"):
+class _Resume(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     interrupt_id: str
     status: str
     payload: Any = None
+
+
+class _Replies(Struct, frozen=True, forbid_unknown_fields=True):
+    resume: tuple[_Resume, ...]
 
 
 class _Input(Struct, frozen=True, rename="camel"):
@@ -129,7 +140,7 @@ class _Input(Struct, frozen=True, rename="camel"):
     context: tuple[AgUiContext, ...] | None = None
     state: Any = None
     forwarded_props: Any = None
-    resume: tuple[_Resume, ...] | None = None
+    resume: msgspec.Raw = msgspec.Raw()
     protocol_version: str | None = None
     parent_run_id: str | None = None
 
@@ -162,9 +173,7 @@ def read_run_input(data: bytes) -> AgUiInput:
         read.run_id,
         sent.latest,
         sent.conversation,
-        tuple(
-            reply_of(entry.interrupt_id, entry.status, entry.payload) for entry in read.resume or ()
-        ),
+        _replies(read.resume),
         sent.results,
         tuple([tool_meta(t.name, t.description, t.parameters) for t in read.tools or ()]),
         read.context or (),
@@ -173,6 +182,14 @@ def read_run_input(data: bytes) -> AgUiInput:
         read.protocol_version,
         read.parent_run_id,
     )
+
+
+def _replies(resume: msgspec.Raw) -> tuple[InterruptReply, ...]:
+    given = decode_json(bytes(resume) or b"null", "resume")
+    if given is None:
+        return ()
+    read = read_struct({"resume": given}, _Replies, "the input", PAYLOAD)
+    return tuple([reply_of(one.interrupt_id, one.status, one.payload) for one in read.resume])
 
 
 def _collect(message: _Message, collector: MessageCollector, names: dict[str, str]) -> None:
@@ -256,15 +273,6 @@ _MEDIA_TYPES = {
 }
 
 
-HOW = 'send {"approved": true}, with "editedArgs" for other arguments, or {"approved": false, "reason": "why"}'
-
-
-class _Payload(msgspec.Struct, frozen=True, rename="camel"):
-    approved: bool
-    edited_args: JsonObject | None = None
-    reason: str | None = None
-
-
 def reply_of(name: str, status: str, payload: object) -> InterruptReply:
     """The reply to one interrupt.
 
@@ -272,42 +280,22 @@ def reply_of(name: str, status: str, payload: object) -> InterruptReply:
         name: The interrupt's id.
         status: ``resolved`` or ``cancelled``.
         payload: For a call: a boolean, an object with the member ``approved``, or a text, which is then the
-            call's result. At the end of a turn: a message for the model.
+            call's result. At the end of a turn: a message for the model, or whether the run goes on.
 
     Raises:
-        LocalProtocolError: It is invalid; the message shows a valid one.
+        DecisionError: It is invalid; the message names the member, and shows a valid one.
 
     >>> reply_of("run-1:call_1", "resolved", {"approved": False, "reason": "too dear"}).decision
     Deny(reason='too dear')
     """
     run, call_id = split_interrupt(name)
     if status not in ("resolved", "cancelled"):
-        message = f"an answer has the status {status!r}: it must be 'resolved' or 'cancelled'"
-        raise LocalProtocolError(message)
+        raise DecisionError(f"status is {status!r:.40}: it must be 'resolved' or 'cancelled'")
     if not call_id:
-        return InterruptReply(run, message=None if status == "cancelled" else _message(payload))
+        read = Dismiss() if status == "cancelled" else read_payload_at_end(payload)
+        if isinstance(read, Dismiss):
+            return InterruptReply(run, dismiss=read)
+        return InterruptReply(run, message=Message.user(read) if read else None)
     if status == "cancelled":
         return InterruptReply(run, call_id, Deny("The user did not want to decide."))
-    return InterruptReply(run, call_id, _decision(payload))
-
-
-def _decision(payload: object) -> Decision:
-    if payload is None:
-        raise LocalProtocolError(f"an answer has no payload: {HOW}")
-    if isinstance(payload, bool):
-        return Approve() if payload else Deny()
-    if isinstance(payload, str):
-        return Answer(payload)
-    try:
-        read = msgspec.convert(payload, _Payload)
-    except msgspec.ValidationError as error:
-        raise LocalProtocolError(f"an answer cannot be read: {error}; {HOW}") from error
-    if read.approved:
-        return Approve(read.edited_args)
-    return Deny() if read.reason is None else Deny(read.reason)
-
-
-def _message(payload: object) -> Message | None:
-    if payload is None or payload == "":
-        return None
-    return Message.user(payload if isinstance(payload, str) else encode_lenient(payload).decode())  # pyright: ignore[reportArgumentType] - it came as JSON
+    return InterruptReply(run, call_id, read_payload(payload))

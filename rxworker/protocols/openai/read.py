@@ -63,9 +63,14 @@ class OpenAIRequest(Struct, frozen=True):
     references: tuple[str, ...] = ()
 
     @property
-    def results(self) -> dict[str, ToolResult]:
-        """The results of the client's tools in the input, by the ids of their calls."""
-        return {r.tool_use_id: r for message in self.input for r in message.tool_results}
+    def results(self) -> tuple[ToolResult, ...]:
+        """The results of the client's tools in the input."""
+        return tuple([result for message in self.input for result in message.tool_results])
+
+    @property
+    def sent(self) -> tuple[Message, ...]:
+        """All messages, the input included."""
+        return (*self.conversation.messages, *self.input)
 
     def settings(self, options: Options) -> Options:
         """A worker's settings with those of the client. A limit of tokens can only become lower."""

@@ -40,6 +40,7 @@ from rxworker.views import (
     ViewFinish,
     ViewPause,
 )
+from rxworker.worker.decisions import distinct
 from rxworker.worker.paused import CLIENT
 
 Encode = Callable[[Any], Iterator[UiMessagePart]]
@@ -265,8 +266,9 @@ class MessageParts:
             yield wire.Finish("tool-calls")
             return
         has_request = False
-        for pending in change.pending:
-            name = interrupt_id(change.run, pending.call.id)
+        ids = distinct([pending.call.id for pending in change.pending])
+        for pending, call_id in zip(change.pending, ids, strict=True):
+            name = interrupt_id(change.run, call_id)
             if pending.needs_decision:
                 has_request = True
                 yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)

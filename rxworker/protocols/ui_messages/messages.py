@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events import RunPause
 from rxworker.messages import (
     Content,
@@ -29,6 +29,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.pairs import places_of
 from rxworker.protocols.common import (
     CallIds,
     InterruptReply,
@@ -41,7 +42,8 @@ from rxworker.protocols.common import (
 from rxworker.protocols.ui_messages.parts import output_of
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
-from rxworker.worker import Answer, Approve, Deny
+from rxworker.worker import Answer
+from rxworker.worker.decisions import APPROVAL, PendingCalls, decode_json, kind_of, read_approval
 from rxworker.worker.paused import CLIENT
 
 DENIED = "This call was not approved."
@@ -76,13 +78,6 @@ class ChatRequest(Struct, frozen=True):
     last_message_id: str | None = None
 
 
-class _Approval(Struct, frozen=True, rename="camel"):
-    id: str = ""
-    approved: bool | None = None
-    reason: str | None = None
-    is_automatic: bool = False
-
-
 class _Part(Struct, frozen=True, rename="camel"):
     type: str
     text: str = ""
@@ -97,7 +92,7 @@ class _Part(Struct, frozen=True, rename="camel"):
     output: Any = None
     error_text: str | None = None
     preliminary: bool | None = None
-    approval: _Approval | None = None
+    approval: msgspec.Raw = msgspec.Raw()
 
 
 class _Message(Struct, frozen=True):
@@ -229,8 +224,7 @@ def _result(part: _Part, call: ToolCall) -> ToolResult | None:
         case "output-error":
             return ToolResult(call.id, part.error_text or "", is_error=True, name=call.name)
         case "output-denied":
-            reason = part.approval.reason if part.approval else None
-            return ToolResult(call.id, reason or DENIED, is_error=True, name=call.name)
+            return ToolResult(call.id, _reason(part) or DENIED, is_error=True, name=call.name)
         case _:
             return None
 
@@ -238,17 +232,31 @@ def _result(part: _Part, call: ToolCall) -> ToolResult | None:
 def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
     """The replies about the calls of the last answer."""
     for part in parts:
-        approval = part.approval
-        if not _is_call(part) or approval is None or not approval.id or approval.is_automatic:
+        approval = _approval(part)
+        if not _is_call(part) or approval.get("isAutomatic") is True:
             continue
-        if part.state == "approval-responded" and approval.approved is not None:
-            run, call_id = split_interrupt(approval.id)
-            denied = Deny() if approval.reason is None else Deny(approval.reason)
-            yield InterruptReply(run, call_id, Approve() if approval.approved else denied)
-        elif part.state == "output-available" and approval.approved is None:
+        name = approval.get("id")
+        if part.state == "approval-responded":
+            decision = read_approval(approval)
+            yield InterruptReply(*split_interrupt(str(name)), decision)
+        elif part.state == "output-available" and name and approval.get("approved") is None:
             # The client has given the result itself.
-            run, call_id = split_interrupt(approval.id)
-            yield InterruptReply(run, call_id, Answer(_text(part.output)))
+            yield InterruptReply(*split_interrupt(str(name)), Answer(_text(part.output)))
+
+
+def _approval(part: _Part) -> dict[str, object]:
+    """What is in a part about the approval of its call."""
+    value = decode_json(bytes(part.approval) or b"null", "approval")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise DecisionError(f"approval is {kind_of(value)}: {APPROVAL}")
+    return cast("dict[str, object]", value)
+
+
+def _reason(part: _Part) -> str:
+    reason = _approval(part).get("reason")
+    return reason if isinstance(reason, str) else ""
 
 
 def _text(output: object) -> str:
@@ -299,7 +307,7 @@ def ui_messages_of(
     history = _History(prefix)
     for message in conversation.messages:
         history.add(message)
-    waiting = () if pause is None else tuple(call.id for call in pause.pending)
+    waiting = [] if pause is None else history.waiting(pause)
     if pause is not None and pause.hook != CLIENT:
         history.add_approvals(run, pause, waiting)
     for call in history.unanswered(waiting):
@@ -319,7 +327,7 @@ class _History:
         self._prefix = prefix
         self._ids = CallIds()
         self._calls: dict[str, JsonObject] = {}
-        self._last: dict[str, JsonObject] = {}
+        self._made: list[tuple[ToolCall, JsonObject]] = []  # by the last response
 
     def add(self, message: Message) -> None:
         for result in message.tool_results:
@@ -333,18 +341,26 @@ class _History:
             is_same = last is not None and last.role == "assistant"
             parts = last.parts if last is not None and is_same else self._begin("assistant")
             parts.append({"type": "step-start"})
+            self._made = []
             for block in message.content:
                 parts.extend(self._said(block, f"{self._prefix}.{len(self.messages) - 1}"))
 
-    def add_approvals(self, run: str, pause: RunPause, waiting: tuple[str, ...]) -> None:
+    def waiting(self, pause: RunPause) -> list[JsonObject | None]:
+        """The part of each pending call; ``None`` if the conversation does not have it."""
+        places = places_of(pause.pending, pause.places, [call for call, _ in self._made])
+        return [self._made[at][1] if at < len(self._made) else None for at in places]
+
+    def add_approvals(
+        self, run: str, pause: RunPause, waiting: Sequence[JsonObject | None]
+    ) -> None:
         """Mark the pending calls like the stream of a paused run."""
-        for place, native in enumerate(waiting):
-            part = self._last.get(native)
+        pending = PendingCalls.of(pause)
+        for index, (part, name) in enumerate(zip(waiting, pending.ids, strict=True)):
             if part is None:
                 continue
-            approval: JsonObject = {"id": interrupt_id(run, native)}
+            approval: JsonObject = {"id": interrupt_id(run, name)}
             part["approval"] = approval
-            if pause.paused_at is not None and place == pause.approved_count:
+            if index in pending.required:
                 part["state"] = "approval-requested"
                 if pause.reason:
                     approval["requestReason"] = pause.reason
@@ -352,9 +368,9 @@ class _History:
                 part["state"] = "approval-responded"
                 approval.update(isAutomatic=True, approved=True)
 
-    def unanswered(self, waiting: tuple[str, ...]) -> Iterator[JsonObject]:
+    def unanswered(self, waiting: Sequence[JsonObject | None]) -> Iterator[JsonObject]:
         """The calls that have no result and do not wait for one."""
-        wait = [id(self._last[native]) for native in waiting if native in self._last]
+        wait = [id(part) for part in waiting if part is not None]
         for part in self._calls.values():
             if part["state"] == "input-available" and id(part) not in wait:
                 yield part
@@ -415,7 +431,9 @@ class _History:
         }
         if isinstance(call, ServerToolCall):
             part["providerExecuted"] = True
-        self._calls[shown] = self._last[call.id] = part
+        else:
+            self._made.append((call, part))
+        self._calls[shown] = part
         return part
 
 

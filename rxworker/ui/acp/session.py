@@ -20,10 +20,11 @@ from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason
 from rxworker.protocols.common import pump
 from rxworker.ui.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, RunEntry
-from rxworker.ui.web.runs import STOP_SECONDS, Runs
+from rxworker.ui.web.runs import STOP_SECONDS, Runs, pending_of
 from rxworker.ui.web.stored import StoredEntry
-from rxworker.views import ViewAbort, ViewFinish, ViewPause, WaitingCall
+from rxworker.views import ViewAbort, ViewFinish, ViewPause
 from rxworker.worker import Approve, Decision, Deny
+from rxworker.worker.decisions import CHOICES, PendingCalls, read_choice
 
 CANCELLED = "the client has cancelled it"
 REJECTED = "The user does not allow this call."
@@ -35,6 +36,9 @@ OPTIONS: dict[OptionKind, str] = {
     "reject_always": "Always reject in this session",
 }
 """The user's options, and the label of each."""
+
+ONCE: tuple[OptionKind, ...] = ("allow_once", "reject_once")
+"""The options where no answer holds for later calls."""
 
 REFUSALS = frozenset({StopKind.REFUSAL, StopKind.CONTENT_FILTER})
 LIMITS: dict[str, StopReason] = {
@@ -240,15 +244,15 @@ class Session:
         self, entry: RunEntry, pause: ViewPause, add: tuple[Message, ...] = ()
     ) -> RunEntry | None:
         """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
-        decisions: dict[str, Decision] = {}
-        waiting = [each for each in pause.pending if each.needs_decision]
-        for each in waiting:
-            is_allowed = await self._may_run(pause, each)
-            if is_allowed is None:
+        pending = await pending_of(entry)
+        decisions: list[Decision | None] = [None] * len(pending.calls)
+        is_decided = True
+        for index in pending.required:
+            decision = decisions[index] = await self._decide(pending, index, pause)
+            if decision is None:
+                is_decided = False
                 break
-            decisions[each.call.id] = Approve() if is_allowed else Deny(REJECTED)
-        is_decided = len(decisions) == len(waiting)
-        if not waiting and not add:  # a message for the model is reason enough to go on
+        if not pending.required and not add:  # a message for the model is reason enough to go on
             is_decided = await self._may_go_on(pause)
         if not is_decided or self._is_cancelled:
             await entry.dismiss(CANCELLED)
@@ -257,33 +261,36 @@ class Session:
             return None
         return await self._begun(await self._runs.resume(entry.id, decisions, add))
 
-    async def _may_run(self, pause: ViewPause, waiting: WaitingCall) -> bool | None:
-        cause = AllowedTool(waiting.call.name, pause.hook)
-        if cause in self._rejected or cause in self.conversation.allowed:
-            return cause not in self._rejected
+    async def _decide(self, pending: PendingCalls, index: int, pause: ViewPause) -> Decision | None:
+        """The decision about a call that needs one; ``None`` if the prompt was cancelled instead."""
+        waiting = pause.pending[index]
+        cause = None if pending.allowable is None else AllowedTool(*pending.allowable)
+        if cause is not None and cause in self._rejected:
+            return Deny(REJECTED)
+        if cause is not None and cause in self.conversation.allowed:
+            return Approve()
         call = call_fields(waiting.id, waiting.call, self._cwd)
         if pause.reason:
             reason = wire.CallContent(wire.TextContent(pause.reason))
             call = replace(call, content=[*(call.content or ()), reason])
-        choice = await self._choose(call)
+        choice = await self._choose(call, ONCE if cause is None else tuple(OPTIONS))
         if choice is None:
             return None
-        is_allowed = choice.startswith("allow")
-        if choice == "allow_always":
+        if cause is not None and choice == "allow_always":
             await self._runs.allow(self.conversation, (*self.conversation.allowed, cause))
-        elif choice == "reject_always":
+        elif cause is not None and choice == "reject_always":
             self._rejected.add(cause)
-        return is_allowed
+        return Approve() if CHOICES[choice] else Deny(REJECTED)
 
     async def _may_go_on(self, pause: ViewPause) -> bool:
         """Request a decision about a pause that is not about a call: at the end of a turn, or one that the application requested."""
         title = pause.reason or f"Continue after the pause of {pause.hook}?"
         call = wire.CallFields(tool_call_id=f"{pause.run}.pause", title=title)
-        return (await self._choose(call, ("allow_once", "reject_once"))) == "allow_once"
+        return (await self._choose(call, ONCE)) == "allow_once"
 
     async def _choose(
-        self, call: wire.CallFields, kinds: tuple[OptionKind, ...] = tuple(OPTIONS)
-    ) -> str | None:
+        self, call: wire.CallFields, kinds: tuple[OptionKind, ...]
+    ) -> OptionKind | None:
         """The user's choice; ``None`` if the prompt was cancelled instead."""
         options = [PermissionOption(kind, OPTIONS[kind], kind) for kind in kinds]
         request = wire.PermissionRequest(self.id, call, options)
@@ -303,9 +310,7 @@ class Session:
         if outcome.outcome == "cancelled":
             self._is_cancelled = True
             return None
-        if outcome.option_id not in kinds:
-            raise RpcError(INTERNAL_ERROR, f"there is no option {outcome.option_id[:80]!r}")
-        return outcome.option_id
+        return read_choice(outcome.option_id, kinds)
 
     async def _stop(self, entry: RunEntry | None) -> None:
         if entry is not None and entry.here is not None and not entry.here.done():

@@ -36,16 +36,17 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
 from rxworker.events import BlockType
 from rxworker.hub import Coalesce
-from rxworker.messages import JsonObject, Message, ToolCall
+from rxworker.messages import JsonObject, Message
 from rxworker.ui.clean import clean, format_error, one_line, redact
 from rxworker.ui.describe import describe_call, describe_json
 from rxworker.ui.mcp.tool import Arguments, ServedTool, error_result
 from rxworker.ui.web.entry import LiveEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
-from rxworker.worker import Approve, Decision, Deny
+from rxworker.worker import Deny
+from rxworker.worker.decisions import PendingCalls, read_form
 
 logger = logging.getLogger("rxworker.ui.mcp")
 
@@ -69,8 +70,9 @@ APPROVAL = "approval"
 
 FORM: JsonObject = {
     "type": "object",
+    "required": ["approve"],
     "properties": {
-        "approve": {"type": "boolean", "title": "Approve", "default": True},
+        "approve": {"type": "boolean", "title": "Approve"},
         "reason": {
             "type": "string",
             "title": "Reason",
@@ -204,26 +206,21 @@ class Calls:
             MCPError: It is no answer to the form.
             ApiError: The run does not wait any more.
         """
-        content = answer.content or {} if isinstance(answer, ElicitResult) else {}
-        approve, reason = content.get("approve", True), content.get("reason") or ""
-        if (
-            not isinstance(answer, ElicitResult)
-            or not isinstance(approve, bool)
-            or not isinstance(reason, str)
-        ):
-            message = "the answer to the form for approval is missing, or does not fit its schema; nothing was decided"
+        if not isinstance(answer, ElicitResult):
+            message = (
+                "the answer to the form for approval is missing, or is none; nothing was decided"
+            )
             raise MCPError(INVALID_PARAMS, message)
-        call = _call_of(entry)
-        is_approved = answer.action == "accept" and approve
-        if answer.action == "cancel" or (call is None and not is_approved):
+        decision = read_form(answer.content) if answer.action == "accept" else Deny()
+        pending = await pending_of(entry)
+        if answer.action == "cancel" or (not pending.required and isinstance(decision, Deny)):
             await entry.dismiss(REFUSED)
             return entry
-        decisions: dict[str, Decision] = {}
-        if call is not None:
-            decisions[call.id] = (
-                Approve() if is_approved else Deny(clean(reason)) if reason else Deny()
-            )
-        return await self._runs.resume(entry.id, decisions)
+        if isinstance(decision, Deny):
+            decision = Deny(clean(decision.reason))
+        # The form asks about all of them.
+        decided = [decision if at in pending.required else None for at in range(len(pending.calls))]
+        return await self._runs.resume(entry.id, decided)
 
 
 class Progress:
@@ -269,19 +266,13 @@ def _has_forms(context: Context) -> bool:
     return can_ask and forms is not None and (forms.form is not None or forms.url is None)
 
 
-def _call_of(entry: RunEntry) -> ToolCall | None:
-    """The call that a run has paused at; ``None`` at the end of a turn."""
-    pause = entry.run.state.pause
-    if pause is None or pause.paused_at is None:
-        return None
-    return pause.pending[pause.approved_count]
-
-
 def _question(entry: RunEntry) -> str:
-    """The call or pause that a person decides about."""
-    call, pause = _call_of(entry), entry.run.state.pause
+    """The calls or the pause that a person decides about."""
+    pause = entry.run.state.pause
+    pending = PendingCalls() if pause is None else PendingCalls.of(pause)
+    calls = [describe_call(pending.calls[index], MOST_FORM) for index in pending.required]
+    what = f"Run {', and '.join(calls)}?" if calls else "Continue?"
     reason = "" if pause is None else pause.reason
-    what = "Continue?" if call is None else f"Run {describe_call(call, MOST_FORM)}?"
     return clean(f"{what}\n{reason}".rstrip())
 
 

@@ -122,9 +122,13 @@ class RunScreen(Screen[None]):
         self.follow()
 
     def go_on(self, decision: Decision | None = None) -> None:
-        """Resume the paused run, with or without a decision about the call that waits."""
+        """Decide about the call that waits, or resume a run that waits for no call."""
         try:
-            self.session.resume(decision, is_call=decision is not None)
+            if decision is None:
+                self.session.resume()
+            elif not self.session.decide(decision):
+                self.show_approval()
+                return
         except RxWorkerError as error:
             self.show_error(error)
             return
@@ -155,7 +159,9 @@ class RunScreen(Screen[None]):
         self.query_one(WhoBar).show_state(seconds)
         self.query_one(UsageBar).show_usage(len(self._watchers))
         self.query_one(QueueBar).show_queue()
-        self.query_one(Composer).placeholder = DECIDE if session.needs_decision else PLACES[status]
+        self.query_one(Composer).placeholder = (
+            DECIDE if session.waiting_call is not None else PLACES[status]
+        )
         can_fold = self.query_one(Transcript).can_fold
         if can_fold != self.can_fold or not self.has_class(f"-{status}"):
             self.can_fold = can_fold
@@ -192,7 +198,7 @@ class RunScreen(Screen[None]):
         self.show_status()
         self.rested.set()
         # Do not open the dialog while the user types: the next key might decide.
-        if session.needs_decision and not composer.text:
+        if session.waiting_call is not None and not composer.text:
             self.show_approval()
 
     def _count_watchers(self, watchers: tuple[WatcherState, ...]) -> None:
@@ -394,7 +400,7 @@ class ConversationScreen(RunScreen):
 
     def action_resume(self) -> None:
         """Decide about the call that waits, or resume the run."""
-        if self.session.needs_decision:
+        if self.session.waiting_call is not None:
             self.show_approval()
         elif self.session.paused is not None:
             self.go_on()
@@ -407,14 +413,17 @@ class ConversationScreen(RunScreen):
         others = len(paused.pending) - 1 - paused.approved_count
         reason = f"{paused.hook}: {paused.reason}".strip(": ")
         edit = edit_of(call.input, self.session.worker.workspace)
-        self.home.push_screen(ApprovalScreen(call, reason, max(0, others), edit), self._decided)
+        can_allow = self.session.allowable is not None
+        screen = ApprovalScreen(call, reason, max(0, others), edit, can_allow=can_allow)
+        self.home.push_screen(screen, self._decided)
 
     def _decided(self, answer: tuple[Decision, bool] | None) -> None:
-        call, paused = self.session.waiting_call, self.session.paused
-        if answer is not None and call is not None and paused is not None:
+        call = self.session.waiting_call
+        if answer is not None and call is not None:
             decision, is_always = answer
-            if is_always:
-                self.session.allow(call.name, paused.hook)
+            allowed = self.session.allowable
+            if is_always and allowed is not None:
+                self.session.allow(*allowed)
                 self.inform(f"{call.name} is always allowed here. /allow ends that.")
             self.go_on(decision)
         self.query_one(Composer).focus()

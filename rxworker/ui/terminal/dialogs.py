@@ -104,6 +104,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         reason: Why it waits.
         others: The number of other calls that wait.
         edit: The edit of a file that the call would make, which is shown as a diff.
+        can_allow: Whether the tool can be always allowed.
     """
 
     AUTO_FOCUS = "#arguments"
@@ -116,10 +117,17 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
     ]
 
     def __init__(
-        self, call: ToolCall, reason: str = "", others: int = 0, edit: FileEdit | None = None
+        self,
+        call: ToolCall,
+        reason: str = "",
+        others: int = 0,
+        edit: FileEdit | None = None,
+        *,
+        can_allow: bool = True,
     ) -> None:
         super().__init__()
         self._asked = call
+        self._can_allow = can_allow
         self._shown = arguments_text(call.input)
         self._reason = reason
         self._others = others
@@ -140,7 +148,8 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
             yield Input(placeholder="Reason for the model (optional)", id="why", compact=True)
             with Horizontal(id="decisions"):
                 yield Button("Run ^s", id="approve", variant="success", compact=True)
-                yield Button("Always ^a", id="always", compact=True)
+                if self._can_allow:
+                    yield Button("Always ^a", id="always", compact=True)
                 yield Button("Edit ^e", id="edit", compact=True)
                 yield Button("Deny ^d", id="deny", variant="error", compact=True)
                 yield Button("Later esc", id="later", compact=True)
@@ -180,7 +189,8 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
 
     def action_always(self) -> None:
         """Approve the call, and always allow its tool in this conversation."""
-        self._approve(is_always=True)
+        if self._can_allow:
+            self._approve(is_always=True)
 
     def _approve(self, *, is_always: bool = False) -> None:
         text = self._editor.text

@@ -34,6 +34,7 @@ from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.ui.terminal.sessions import CONVERSATION, StoredSession, new_session_id
 from rxworker.views import RunView
 from rxworker.worker import Decision, Paused, Run, Worker
+from rxworker.worker.decisions import PendingCalls
 from rxworker.worker.stored import read_run
 
 logger = logging.getLogger("rxworker.ui.terminal")
@@ -200,6 +201,7 @@ class Session:
         self.sent = Sent()
         self.finished = True
         self.pause_requested = False
+        self._decided: dict[int, Decision] = {}
         self._lanes = Lanes()
         self._wording = wording or _plain
         self._cancelling = False
@@ -241,16 +243,21 @@ class Session:
 
     @property
     def waiting_call(self) -> ToolCall | None:
-        """The call that needs a decision."""
-        paused = self.paused
-        if paused is None or paused.paused_at is None:
-            return None
-        return paused.pending[paused.approved_count]
+        """The next call that needs a decision."""
+        return (
+            None if self._next is None or self.paused is None else self.paused.pending[self._next]
+        )
 
     @property
-    def needs_decision(self) -> bool:
-        """Whether a hook paused the run at a call that needs a decision."""
-        return self.waiting_call is not None and not self.pause_requested
+    def _next(self) -> int | None:
+        """The index of the next call that needs a decision."""
+        required = () if self.paused is None else PendingCalls.of(self.paused).required
+        return next((index for index in required if index not in self._decided), None)
+
+    @property
+    def allowable(self) -> tuple[str, str] | None:
+        """What a person allows who always allows the call that waits; ``None`` if that cannot be allowed always."""
+        return None if self.paused is None else PendingCalls.of(self.paused).allowable
 
     @property
     def totals(self) -> Totals:
@@ -266,27 +273,39 @@ class Session:
         self._started(self.worker.run(text))
         self._before, self._held = self._before + self._held, Totals()
 
-    def resume(
-        self, decision: Decision | None = None, text: str = "", *, is_call: bool = False
-    ) -> None:
-        """Resume the paused run.
+    def decide(self, decision: Decision) -> bool:
+        """Decide about the call that waits, and resume the run unless another call needs a decision, too.
 
-        Args:
-            decision: The decision about the call that waits.
-            text: A message to add.
-            is_call: Whether the decision is about the call that waits.
+        Returns:
+            Whether the run was resumed.
 
         Raises:
             RxWorkerError: The run cannot be resumed.
         """
-        paused, decisions = self.paused, list[Decision | None]()
-        if is_call and decision is not None and paused is not None and self.waiting_call:
-            # By its index: two calls may have the same id.
-            at = paused.approved_count
-            decisions = [decision if n == at else None for n in range(len(paused.pending))]
+        index = self._next
+        if index is not None:
+            self._decided[index] = decision  # by its index: two calls may have the same id
+        if self._next is not None:
+            return False
+        self.resume()
+        return True
+
+    def resume(self, text: str = "") -> None:
+        """Resume the paused run with the decisions that were made. A call that needs one and has none is not run.
+
+        Args:
+            text: A message to add.
+
+        Raises:
+            RxWorkerError: The run cannot be resumed.
+        """
+        if self.paused is None:
+            raise LocalProtocolError("no run is paused")
+        decided = [self._decided.get(index) for index in range(len(self.paused.pending))]
         add = [Message.user(text)] if text else []
+        self._decided.clear()
         # A resumed run continues the counts of the paused run.
-        self._started(self.worker.resume(paused, decisions=decisions or None, add=add))
+        self._started(self.worker.resume(self.paused, decisions=decided, add=add))
         self._held = Totals()
 
     def send(self, text: str) -> None:
@@ -402,6 +421,7 @@ class Session:
         self._last = "" if last is None else last.run
         self.worker.allowed[:] = self._given if last is None else last.row.allowed
         self.paused, self.finished, self.pause_requested = None, True, False
+        self._decided.clear()
         self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
 
     async def close(self) -> None:
@@ -455,6 +475,7 @@ class Session:
 
     def _started(self, begun: Run[Any]) -> None:
         self.active, self.paused, self._last = begun, None, begun.id
+        self._decided.clear()
         self.pause_requested = self._cancelling = False
 
 

@@ -8,14 +8,15 @@ started it; `rxworker.ui.web.entry` describes what happens when that client disc
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 
 from aiohttp import web
 from msgspec.structs import replace
 
-from rxworker.errors import LocalProtocolError
-from rxworker.events import RunResume, RunStart
+from rxworker.errors import DecisionError, LocalProtocolError
+from rxworker.events import Record, RunAbort, RunResume, RunStart
 from rxworker.messages import Conversation, Message, repair
 from rxworker.messages.pairs import calls_made
 from rxworker.protocols import encode_json
@@ -26,9 +27,10 @@ from rxworker.ui.web.client_tools import answers_of, equip_client_tools
 from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
-from rxworker.ui.web.runs import STOP_SECONDS, Runs
+from rxworker.ui.web.runs import STOP_SECONDS, Runs, pending_of
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import watch_run
+from rxworker.worker.decisions import Dismiss, assign
 
 MAX_ID = 200
 """The maximum length of a conversation id that a client chooses."""
@@ -57,11 +59,15 @@ def _post(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
         data = await read_json_bytes(request)
         try:
             given = protocol.read(data)
+        except DecisionError:
+            raise
         except LocalProtocolError as error:
             raise ApiError(400, "bad_request", str(error)) from None
         entry = await _begin(state, request, given)
         entry.message_id = given.message_id
         run = replace(_watched(request, entry, name), continues=given.message_id is not None)
+        if entry.is_dismissed:
+            run = replace(run, batches=_dismissal(entry))
         stream = given.stream or protocol.stream
         await _send(state, request, entry, stream(run), protocol.headers)
 
@@ -157,6 +163,13 @@ def _watched(
     )
 
 
+async def _dismissal(entry: RunEntry) -> AsyncGenerator[list[Record], None]:
+    """The end of a paused run that its client did not want to go on. The run itself has no record of it."""
+    resume = RunResume(entry.run.state.conversation, resumes=entry.id)
+    events = resume, RunAbort("cancel", entry.reason)
+    yield [Record(seq, entry.id, 0, 0, time.time(), each) for seq, each in enumerate(events, 1)]
+
+
 async def _send(
     state: ServerState,
     request: WebRequest,
@@ -214,6 +227,9 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
     if conversation is not None:
         await runs.make_free(conversation)
     waiting = await _waiting(runs, conversation, given)
+    dismissals = [reply.dismiss for reply in given.replies if reply.dismiss is not None]
+    if waiting is not None and dismissals:
+        return await _dismiss(runs, waiting, dismissals[0])
     if waiting is not None:
         entry = await _resume(runs, waiting, given)
     else:
@@ -254,6 +270,20 @@ async def _waiting(
     if not given.messages:
         raise ApiError(409, "no_call", "no call of this conversation waits for such a result")
     return None
+
+
+async def _dismiss(runs: Runs, waiting: RunEntry, dismissal: Dismiss) -> RunEntry:
+    """End a paused run that waits for no call."""
+    entry = await runs.find_paused(waiting.id)
+    pending = await pending_of(entry)
+    if pending.required:
+        what = pending.describe(pending.required[0])
+        raise DecisionError(
+            f"interruptId: the run waits for a decision about the call {what}: send one"
+        )
+    await entry.dismiss(dismissal.reason)
+    runs.changed(entry)
+    return entry
 
 
 def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
@@ -297,11 +327,19 @@ def _results_for(given: RunRequest) -> tuple[Message, ...]:
 async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
     """Resume a paused run with the replies of its client and the results of its tools."""
     await runs.prepare(waiting.conversation)
-    decisions = {**answers_of(waiting, given.results), **decisions_of(given.replies)}
+    pending = await pending_of(waiting)
+    answers = answers_of(waiting, given.results)
+    decided = assign(
+        pending,
+        [
+            *((pending.ids[index], answer) for index, answer in answers.items()),
+            *decisions_of(given.replies).items(),
+        ],
+    )
     texts = tuple([reply.message for reply in given.replies if reply.message is not None])
     equip_client_tools(waiting.conversation, given.tools)
     messages = (*texts, *given.messages)
-    return await runs.resume(waiting.id, decisions, messages, shared_state=given.shared_state)
+    return await runs.resume(waiting.id, decided, messages, shared_state=given.shared_state)
 
 
 def _go_back(

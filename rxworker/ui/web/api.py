@@ -13,7 +13,7 @@ from msgspec import Struct
 
 import rxworker
 from rxworker.hub import Watch
-from rxworker.messages import Document, Image, JsonObject, Message, Prices, Text
+from rxworker.messages import Document, Image, Message, Prices, Text
 from rxworker.protocols import (
     SSE_HEADERS,
     AllowedTool,
@@ -43,6 +43,7 @@ from rxworker.ui.web.responses import (
     bytes_response,
     json_response,
     read_json,
+    read_json_bytes,
 )
 from rxworker.ui.web.search import RunQuery
 from rxworker.ui.web.sent import sent_request
@@ -51,7 +52,7 @@ from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
 from rxworker.ui.web.streams import batches_of, watch_run
 from rxworker.ui.web.workers import WorkerInfo
-from rxworker.worker import Answer, Approve, Decision, Deny
+from rxworker.worker.decisions import read_resume
 
 SOCKET = "socket"
 """The route of the WebSocket."""
@@ -174,7 +175,7 @@ UserInput: TypeAlias = str | tuple[Text | Image | Document, ...]
 """What a person sends: a text, or content blocks in the form of a stored message."""
 
 
-class EditBody(Struct, frozen=True):
+class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Begin a new conversation with what preceded a message of the user in the conversation of a run.
 
     Attributes:
@@ -188,7 +189,7 @@ class EditBody(Struct, frozen=True):
     text: str
 
 
-class StartBody(Struct, frozen=True):
+class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a request that starts a run: of a new conversation, the next one of a conversation, or one in place of an earlier message."""
 
     input: UserInput
@@ -197,53 +198,23 @@ class StartBody(Struct, frozen=True):
     edits: EditBody | None = None
 
 
-class SendBody(Struct, frozen=True):
+class SendBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a request that sends a message into a run."""
 
     message: UserInput
 
 
-class PauseBody(Struct, frozen=True):
+class PauseBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a request that pauses a run."""
 
     reason: str = "paused by the user"
 
 
-class CancelBody(Struct, frozen=True):
+class CancelBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a request that cancels a run."""
 
     when: Literal["now", "after_turn"] = "now"
     reason: str = "cancelled by the user"
-
-
-class ApproveBody(Struct, frozen=True, tag="approve"):
-    """Run the call.
-
-    Attributes:
-        input: Replaces the arguments of the model: a text if the tool takes free text.
-        always: Whether calls of this tool run without approval from now on in this conversation.
-    """
-
-    input: JsonObject | str | None = None
-    always: bool = False
-
-
-class DenyBody(Struct, frozen=True, tag="deny"):
-    """Do not run the call."""
-
-    reason: str = "This call was not approved."
-
-
-class AnswerBody(Struct, frozen=True, tag="answer"):
-    """Do not run the call; use this text as its result."""
-
-    content: str
-
-
-class ResumeBody(Struct, frozen=True):
-    """The body of a request that resumes a run: decisions about the calls that wait, by their ids."""
-
-    decisions: dict[str, ApproveBody | DenyBody | AnswerBody] = {}
 
 
 async def get_info(state: ServerState, request: WebRequest) -> web.Response:
@@ -373,13 +344,9 @@ async def post_cancel(state: ServerState, request: WebRequest) -> web.Response:
 async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     """Resume a paused run as a new run."""
     runs = state.runs_of(request)
-    body = await read_json(request, ResumeBody)
-    decisions = {call: _decision(decision) for call, decision in body.decisions.items()}
-    each = body.decisions.items()
-    always = [call for call, one in each if isinstance(one, ApproveBody) and one.always]
-    if len(always) > 1:
-        raise ApiError(400, "not_paused_at", "only one call at a time can be allowed always")
-    entry = await runs.resume(request.params["id"], decisions, always=always[0] if always else None)
+    body = await read_json_bytes(request)
+    waiting = await runs.find_paused(request.params["id"])
+    entry = await runs.resume(waiting.id, read_resume(body))
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
 
@@ -398,7 +365,7 @@ async def post_disallow(state: ServerState, request: WebRequest) -> web.Response
     return json_response(AllowedAnswer(() if found is None else found.allowed))
 
 
-class ForkBody(Struct, frozen=True):
+class ForkBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a request that forks a run: the number of the last record to copy."""
 
     seq: int
@@ -409,16 +376,6 @@ async def post_fork(state: ServerState, request: WebRequest) -> web.Response:
     body = await read_json(request, ForkBody)
     entry = await state.runs_of(request).fork(request.params["id"], body.seq)
     return bytes_response(entry.encoded(), 201)
-
-
-def _decision(body: ApproveBody | DenyBody | AnswerBody) -> Decision:
-    match body:
-        case ApproveBody(input=edited):
-            return Approve(edited)
-        case DenyBody(reason=reason):
-            return Deny(reason)
-        case AnswerBody(content=content):
-            return Answer(content)
 
 
 def _user_message(sent: UserInput, name: str) -> Message:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Message, ToolMeta, ToolResult
+from rxworker.messages.pairs import calls_made, places_of
 from rxworker.protocols.common import CallIds
 from rxworker.tools import ClientTool
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
@@ -37,26 +38,37 @@ def equip_client_tools(conversation: ConversationEntry, metas: Sequence[ToolMeta
     conversation.client_tools = tuple([meta.name for meta in metas])
 
 
-def answers_of(entry: RunEntry, results: Iterable[ToolResult]) -> dict[str, Answer]:
-    """The answers to the calls that a run waits for, among results that a client sends, by the ids of the calls.
+def answers_of(
+    entry: RunEntry, results: Iterable[ToolResult], *, is_shown: bool = True
+) -> dict[int, Answer]:
+    """The answers to the calls that a run waits for, among results that a client sends, by the indices of the pending calls.
 
     Args:
         entry: The run; it must be open.
-        results: The results, under the ids of the calls, or those of `CallIds`.
+        results: The results.
+        is_shown: Whether they have the ids of `CallIds`, which differ; otherwise those of the calls, in the order of the calls.
     """
     pause = entry.run.state.pause
     if pause is None or entry.status != "paused" or entry.resumed_as is not None:
         return {}
-    pending = {call.id for call in pause.pending}
-    ids = CallIds()
-    shown: dict[str, str] = {}
-    for message in entry.run.state.conversation.messages:
-        shown = {ids.of_call(call.id): call.id for call in message.tool_calls} or shown
-    answers: dict[str, Answer] = {}
+    conversation, ids = entry.run.state.conversation, CallIds()
+    earlier, shown = set[str](), list[str]()
+    for message in conversation.messages:
+        if message.tool_calls:
+            earlier.update(shown)
+            shown = [ids.of_call(call.id) for call in message.tool_calls]
+    places = places_of(pause.pending, pause.places, calls_made(conversation))
+    names = [shown[place] if place < len(shown) else "" for place in places]
+    answers: dict[int, Answer] = {}
     for result in results:
-        call_id = shown.get(result.tool_use_id, result.tool_use_id)
-        if call_id in pending:
-            answers[call_id] = Answer(result.content, result.is_error)
+        name = result.tool_use_id
+        if is_shown and (name in names or name in earlier):
+            index = names.index(name) if name in names else None
+        else:
+            same = [at for at, call in enumerate(pause.pending) if call.id == name]
+            index = next((at for at in same if at not in answers), None)
+        if index is not None:
+            answers[index] = Answer(result.content, result.is_error)
     return answers
 
 

@@ -19,7 +19,13 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from rxworker.errors import ConfigurationError, LocalProtocolError, LogError, RemoteProtocolError
+from rxworker.errors import (
+    ConfigurationError,
+    DecisionError,
+    LocalProtocolError,
+    LogError,
+    RemoteProtocolError,
+)
 from rxworker.protocols.openai import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.clean import format_error
@@ -275,6 +281,8 @@ class Guard:
             raise  # of the client's connection: no client is left to receive a response
         except ConfigurationError as error:
             return _unexpected_error(request, error, error_response)
+        except DecisionError as error:
+            return error_response(400, "bad_decision", str(error))
         except LocalProtocolError as error:
             return error_response(409, "conflict", str(error))
         except LogError as error:

@@ -6,8 +6,9 @@ The name of a worker is the name of a model. A request begins a conversation wit
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import cast
@@ -18,9 +19,10 @@ from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume
-from rxworker.messages import Conversation, JsonObject, Text, Usage
+from rxworker.messages import Conversation, JsonObject, Message, Text, Usage
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols import SSE_HEADERS, PauseSummary
+from rxworker.messages.pairs import calls_made
+from rxworker.protocols import SSE_HEADERS
 from rxworker.protocols.openai import (
     CompletionError,
     OpenAIRequest,
@@ -42,7 +44,7 @@ from rxworker.ui.web.entry import Clients, ConversationEntry, RunEntry, first_ev
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
-from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import batches_of, watch_run
 
@@ -240,34 +242,67 @@ async def _begin(runs: Runs, given: OpenAIRequest, before: RunEntry | None = Non
     content = [part for message in given.input for part in message.content]
     if all(isinstance(part, Text) and not part.text.strip() for part in content):
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
-    for known in () if not given.results else runs if before is None else (before,):
-        if known.resumed_as is None and not (known.is_over and known.status != "paused"):
-            entry = await runs.find(known.id)  # a list of stored runs may be behind
-            await runs.until_done(entry)
-            pause = entry.summary().pause if entry.conversation.name == given.model else None
-            if pause is not None and any(call.id in given.results for call in pause.pending):
-                return await _resumed(runs, entry, pause, given)
+    waiting = await _waiting(runs, given, before)
+    if waiting is not None:
+        return await _resumed(runs, waiting, given)
     return await _started(runs, given, before)
 
 
-async def _resumed(
-    runs: Runs, before: RunEntry, pause: PauseSummary, given: OpenAIRequest
-) -> RunEntry:
+async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) -> RunEntry | None:
+    """The paused run that waits for the results in a request; ``None`` if there is none, or if it could be one of several.
+
+    A client that names the run that it continues means that one. Otherwise the messages that it sends have to fit: two users of one token may
+    have calls of one id, and neither gets the conversation of the other.
+    """
+    names = {result.tool_use_id for result in given.results}
+    made = {(call.id, call.name) for call in calls_made(given.conversation)}
+    found: list[RunEntry] = []
+    for known in () if not names else list(runs) if before is None else (before,):
+        if known.resumed_as is not None or (known.is_over and known.status != "paused"):
+            continue
+        entry = await runs.find(known.id)  # a list of stored runs may be behind
+        await runs.until_done(entry)
+        pause = entry.summary().pause if entry.conversation.name == given.model else None
+        answered = [] if pause is None else [call for call in pause.pending if call.id in names]
+        if not answered:
+            continue
+        if before is None:
+            is_made = all((call.id, call.name) in made for call in answered)
+            if not (is_made and _begins_with(given.sent, _kept_of(entry).sent)):
+                continue
+        found.append(entry)
+    return found[0] if len(found) == 1 else None
+
+
+def _digest(messages: Sequence[Message]) -> str:
+    """What tells the messages of one request from those of another: their number, and a digest."""
+    data = encode_lenient(msgspec.to_builtins(messages))
+    return f"{len(messages)}:{hashlib.sha256(data).hexdigest()}"
+
+
+def _begins_with(sent: Sequence[Message], digest: str) -> bool:
+    """Whether messages begin with those of an earlier request."""
+    count, colon, _ = digest.partition(":")
+    return bool(colon) and _digest(sent[: int(count)]) == digest
+
+
+async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEntry:
     """Resume a paused run with the results of its client's tools."""
-    await before.open()
-    answers = answers_of(before, given.results.values())
-    tools = _head(before).tools
-    for call in pause.pending:
-        if call.id in answers:
+    pending = await pending_of(before)
+    answers = answers_of(before, given.results, is_shown=False)
+    tools = _kept_of(before).tools
+    for index, call in enumerate(pending.calls):
+        if index in answers:
             continue
         if call.name in tools:
             raise ApiError(400, "no_output", f"no tool output found for function call {call.id}")
-        if call.id == pause.paused_at:
-            message = f"a person has to decide about {call.name} first: {pause.reason}"
+        if index in pending.required:
+            message = f"a person has to decide about {call.name} first: {before.reason}"
             raise ApiError(409, "undecided", message)
     await runs.prepare(before.conversation)
     _equip(before.conversation, given)
-    return await runs.resume(before.id, answers, without_results(given.input))
+    decided = [answers.get(index) for index in range(len(pending.calls))]
+    return await runs.resume(before.id, decided, without_results(given.input))
 
 
 async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) -> RunEntry:
@@ -311,23 +346,28 @@ def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:
     worker = conversation.worker
     equip_client_tools(conversation, given.tools)
     worker.options = given.settings(conversation.options)
-    kept = _Kept(tuple(meta.name for meta in given.tools), given.repeated)
+    kept = _Kept(tuple(meta.name for meta in given.tools), given.repeated, _digest(given.sent))
     worker.labels[LABEL] = msgspec.json.encode(kept).decode()
 
 
 class _Kept(Struct, frozen=True, omit_defaults=True):
-    """The fields of a request that are stored with its run, to read the response again."""
+    """The fields of a request that are stored with its run, to read the response again, and what it has sent, to recognise the next one."""
 
     tools: tuple[str, ...] = ()
     repeated: JsonObject = {}
+    sent: str = ""
+
+
+def _kept_of(entry: RunEntry) -> _Kept:
+    kept = _Kept()
+    with suppress(msgspec.DecodeError):
+        kept = msgspec.json.decode(entry.labels.get(LABEL, "{}"), type=_Kept)
+    return kept
 
 
 def _head(entry: RunEntry) -> ResponseHead:
     """The fields of a response that are known before its output."""
-    kept = _Kept()
-    with suppress(msgspec.DecodeError):
-        kept = msgspec.json.decode(entry.labels.get(LABEL, "{}"), type=_Kept)
-    name = entry.conversation.name
+    kept, name = _kept_of(entry), entry.conversation.name
     return ResponseHead(entry.id, entry.started, name, kept.tools, kept.repeated)
 
 

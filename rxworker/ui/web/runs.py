@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from typing import Any
 
 from msgspec.structs import replace
 
-from rxworker.errors import CommandConflictError
+from rxworker.errors import CommandConflictError, DecisionError
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
@@ -25,7 +25,8 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
-from rxworker.worker import Decision, QueuedWorker, Run, Worker
+from rxworker.worker import Decisions, QueuedWorker, Run, Worker
+from rxworker.worker.decisions import ApproveAlways, PendingCalls, decide
 from rxworker.worker.queue import end_of
 
 STOP_SECONDS = 5.0
@@ -83,6 +84,17 @@ class Runs:
         if entry is None:
             message = "there is no such run: it was dropped, or the server was restarted"
             raise ApiError(404, "no_run", message)
+        return entry
+
+    async def find_paused(self, run: str) -> RunEntry:
+        """Return the run with this id, which waits.
+
+        Raises:
+            ApiError: There is none, it is not paused, or it was resumed already.
+        """
+        entry = await self.find(run)
+        await self.until_done(entry)
+        _check_paused(entry)
         return entry
 
     async def describe_worker(self, run: str) -> WorkerInfo | None:
@@ -283,44 +295,43 @@ class Runs:
     async def resume(
         self,
         run: str,
-        decisions: Mapping[str, Decision],
+        decisions: Decisions,
         add: tuple[Message, ...] = (),
         *,
         shared_state: Json = None,
-        always: str | None = None,
     ) -> RunEntry:
         """Resume a paused run as a new run. A shared state replaces that of the run, unless the worker runs in other processes.
 
         Args:
             run: The id of the run.
-            decisions: The decisions about the calls that wait, by their ids.
+            decisions: The decisions about the calls that wait. `ApproveAlways` also allows calls of the tool from now on in this conversation.
             add: Messages to add.
             shared_state: The new shared state.
-            always: The id of the call that the run paused at, if calls of its tool are allowed from now on in this conversation.
 
         Raises:
-            ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running; or the run did not pause
-                at the call that is always allowed.
-            LocalProtocolError: A decision names a call that is not pending.
+            ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running.
+            DecisionError: A decision is about no call that waits, or a call needs a decision and has none; or a call is always allowed that
+                cannot be.
         """
-        before = await self.find(run)
-        await self.until_done(before)
-        if not (before.paused if isinstance(before, LiveEntry) else before.status == "paused"):
-            message = f"only a paused run can be resumed, and this one is {before.status}"
-            raise ApiError(409, "not_paused", message)
-        if isinstance(before, StoredEntry) and before.resumed_as is not None:
-            raise ApiError(409, "conflict", f"{run} was resumed already")
+        before = await self.find_paused(run)
         self.check_room()
         self.check_free(before.conversation)
-        if always is None:
-            return await self._resume(before, decisions, add, shared_state)
+        pending = await pending_of(before)
+        decided = decide(pending, decisions)
+        always = [at for at, one in enumerate(decided) if isinstance(one, ApproveAlways)]
+        if not always:
+            return await self._resume(before, decided, add, shared_state)
+        if always != [pending.at] or pending.allowable is None:
+            raise DecisionError(
+                "always: only the call that the run paused at can be allowed always, and no call whose effect is not known: leave it out"
+            )
         await self.prepare(before.conversation)
-        conversation, allowed = before.conversation, await _allowed_by(before, always)
+        conversation, allowed = before.conversation, AllowedTool(*pending.allowable)
         old = conversation.allowed
         try:
             # The process that resumes a queued run has what is stored with the paused one.
             await self.allow(conversation, dict.fromkeys((*old, allowed)))
-            entry = await self._resume(before, decisions, add, shared_state)
+            entry = await self._resume(before, decided, add, shared_state)
         except BaseException:
             await self.allow(conversation, old)
             raise
@@ -330,13 +341,13 @@ class Runs:
     async def _resume(
         self,
         before: RunEntry,
-        decisions: Mapping[str, Decision],
+        decisions: Decisions,
         add: tuple[Message, ...],
         shared_state: Json,
     ) -> RunEntry:
         run = before.id
         if isinstance(before, LiveEntry):
-            assert before.paused is not None
+            _check_paused(before)  # still: it may have been cancelled meanwhile
             worker = before.conversation.worker
             resumed = worker.resume(
                 before.paused, decisions=decisions, add=add, shared_state=shared_state
@@ -508,19 +519,25 @@ def equip(worker: Worker, log: EventLog | None, conversation: ConversationEntry)
         worker.labels[USER] = conversation.owner
 
 
-async def _allowed_by(paused: RunEntry, call: str) -> AllowedTool:
-    """What a person allows who always allows the call that a run paused at.
+def _check_paused(run: RunEntry) -> None:
+    """Check that a run waits.
 
     Raises:
-        ApiError: The run did not pause at this call.
+        ApiError: It does not, or was resumed already.
     """
+    if run.resumed_as is not None:
+        message = f"{run.id} was resumed already as {run.resumed_as}: decide about what that one waits for"
+        raise ApiError(409, "conflict", message)
+    if not (run.paused if isinstance(run, LiveEntry) else run.status == "paused"):
+        message = f"only a paused run can be resumed, and this one is {run.status}"
+        raise ApiError(409, "not_paused", message)
+
+
+async def pending_of(paused: RunEntry) -> PendingCalls:
+    """The calls that a paused run waits for."""
     await paused.open()
     pause = paused.run.state.pause
-    names = [] if pause is None else [each.name for each in pause.pending if each.id == call]
-    if pause is None or pause.paused_at != call or not names:
-        message = "only the tool of the call that the run paused at can be allowed always"
-        raise ApiError(400, "not_paused_at", message)
-    return AllowedTool(names[0], pause.hook)
+    return PendingCalls() if pause is None else PendingCalls.of(pause)
 
 
 def _is_running(entry: RunEntry) -> bool:

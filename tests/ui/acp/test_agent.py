@@ -408,7 +408,7 @@ async def test_an_option_that_does_not_exist_is_an_error_and_nothing_runs() -> N
     make, model = deleting("a.py")
     async with serving(make, "sudo", "allow_once") as client:
         session = await client.open()
-        with pytest.raises(RefusedError, match="no option 'sudo'"):
+        with pytest.raises(RefusedError, match="optionId is 'sudo'"):
             await client.prompt(session, "Delete")
         # The question is still open: the next prompt asks it again.
         assert await client.prompt(session, "Do it") == {"stopReason": "end_turn"}

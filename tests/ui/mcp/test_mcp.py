@@ -163,7 +163,7 @@ Action = Literal["accept", "decline", "cancel"]
 @pytest.mark.parametrize(
     ("is_logged", "action", "content", "answer"),
     [
-        (False, "accept", {}, "Done: a.txt is gone"),
+        (False, "accept", {}, "Done: The form was not filled in: form.approve is missing"),
         (True, "accept", {"approve": True}, "Done: a.txt is gone"),
         (False, "accept", {"approve": False, "reason": "We need it."}, "Done: We need it."),
         (True, "decline", None, "Done: This call was not approved."),
@@ -207,7 +207,7 @@ async def test_a_client_without_forms_learns_that_approval_is_needed(desk: Desk,
     assert desk.deleted == []
 
 
-async def test_an_answer_that_does_not_fit_the_form_decides_nothing(desk: Desk, mode: str) -> None:
+async def test_an_answer_that_does_not_fit_the_form_denies(desk: Desk, mode: str) -> None:
     answers: list[Any] = [{"approve": "perhaps"}]
 
     async def elicit(context: Any, params: ElicitRequestParams) -> ElicitResult:
@@ -215,9 +215,8 @@ async def test_an_answer_that_does_not_fit_the_form_decides_nothing(desk: Desk, 
 
     server = McpServer({"clerk": desk.clerk})
     async with server.listen() as url, client(url, mode, elicit) as using:
-        with pytest.raises(mcp.MCPError, match="nothing was decided") as refused:
-            await using.call_tool("clerk", {"message": "delete it"})
-    assert refused.value.code == mcp.types.INVALID_PARAMS
+        result = await using.call_tool("clerk", {"message": "delete it"})
+    assert text_of(result).startswith("Done: The form was not filled in: form.approve: expected")
     assert desk.deleted == []
 
 
@@ -261,7 +260,7 @@ async def test_a_pause_at_the_end_of_a_turn_asks_whether_to_continue(mode: str) 
 
     async def elicit(context: Any, params: ElicitRequestParams) -> ElicitResult:
         assert params.message == "Continue?\nRead it first."
-        return ElicitResult(action="accept", content={})
+        return ElicitResult(action="accept", content={"approve": True})
 
     server = McpServer({"clerk": lambda: Worker(ScriptedModel(["A draft."]), hooks=[review])})
     async with server.listen() as url, client(url, mode, elicit) as using:

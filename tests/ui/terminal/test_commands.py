@@ -128,7 +128,7 @@ async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(
         await person.until(lambda: not person.lanes)
         await person.ask("Something else")
         await person.say("/resume clean")
-        await person.until(lambda: person.app.session.needs_decision)
+        await person.until(lambda: person.app.session.waiting_call is not None)
         await person.press("ctrl+r")
         await person.sees("delete waits for approval")
         await person.press("ctrl+s")

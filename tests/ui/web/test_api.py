@@ -109,7 +109,7 @@ async def test_a_conversation_is_free_as_soon_as_the_last_record_of_its_run_is_p
         desk = await open_desk(call("delete", path="/a"), "Deleted.", "And?", log=log)
         run = await desk.begin()
         for path, body in (
-            (f"api/runs/{run['id']}/resume", None),
+            (f"api/runs/{run['id']}/resume", {"decisions": [{"type": "approve"}]}),
             ("api/runs", {"input": "b", "conversation": run["conversation"]}),
         ):
             async with desk.http.get(desk.url(f"api/runs/{run['id']}/events")) as response:
@@ -187,7 +187,7 @@ async def test_a_run_is_paused_by_request_and_resumed(open_desk: OpenDesk) -> No
         "lunch",
         "lunch",
     )
-    status, resumed = await desk.post(f"api/runs/{run['id']}/resume")
+    status, resumed = await desk.post(f"api/runs/{run['id']}/resume", {"continue": True})
     assert (status, resumed["resumes"], resumed["title"]) == (201, run["id"], run["title"])
     assert resumed["id"] != run["id"]
     assert (await desk.ended(resumed["id"]))["status"] == "finished"
@@ -270,7 +270,7 @@ async def test_only_the_call_that_a_run_paused_at_is_allowed_always(open_desk: O
     always = {"type": "approve", "always": True}
     for decisions in [{second: always}, {first: always, second: always}, {"x": always}]:
         status, told = await desk.post(f"api/runs/{run['id']}/resume", {"decisions": decisions})
-        assert (status, told["error"]["code"]) == (400, "not_paused_at")
+        assert (status, told["error"]["code"]) == (400, "bad_decision")
     wrong = {first: always, "x": {"type": "deny"}}
     assert (await desk.post(f"api/runs/{run['id']}/resume", {"decisions": wrong}))[0] >= 400
     kept = (await desk.get(f"api/runs/{run['id']}"))[1]
@@ -283,9 +283,10 @@ async def test_a_paused_run_is_resumed_once_and_only_as_it_was_asked(open_desk: 
     await desk.ended(run["id"])
     path = f"api/runs/{run['id']}/resume"
     status, told = await desk.post(path, {"decisions": {"call_9": {"type": "approve"}}})
-    assert (status, "call_9" in told["error"]["message"]) == (409, True)
+    assert (status, "call_9" in told["error"]["message"]) == (400, True)
     assert (await desk.post(path, {"decisions": {"call_9": {"type": "maybe"}}}))[0] == 400
-    statuses = [(await desk.post(path))[0] for _ in range(3)]
+    body = {"decisions": [{"type": "approve"}]}
+    statuses = [(await desk.post(path, body))[0] for _ in range(3)]
     assert sorted(statuses) == [201, 409, 409]
     await desk.ended((await desk.get("api/runs"))[1]["runs"][0]["id"])
     assert desk.deleted == ["a.txt"]
@@ -417,7 +418,8 @@ async def test_a_paused_run_that_was_resumed_is_not_cancelled(open_desk: OpenDes
     desk = await open_desk(call("delete", path="a"), call("wait"), "Bye.")
     run = await desk.begin()
     await desk.ended(run["id"])
-    _, resumed = await desk.post(f"api/runs/{run['id']}/resume", {})
+    body = {"decisions": [{"type": "approve"}]}
+    _, resumed = await desk.post(f"api/runs/{run['id']}/resume", body)
     status, told = await desk.post(f"api/runs/{run['id']}/cancel")
     assert (status, told["error"]["code"]) == (409, "resumed")
     assert resumed["id"] in told["error"]["message"]

@@ -207,7 +207,8 @@ async def test_the_program_is_informed_of_the_runs_of_clients() -> None:
         assert [run.id for run in begun] == [run["id"]]
         assert isinstance(await begun[0], Paused)
         await asyncio.sleep(0)
-        await http.post(f"api/runs/{run['id']}/resume", json={})
+        body = {"decisions": [{"type": "approve"}]}
+        await http.post(f"api/runs/{run['id']}/resume", json=body)
         assert begun[1].worker is begun[0].worker
         assert (await begun[1]).text == "Done."
         await own

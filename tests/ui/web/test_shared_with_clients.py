@@ -144,7 +144,7 @@ async def test_an_approval_and_a_result_of_the_client_come_together(open_desk: O
     history = [ASK, called("paint", "call_1_1"), tool("call_1_1")]
     # The result alone does not decide about the other call.
     status, body = await desk.post("ag-ui", ag_ui(*history))
-    assert (status, "no decision was given" in body["error"]["message"]) == (409, True), body
+    assert (status, "no decision was given" in body["error"]["message"]) == (400, True), body
     await post(desk, "ag-ui", ag_ui(*history, resume=[answer]))
     assert desk.deleted == ["a"]
     assert heard(desk)[0] == ("call_1_1", "painted", False)

@@ -494,14 +494,13 @@ async def test_a_stored_run_that_the_program_adds_is_resumed_by_its_worker(
     await run
     path = f"api/runs/{(await site.listed(run.id))['id']}"
     assert (await site.get(f"{path}/worker"))["worker"] is None
-    assert (await site.post(f"{path}/resume", {}))[0] == 404
+    decisions = {"decisions": [{"type": "approve"}]}
+    assert (await site.post(f"{path}/resume", decisions))[0] == 404
     site.server.add(run)
     assert [each["name"] for each in (await site.get(f"{path}/worker"))["worker"]["tools"]] == [
         "wait",
         "delete",
     ]
-    at = (await site.get(path))["pause"]["paused_at"]
-    decisions = {"decisions": {at: {"type": "approve"}}}
     status, resumed = await site.post(f"{path}/resume", decisions)
     assert (status, resumed["worker"]) == (201, "night")
     await site.frames(resumed["id"])

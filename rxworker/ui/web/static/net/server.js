@@ -191,4 +191,5 @@ export const pause = (run) => post(of(run, "pause"), { reason: "paused from the 
 export const cancel = (run, when) => post(of(run, "cancel"), { when, reason: "cancelled from the page" });
 export const fork = (run, seq) => post(of(run, "fork"), { seq });
 export const disallow = (conversation, allowed) => post(`api/conversations/${encodeURIComponent(conversation)}/disallow`, allowed);
-export const resume = (run, decisions) => post(of(run, "resume"), decisions ? { decisions } : {});
+// `decisions` has one for each call that waits, or null where nothing is decided; without them the run goes on from a pause that waits for no call.
+export const resume = (run, decisions) => post(of(run, "resume"), decisions ? { decisions } : { continue: true });

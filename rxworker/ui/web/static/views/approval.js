@@ -13,6 +13,7 @@ function isFree(focused) {
 }
 
 const POLICY = "requires_approval"; // what pauses a run in place of a hook; its reason is the heading
+const RECOVERY = "recovery"; // what pauses a run for calls that may have had their effect: no answer holds for later ones
 
 const listOf = (calls) => calls.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ");
 
@@ -102,6 +103,7 @@ export class ApprovalView {
     this.node = byId("approval");
     this.decide = decide; // (run, decisions) => promise; reports failures itself
     this.shown = null;
+    this.given = []; // the decisions so far: a run may wait for several
     this.editor = null;
     this.mode = "form";
     this.worker = null;
@@ -109,26 +111,31 @@ export class ApprovalView {
 
   // `pause` is the pause in the summary of the run, or null, and `worker` its worker, whose schemas make forms, or null.
   draw(run, pause, worker) {
-    const key = pause ? `${run} ${pause.paused_at ?? pause.hook}` : null;
+    if (run !== this.run || pause === null) this.given = [];
+    const at = pause ? this.next(pause) : -1, key = pause ? `${run} ${at < 0 ? pause.hook : at}` : null;
     if (key === this.shown && (worker === this.worker || this.editor === null || this.editor.isChanged)) return;
     Object.assign(this, { shown: key, worker });
     const hadFocus = this.node.contains(document.activeElement);
     show(this.node, pause !== null);
-    this.node.replaceChildren(...(pause ? this.make(run, pause, worker) : []));
+    this.node.replaceChildren(...(pause ? this.make(run, pause, at, worker) : []));
     if (pause === null && hadFocus) byId("conversation").focus();
     else if (pause !== null && (hadFocus || isFree(document.activeElement))) this.node.focus();
   }
 
-  make(run, pause, worker) {
-    const call = pause.pending.find((one) => one.id === pause.paused_at) ?? null;
-    this.run = run;
-    this.editor = null;
+  // The index of the first call that needs a decision and has none. Two calls may have one id.
+  next(pause) {
+    return pause.pending.findIndex((one, at) => one.needs_decision && !this.given[at]);
+  }
+
+  make(run, pause, at, worker) {
+    const call = pause.pending[at] ?? null;
+    Object.assign(this, { run, pause, at, editor: null });
     if (call === null) return this.plain(pause);
     this.editor = new Editor(call.input, worker?.tools.find((tool) => tool.name === call.name)?.input_schema, this.mode, () => this.check());
     this.reason = el("input", { id: "approval-reason", type: "text", placeholder: words.approval.reasonHint, "aria-label": words.approval.reason });
-    this.yes = el("button", { class: "button primary", type: "button", text: words.approval.approve, onclick: () => this.approve(call) });
-    const always = el("button", { class: "button", type: "button", text: words.approval.always, title: fill(words.approval.alwaysHelp, call), onclick: () => this.approve(call, { always: true }) });
-    const no = el("button", { class: "button", type: "button", text: words.approval.deny, onclick: () => this.deny(call) });
+    this.yes = el("button", { class: "button primary", type: "button", text: words.approval.approve, onclick: () => this.approve() });
+    const always = el("button", { class: "button", type: "button", text: words.approval.always, title: fill(words.approval.alwaysHelp, call), onclick: () => this.approve({ always: true }) });
+    const no = el("button", { class: "button", type: "button", text: words.approval.deny, onclick: () => this.deny() });
     const rest = pause.pending.filter((one) => one !== call);
     const body = [
       pause.reason && pause.hook !== POLICY ? el("p", { class: "approval-why", text: pause.reason }) : null,
@@ -138,7 +145,7 @@ export class ApprovalView {
     return [
       el("div", { class: "approval-head" }, el("h3", {}, ...around(words.approval.mayCall, "{name}", el("span", { class: "call-name", text: call.name }))), this.editor.switches),
       el("div", { class: "approval-body" }, ...body), this.editor.error,
-      el("div", { class: "approval-row" }, this.yes, always, no, this.reason),
+      el("div", { class: "approval-row" }, this.yes, pause.hook === RECOVERY ? null : always, no, this.reason),
     ];
   }
 
@@ -158,21 +165,31 @@ export class ApprovalView {
     this.yes.textContent = this.editor.isChanged ? words.approval.approveChanged : words.approval.approve;
   }
 
-  approve(call, more = {}) {
+  approve(more = {}) {
     const { isChanged } = this.editor, input = isChanged ? this.editor.value() : null;
     if (input === undefined) return;
-    this.act({ [call.id]: { type: "approve", ...(isChanged && { input }), ...more } });
+    this.take({ type: "approve", ...(isChanged && { input }), ...more });
   }
 
-  deny(call) {
+  deny() {
     const reason = this.reason.value.trim();
-    this.act({ [call.id]: reason ? { type: "deny", reason } : { type: "deny" } });
+    this.take(reason ? { type: "deny", reason } : { type: "deny" });
+  }
+
+  // Send the decisions when every call that needs one has one; otherwise show the next.
+  take(decision) {
+    this.given[this.at] = decision;
+    if (this.next(this.pause) < 0) return this.act(this.pause.pending.map((_, at) => this.given[at] ?? null));
+    this.editor = null;
+    return this.draw(this.run, this.pause, this.worker);
   }
 
   async act(decisions) {
     for (const button of this.node.querySelectorAll("button")) button.disabled = true;
     const done = await this.decide(this.run, decisions);
-    if (!done) for (const button of this.node.querySelectorAll("button")) button.disabled = false;
+    if (done) return;
+    this.given = [];
+    for (const button of this.node.querySelectorAll("button")) button.disabled = false;
   }
 }
 

@@ -1,0 +1,713 @@
+"""Decisions about the calls that a paused run waits for, and the only place that reads one from outside. Pure.
+
+Theory of operation. Everything that can allow a call comes here: the body of a request, the form of an MCP client, the reply of an AG-UI or
+``useChat`` client, the choice of an ACP client, the result that a client gives, a stored command. A door translates its wire format into the
+arguments of a function of this module, and nothing else. What is read is either a decision about exactly one pending call, or a `DecisionError`
+that names the member. Nothing has a default that allows: a member that is missing, unknown, misspelt, given twice or of another type is an
+error, and the call stays waiting. To go on without a decision is said in words as well.
+
+A decision belongs to a call by its *index* among the pending calls. Ids are what clients send; two pending calls may have one id, and then a
+decision by that id is refused, and a list with one decision for each call is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from rxworker.errors import DecisionError
+from rxworker.messages import JsonObject, Message, ResultContent, ToolCall
+
+S = TypeVar("S", bound=Struct)
+K = TypeVar("K", bound=str)
+
+
+class Approve(Struct, frozen=True, tag="approve", forbid_unknown_fields=True):
+    """Run the call.
+
+    Attributes:
+        input: Other arguments than the model's, a text for a tool that takes free text; ``None`` runs it with exactly the
+            arguments that were shown.
+    """
+
+    input: JsonObject | str | None = None
+
+
+class Deny(Struct, frozen=True, tag="deny", forbid_unknown_fields=True):
+    """Do not run the call.
+
+    Attributes:
+        reason: For the model.
+    """
+
+    reason: str = "This call was not approved."
+
+
+class Answer(Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
+    """Do not run the call, and use this as its result.
+
+    Attributes:
+        content: The result for the model.
+        is_error: Whether the result is an error.
+    """
+
+    content: ResultContent
+    is_error: bool = False
+
+
+Decision: TypeAlias = Approve | Deny | Answer
+"""A decision about a pending call."""
+Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
+"""Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` for no decision."""
+
+
+class ApproveAlways(Approve, frozen=True, tag="approve", forbid_unknown_fields=True):
+    """Run the call, and from now on calls of its tool in this conversation without approval. Only doors with a person behind them have it."""
+
+
+GO_ON: Decisions = {}
+"""No decision about any call: for a run that does not wait for one."""
+
+EXAMPLES = "Approve(), Approve(input={...}), Deny('why') or Answer('the result')"
+BODY = (
+    'send {"decisions": {"<id of the call>": {"type": "approve"}}}, {"type": "deny", "reason": "why"} or {"type": "answer", "content": '
+    '"the result"} for each call that is decided about, or {"continue": true} for a run that waits for no call'
+)
+
+RECOVERY = "recovery"
+"""The hook name in a pause for calls whose effects are not known, since the process that started them has ended."""
+
+
+class _Pause(Protocol):
+    """A pause, as far as decisions about it need it: a `RunPause` or a `Paused`."""
+
+    @property
+    def hook(self) -> str: ...
+    @property
+    def pending(self) -> tuple[ToolCall, ...]: ...
+    @property
+    def paused_at(self) -> str | None: ...
+    @property
+    def approved_count(self) -> int: ...
+    @property
+    def places(self) -> tuple[int, ...]: ...
+    @property
+    def unknown(self) -> tuple[int, ...]: ...
+
+
+class PendingCalls(Struct, frozen=True):
+    """The calls that a paused run waits for, as far as decisions about them need it.
+
+    Attributes:
+        calls: The calls, in order.
+        at: The index of the call that the run paused at; ``None`` if it paused elsewhere.
+        unknown: The indices of the calls whose effects are not known.
+        hook: The name of the hook that paused the run.
+    """
+
+    calls: tuple[ToolCall, ...] = ()
+    at: int | None = None
+    unknown: frozenset[int] = frozenset()
+    hook: str = ""
+
+    @classmethod
+    def of(cls, pause: _Pause) -> PendingCalls:
+        """The pending calls of a pause.
+
+        Raises:
+            DecisionError: The pause contradicts itself, so that it is not known what it waits for.
+
+        >>> from rxworker.events import RunPause
+        >>> PendingCalls.of(RunPause("permit", (ToolCall("x", "pay", {}),), "x")).required
+        (0,)
+        """
+        calls, at = pause.pending, None
+        if pause.paused_at is not None:
+            at = pause.approved_count
+            if not 0 <= at < len(calls) or calls[at].id != pause.paused_at:
+                raise DecisionError(
+                    f"paused_at is {pause.paused_at!r}, which is not pending call {at}"
+                )
+        if pause.unknown and len(pause.places) != len(calls):
+            raise DecisionError(f"places: {len(pause.places)} for {len(calls)} pending calls")
+        if not set(pause.unknown).issubset(pause.places):
+            raise DecisionError(f"unknown: {list(pause.unknown)} are not places of pending calls")
+        unknown = {index for index, place in enumerate(pause.places) if place in pause.unknown}
+        return cls(calls, at, frozenset(unknown), pause.hook)
+
+    @property
+    def required(self) -> tuple[int, ...]:
+        """The indices of the calls that need a decision."""
+        return tuple(sorted(self.unknown.union(() if self.at is None else (self.at,))))
+
+    @property
+    def allowable(self) -> tuple[str, str] | None:
+        """What a person allows who always allows the call that the run paused at: its tool, and the hook that then pauses no run for it; ``None`` if that cannot be allowed always.
+
+        Whether a call that may have had its effect is repeated is a question about this one call.
+
+        >>> PendingCalls((ToolCall("x", "pay", {}),), unknown=frozenset({0}), hook=RECOVERY).allowable is None
+        True
+        """
+        if self.at is None or self.hook == RECOVERY or self.at in self.unknown:
+            return None
+        return self.calls[self.at].name, self.hook
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """A different id for each call: its own, with ``~2`` for the second pending call of an id.
+
+        >>> PendingCalls((ToolCall("x", "pay", {}), ToolCall("x", "pay", {}))).ids
+        ('x', 'x~2')
+        """
+        return distinct([call.id for call in self.calls])
+
+    def describe(self, index: int) -> str:
+        """The id and the tool of a call."""
+        return f"{self.calls[index].id!r} of {self.calls[index].name}"
+
+    def index_of(self, call_id: str, ids: Sequence[str] = ()) -> int:
+        """The index of the call with an id.
+
+        Args:
+            call_id: The id.
+            ids: Different ids, under which a door has shown the calls; by default their own, which may not differ.
+
+        Raises:
+            DecisionError: No pending call has it, or several have it.
+
+        >>> PendingCalls((ToolCall("x", "pay", {}),)).index_of("y")
+        Traceback (most recent call last):
+        ...
+        rxworker.errors.DecisionError: no pending call has the id 'y'; pending are: 'x' of pay
+        """
+        if call_id in ids:
+            return ids.index(call_id)
+        indices = [index for index, call in enumerate(self.calls) if call.id == call_id]
+        if not indices:
+            known = ", ".join(map(self.describe, range(len(self.calls)))) or "none"
+            near = _near(call_id, [call.id for call in self.calls])
+            raise DecisionError(
+                f"no pending call has the id {call_id!r}{near or ';'} pending are: {known}"
+            )
+        if len(indices) > 1:
+            raise DecisionError(
+                f"{len(indices)} pending calls have the id {call_id!r}, so the decision is ambiguous: "
+                "give a list with one decision for each pending call in order, and None (null in JSON) where nothing is decided"
+            )
+        return indices[0]
+
+
+def distinct(ids: Sequence[str]) -> tuple[str, ...]:
+    """Different ids for the pending calls of these ids; see `PendingCalls.ids`.
+
+    >>> distinct(["x", "x", "x~2"])
+    ('x', 'x~3', 'x~2')
+    """
+    taken, chosen = set(ids), list[str]()
+    for call_id in ids:
+        name, number = call_id, 1
+        while name in chosen or (number > 1 and name in taken):
+            number += 1
+            name = f"{call_id}~{number}"
+        chosen.append(name)
+    return tuple(chosen)
+
+
+def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision | None, ...]:
+    """The decision about each pending call.
+
+    Args:
+        pending: The calls.
+        decisions: The decisions. The program itself may leave them out: ``None`` approves the call that the run paused at. No door may.
+
+    Raises:
+        DecisionError: A decision is not one, or is about no pending call or several of one id; or a call needs a decision and has none.
+
+    >>> decide(PendingCalls((ToolCall("x", "pay", {}), ToolCall("y", "pay", {})), at=1), {"y": Deny()})
+    (None, Deny(reason='This call was not approved.'))
+    """
+    calls = pending.calls
+    if decisions is None:
+        decided: list[Decision | None] = [
+            Approve() if index == pending.at else None for index in range(len(calls))
+        ]
+    elif isinstance(decisions, Mapping):
+        decided = [None] * len(calls)
+        for call_id, decision in decisions.items():
+            decided[pending.index_of(call_id)] = decision
+    else:
+        decided = [*decisions]
+        if len(decided) != len(calls):
+            waits = ", ".join(map(pending.describe, range(len(calls)))) or "none"
+            raise DecisionError(
+                f"there are {len(decided)} decisions about {len(calls)} pending calls ({waits}): "
+                "give one for each, and None (null in JSON) where nothing is decided"
+            )
+    for index, decision in enumerate(decided):
+        _check_decision(pending.describe(index), decision)
+    for index in pending.required:
+        if decided[index] is None:
+            what = pending.describe(index)
+            why = (
+                f"it is not known whether the call {what} had an effect"
+                if index in pending.unknown
+                else f"the run paused at the call {what}"
+            )
+            raise DecisionError(f"{why}, and no decision was given for it: give {EXAMPLES} for it")
+    return tuple(decided)
+
+
+def _check_decision(what: str, decision: object) -> None:
+    """Reject what is no decision. A program may give anything, and so may what a program has read by itself."""
+    match decision:
+        case None | Deny(reason=str()) | Answer(content=str() | tuple(), is_error=bool()):
+            return
+        case Approve(input=None | str()):
+            return
+        case Approve(input=dict() as edited):
+            names = cast("dict[object, object]", edited)
+            if all(isinstance(name, str) for name in names):
+                return
+            raise DecisionError(
+                f"input of the decision about the call {what} has a name that is no text"
+            )
+        case Approve(input=edited):
+            kind = type(edited).__name__
+            raise DecisionError(
+                f"input of the decision about the call {what} is of type {kind}: give an object with all arguments, "
+                "or a text for a tool that takes free text"
+            )
+        case _:
+            raise DecisionError(
+                f"the decision about the call {what} is {decision!r:.80}: give {EXAMPLES}"
+            )
+
+
+def assign(
+    pending: PendingCalls, given: Iterable[tuple[str, Decision]]
+) -> tuple[Decision | None, ...]:
+    """Decisions that came one by one, by the `PendingCalls.ids`, as a list with one for each pending call. Whether one is missing is left to `decide`.
+
+    Args:
+        pending: The calls.
+        given: Ids of calls, and the decisions about them.
+
+    Raises:
+        DecisionError: No pending call has an id, or two different decisions are about one call.
+
+    >>> pending = PendingCalls((ToolCall("x", "pay", {}), ToolCall("x", "pay", {})))
+    >>> assign(pending, [("x~2", Deny("not twice"))])
+    (None, Deny(reason='not twice'))
+    """
+    decided: list[Decision | None] = [None] * len(pending.calls)
+    for call_id, decision in given:
+        index = pending.index_of(call_id, pending.ids)
+        if decided[index] is not None and decided[index] != decision:
+            raise DecisionError(
+                f"there are two different decisions about the call {pending.describe(index)}: send one"
+            )
+        decided[index] = decision
+    return tuple(decided)
+
+
+# JSON
+
+
+class _Approval(Struct, frozen=True, tag="approve", forbid_unknown_fields=True):
+    input: JsonObject | str | UnsetType = UNSET
+    always: bool = False
+
+
+class _Denial(Struct, frozen=True, tag="deny", forbid_unknown_fields=True):
+    reason: str | UnsetType = UNSET
+
+
+class _Result(Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
+    content: str
+
+
+_KINDS: dict[str, type[_Approval | _Denial | _Result]] = {
+    "approve": _Approval,
+    "deny": _Denial,
+    "answer": _Result,
+}
+
+
+def read_resume(data: bytes | str) -> Decisions:
+    """Read the JSON with which a client resumes a run: decisions about the calls that wait, or ``{"continue": true}`` where none waits.
+
+    Returns:
+        The decisions, for `decide`; `GO_ON` if the client goes on without one.
+
+    Raises:
+        DecisionError: It is anything else; the message names the member.
+
+    >>> read_resume('{"decisions": {"x": {"type": "deny", "reason": "too dear"}}}')
+    {'x': Deny(reason='too dear')}
+    >>> read_resume('{"decisions": {"x": {"type": "approve", "inputs": {}}}}')
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.DecisionError: decisions['x'].inputs: there is no such member; did you mean 'input'? There are: type, input, always
+    """
+    body = decode_json(data if data.strip() else b"{}", "the body")
+    if not isinstance(body, dict):
+        raise DecisionError(f"the body is {kind_of(body)}: {BODY}")
+    given = cast("dict[str, object]", body)
+    for name in given:
+        if name not in ("decisions", "continue"):
+            near = _near(name, ("decisions", "continue"))
+            raise DecisionError(f"{name}: there is no such member{near or ';'} {BODY}")
+    if len(given) != 1:
+        problem = "are both given" if given else "are both missing"
+        raise DecisionError(f"decisions and continue {problem}: {BODY}")
+    if "continue" in given:
+        if given["continue"] is not True:
+            raise DecisionError(
+                f"continue is {given['continue']!r:.40}: it can only be true; {BODY}"
+            )
+        return GO_ON
+    decisions = given["decisions"]
+    read: Decisions
+    if isinstance(decisions, dict):
+        named = cast("dict[str, object]", decisions)
+        read = {name: read_decision(one, f"decisions[{name!r}]") for name, one in named.items()}
+    elif isinstance(decisions, list):
+        several = cast("list[object]", decisions)
+        read = [
+            None if one is None else read_decision(one, f"decisions[{index}]")
+            for index, one in enumerate(several)
+        ]
+    else:
+        raise DecisionError(f"decisions is {kind_of(decisions)}: {BODY}")
+    if not any(read.values() if isinstance(read, Mapping) else read):
+        raise DecisionError(f"decisions has no decision: {BODY}")
+    return read
+
+
+def read_decision(value: object, where: str = "the decision") -> Decision:
+    """Read one decision, from JSON that was decoded.
+
+    Args:
+        value: An object with the member ``type``.
+        where: The name of the value, for the message of an error.
+
+    Raises:
+        DecisionError: It is none.
+
+    >>> read_decision({"type": "approve", "input": {"euros": 1}})
+    Approve(input={'euros': 1})
+    >>> read_decision({"type": "aprove"})
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.DecisionError: the decision.type is 'aprove'; did you mean 'approve'? It must be approve, deny or answer
+    """
+    if not isinstance(value, dict):
+        raise DecisionError(
+            f'{where} is {kind_of(value)}: give an object such as {{"type": "deny"}}'
+        )
+    given = cast("dict[str, object]", value)
+    kinds = "It must be approve, deny or answer"
+    if "type" not in given:
+        raise DecisionError(f"{where}.type is missing. {kinds}")
+    kind = given["type"]
+    struct = _KINDS.get(kind) if isinstance(kind, str) else None
+    if struct is None:
+        near = _near(kind, _KINDS) if isinstance(kind, str) else ""
+        raise DecisionError(f"{where}.type is {kind!r:.40}{near or '.'} {kinds}")
+    read = read_struct(given, struct, where)
+    match read:
+        case _Approval(input=edited, always=always):
+            approval = ApproveAlways if always else Approve
+            return approval() if edited is UNSET else approval(edited)
+        case _Denial(reason=reason):
+            return Deny() if reason is UNSET else Deny(reason)
+        case _Result(content=content):
+            return Answer(content)
+
+
+# The replies of AG-UI and useChat
+
+
+class Dismiss(Struct, frozen=True):
+    """End a paused run that waits for no call, instead of going on."""
+
+    reason: str = "The user did not want to go on."
+
+
+PAYLOAD = 'send {"approved": true}, with "editedArgs" for other arguments, or {"approved": false, "reason": "why"}'
+
+
+class _Payload(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    approved: bool
+    edited_args: JsonObject | str | UnsetType = UNSET
+    reason: str | None = None
+
+
+def read_payload(payload: object) -> Decision:
+    """Read the payload of an AG-UI client's answer about a call.
+
+    Args:
+        payload: A boolean, an object with the member ``approved``, or a text, which is then the result of the call.
+
+    Raises:
+        DecisionError: It is anything else.
+
+    >>> read_payload({"approved": False, "reason": "too dear"})
+    Deny(reason='too dear')
+    """
+    if payload is None:
+        raise DecisionError(f"payload is missing: {PAYLOAD}")
+    if isinstance(payload, bool):
+        return Approve() if payload else Deny()
+    if isinstance(payload, str):
+        return Answer(payload)
+    read = read_struct(payload, _Payload, "payload", PAYLOAD)
+    if not read.approved:
+        return Deny() if read.reason is None else Deny(read.reason)
+    return Approve() if read.edited_args is UNSET else Approve(read.edited_args)
+
+
+class _PayloadAtEnd(Struct, frozen=True, forbid_unknown_fields=True):
+    approved: bool
+    reason: str | None = None
+
+
+PAYLOAD_AT_END = "send a text for the model, or true to go on without one, or false to end the run"
+
+
+def read_payload_at_end(payload: object) -> str | Dismiss:
+    """Read the payload of an AG-UI client's answer to a pause that waits for no call.
+
+    Args:
+        payload: A message for the model, a boolean, or an object with the member ``approved``.
+
+    Returns:
+        The message, which may be empty; `Dismiss` if the run is not to go on.
+
+    Raises:
+        DecisionError: It is anything else.
+
+    >>> read_payload_at_end("And in Rome?"), read_payload_at_end(True)
+    ('And in Rome?', '')
+    """
+    if payload is None:
+        raise DecisionError(f"payload is missing: {PAYLOAD_AT_END}")
+    if isinstance(payload, str):
+        return payload
+    if isinstance(payload, bool):
+        return "" if payload else Dismiss()
+    read = read_struct(payload, _PayloadAtEnd, "payload", PAYLOAD_AT_END)
+    if read.approved:
+        return ""
+    return Dismiss() if read.reason is None else Dismiss(read.reason)
+
+
+APPROVAL = "answer with addToolApprovalResponse({id, approved: true}), or false with a reason"
+
+
+class _ChatApproval(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    id: str
+    approved: bool
+    reason: str | None = None
+    # What the server has sent with its request comes back.
+    request_reason: str | None = None
+    is_automatic: bool = False
+    signature: str | None = None
+
+
+def read_approval(approval: object) -> Approve | Deny:
+    """Read the ``approval`` of a tool part that a ``useChat`` client has responded to.
+
+    Raises:
+        DecisionError: It is none.
+
+    >>> read_approval({"id": "run-1:x", "approved": False})
+    Deny(reason='This call was not approved.')
+    """
+    read = read_struct(approval, _ChatApproval, "approval", APPROVAL)
+    if read.approved:
+        return Approve()
+    return Deny() if read.reason is None else Deny(read.reason)
+
+
+# The forms of MCP and the choices of ACP
+
+
+class _Form(Struct, frozen=True, forbid_unknown_fields=True):
+    approve: bool
+    reason: str | None = None
+
+
+def read_form(content: object) -> Approve | Deny:
+    """Read the form that the user of an MCP client has accepted. Only ``approve: true`` approves; anything else denies, and the reason names the member.
+
+    >>> read_form({"approve": True})
+    Approve(input=None)
+    >>> read_form({"Approve": True}).reason
+    "The form was not filled in: form.Approve: there is no such member; did you mean 'approve'? There are: approve, reason"
+    """
+    try:
+        read = read_struct({} if content is None else content, _Form, "form")
+    except DecisionError as error:
+        return Deny(f"The form was not filled in: {error}")
+    if read.approve:
+        return Approve()
+    return Deny(read.reason) if read.reason else Deny()
+
+
+CHOICES = {"allow_once": True, "allow_always": True, "reject_once": False, "reject_always": False}
+"""Whether the call runs, by the kind of the option that the user of an ACP client has chosen."""
+
+
+def read_choice(option: str, offered: Sequence[K]) -> K:
+    """The option that was chosen among those that were offered.
+
+    Raises:
+        DecisionError: It was not offered.
+
+    >>> read_choice("reject_once", ["allow_once", "reject_once"])
+    'reject_once'
+    """
+    for known in offered:
+        if known == option:
+            return known
+    problem = f"is {option!r:.80}" if option else "is missing"
+    there = f"{_near(option, offered) or ';'} there are: {', '.join(offered)}"
+    raise DecisionError(f"optionId {problem}{there}")
+
+
+# Stored commands
+
+
+class StoredDecision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The data of a ``decide`` command.
+
+    Attributes:
+        decisions: One for each pending call, in order; ``None`` where nothing is decided.
+        add: Messages to add.
+        reserved: Seconds for which other processes leave the run to the one that has decided.
+    """
+
+    decisions: tuple[Decision | None, ...]
+    add: tuple[Message, ...] = ()
+    reserved: float = 0.0
+
+
+def read_stored(data: object) -> StoredDecision:
+    """Read the data of a ``decide`` command.
+
+    Raises:
+        DecisionError: It is none, or a newer rxworker has written it.
+
+    >>> read_stored({"decisions": [{"type": "deny"}]}).decisions
+    (Deny(reason='This call was not approved.'),)
+    """
+    advice = "the run stays paused; resume it in a program with worker.resume(await worker.load(run), decisions=...)"
+    return read_struct(data, StoredDecision, "the stored decision", advice)
+
+
+# Reading
+
+
+def decode_json(data: bytes | str, where: str) -> object:
+    """JSON, decoded. An object that has a member twice is refused: which of the two counts would be a guess.
+
+    Raises:
+        DecisionError: It is not JSON, or has a member twice.
+
+    >>> decode_json(b'{"approved": false, "approved": true}', "payload")
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.DecisionError: payload has the member 'approved' twice: send it once
+    """
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        members = dict(pairs)
+        if len(members) < len(pairs):
+            twice = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
+            raise DecisionError(f"{where} has the member {twice!r} twice: send it once")
+        return members
+
+    try:
+        value: object = msgspec.json.decode(data)  # strict about everything but this
+        json.loads(data, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise DecisionError(f"{where} is not valid JSON: {error}") from error
+    return value
+
+
+def read_struct(value: object, kind: type[S], where: str, advice: str = "") -> S:
+    """Decoded JSON as a struct that forbids unknown fields.
+
+    Args:
+        value: The JSON.
+        kind: The struct.
+        where: The name of the value, for the message of an error.
+        advice: The remedy.
+
+    Raises:
+        DecisionError: It is not such a struct; the message names the member.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        problem = _explained(str(error), kind, where)
+        raise DecisionError(f"{problem}: {advice}" if advice else problem) from None
+
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?")
+_MISSING = re.compile(r"Object missing required field `(.*?)`(?: - at `\$(.*)`)?")
+_OTHER = re.compile(r"(.*?)(?: - at `\$(.*)`)?")
+
+
+def _explained(problem: str, kind: type[Struct], where: str) -> str:
+    if (match := _UNKNOWN.fullmatch(problem)) is not None:
+        name, path = match[1], match[2] or ""
+        known = [] if path else _members_of(kind)
+        there = f"{_near(name, known) or ';'} There are: {', '.join(known)}" if known else ""
+        return f"{where}{path}.{name}: there is no such member{there}"
+    if (match := _MISSING.fullmatch(problem)) is not None:
+        return f"{where}{match[2] or ''}.{match[1]} is missing"
+    match = _OTHER.fullmatch(problem)
+    assert match is not None
+    return f"{where}{match[2] or ''}: {match[1][:1].lower()}{match[1][1:]}"
+
+
+def _members_of(kind: type[Struct]) -> list[str]:
+    tag = ["type"] if kind in _KINDS.values() else []
+    return [*tag, *(field.encode_name for field in msgspec.structs.fields(kind))]
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """A question for the name that was probably meant; empty if no known name is near."""
+    lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lower, 1)
+    return f"; did you mean {lower[close[0]]!r}?" if close else ""
+
+
+_JSON_KINDS: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+def kind_of(value: object) -> str:
+    """What a JSON value is.
+
+    >>> kind_of([1])
+    'a list'
+    """
+    return _JSON_KINDS.get(type(value), type(value).__name__)
