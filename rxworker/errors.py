@@ -31,7 +31,7 @@ RxWorkerError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 
@@ -332,6 +332,18 @@ def describe(error: BaseException) -> str:
         text = ""
     kind = type(error).__qualname__
     return f"{kind}: {text}" if text else kind
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: the known name that is most like it, or nothing.
+
+    >>> nearest("inputs", ["input", "call"]), nearest("x", ["input"])
+    ("; did you mean 'input'?", '')
+    """
+    import difflib  # after a mistake only
+
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def reason_of(error: BaseException) -> str:

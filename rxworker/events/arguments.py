@@ -66,7 +66,7 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
     rxworker.errors.InvalidArgumentError: invalid arguments at $: this is no JSON object but the text 'Oslo'
     """
     if isinstance(given, dict):
-        found = _changed_by_json(cast("object", given), "$")
+        found = changed_by_json(cast("object", given))
         if found is None:
             return cast("JsonObject", given)
         path, what = found
@@ -108,8 +108,12 @@ def _invalid(why: str, meta: ToolMeta, path: str = "$") -> InvalidArgumentError:
     return InvalidArgumentError(f"invalid arguments at {path}: {why}", tool=meta.name, path=path)
 
 
-def _changed_by_json(value: object, path: str) -> tuple[str, str] | None:
-    """Where a value is that JSON text does not give back, and what it is: an object of the program, ``NaN``, a name that is no text."""
+def changed_by_json(value: object, path: str = "$") -> tuple[str, str] | None:
+    """Where a value is that JSON text does not give back, and what it is: an object of the program, ``NaN``, a name that is no text.
+
+    >>> changed_by_json({"mean": [0, float("nan")]})
+    ('$.mean[1]', 'nan')
+    """
     if isinstance(value, _UNCHANGED):
         return None
     if isinstance(value, float):
@@ -118,13 +122,13 @@ def _changed_by_json(value: object, path: str) -> tuple[str, str] | None:
         for name, member in cast("dict[object, object]", value).items():
             if not isinstance(name, str):
                 return path, f"an object with the name {name!r:.40}"
-            found = _changed_by_json(member, f"{path}.{name}")
+            found = changed_by_json(member, f"{path}.{name}")
             if found is not None:
                 return found
         return None
     if isinstance(value, list | tuple):
         for place, member in enumerate(cast("list[object]", value)):
-            found = _changed_by_json(member, f"{path}[{place}]")
+            found = changed_by_json(member, f"{path}[{place}]")
             if found is not None:
                 return found
         return None

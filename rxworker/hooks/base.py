@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast
 
 from reactivex import Observable
@@ -19,12 +19,11 @@ from rxworker.hooks.operator import (
 )
 from rxworker.hooks.points import HookPoint, Verdict, point_of
 from rxworker.hooks.settings import (
-    Condition,
     HookSettings,
-    Matcher,
     OnFailure,
     called,
     failure_of,
+    known_settings,
     matcher_of,
     names_of,
     priority_of,
@@ -43,14 +42,7 @@ class Hook(Generic[C]):
         function: Takes the point's context and returns a verdict, or an awaitable of one. It may be a reactivex
             operator over contexts; see `from_operator`.
         point: Its hook point.
-        name: The name in its verdicts, messages and errors; by default the function's name.
-        matcher: A regular expression for the whole name of a tool: the hook runs for matching tools only.
-        when: A condition on the context: the hook does not run if it is false.
-        priority: A hook with a higher priority runs earlier.
-        before: Names of hooks that run after this one.
-        after: Names of hooks that run before this one.
-        on_failure: The consequence when the hook raises or takes too long; see `HookSettings`.
-        timeout: Seconds until it has failed.
+        settings: Its name, matcher and so on; see `HookSettings`.
 
     Attributes:
         name: Its name.
@@ -58,7 +50,7 @@ class Hook(Generic[C]):
         chained: The hooks that it is made of, where it is a chain.
 
     Raises:
-        ConfigurationError: The function cannot be called, or one of the settings cannot be.
+        ConfigurationError: The function cannot be called, or one of the settings is unknown or invalid.
 
     >>> def permit(context: HookContext) -> Verdict | None:
     ...     return None
@@ -70,30 +62,24 @@ class Hook(Generic[C]):
         self,
         function: HookFunction[C] | OperatorFunction[C] | ContextOperator[C],
         point: HookPoint | str,
-        *,
-        name: str | None = None,
-        matcher: Matcher | None = None,
-        when: Condition | None = None,
-        priority: int = 0,
-        before: str | Iterable[str] = (),
-        after: str | Iterable[str] = (),
-        on_failure: OnFailure | None = None,
-        timeout: float | None = None,
+        **settings: Unpack[HookSettings],
     ) -> None:
+        given = known_settings(settings)
+        when = given.get("when")
         if not callable(function):
             raise ConfigurationError(f"a hook must be callable, {function!r} is not")
         if when is not None and not callable(when):
             raise ConfigurationError(f"when={when!r}: a condition is a function of the context")
         self.point = point_of(point)
         made = cast("HookFunction[C] | OperatorFunction[C]", as_operator(function))
-        self.name = called(name) or _name_of(made)
-        self.matcher = matcher_of(matcher, self.point, self.name)
+        self.name = called(given.get("name")) or _name_of(made)
+        self.matcher = matcher_of(given.get("matcher"), self.point, self.name)
         self.when = when
-        self.priority = priority_of(priority, self.name)
-        self.before = names_of(before, self.name, "before")
-        self.after = names_of(after, self.name, "after")
-        self.on_failure: OnFailure = failure_of(on_failure, self.point, self.name)
-        self.timeout = timeout_of(timeout, self.point, self.name)
+        self.priority = priority_of(given.get("priority", 0), self.name)
+        self.before = names_of(given.get("before", ()), self.name, "before")
+        self.after = names_of(given.get("after", ()), self.name, "after")
+        self.on_failure: OnFailure = failure_of(given.get("on_failure"), self.point, self.name)
+        self.timeout = timeout_of(given.get("timeout"), self.point, self.name)
         self.chained: Sequence[Hook[Any]] = ()
         self._function = made
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias, cast, overload
 
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import HookError, LocalProtocolError, nearest
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, rewrite
@@ -69,8 +71,29 @@ class KnownSharedState(Protocol):
         ...
 
 
+INSTEAD = {
+    "content": "use set_content(text)",
+    "tool_result": "use set_content(text), or assign result",
+    "tool_args": "change or assign input",
+    "message": "use rewrite_conversation(change)",
+    "text": "use rewrite_conversation(change)",
+    "conversation": "use add_message(message) or rewrite_conversation(change)",
+    "message_history": "use add_message(message) or rewrite_conversation(change)",
+    "variables": "use set_variable(name, value)",
+    "shared": "use set_shared_state(value)",
+    "shared_state": "use set_shared_state(value)",
+    "allowed": "add to it",
+}
+"""What to do in place of an assignment that would have no effect."""
+
 REWRITTEN = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END)
 """Where the conversation can be rewritten: no call waits for its result there."""
+
+
+@functools.cache
+def fields_of(kind: type[HookContext]) -> frozenset[str]:
+    """The names of the fields of a context."""
+    return frozenset(field.name for field in dataclasses.fields(kind))
 
 
 def unmade() -> None:
@@ -79,9 +102,10 @@ def unmade() -> None:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HookContext:
-    """The fields that every hook receives.
+    """The fields that every hook receives. What a hook assigns has an effect: anything else is refused with an error.
 
     Attributes:
+        changeable: The names that a hook may assign.
         conversation: All messages so far.
         emit: Writes an event into the records of the run; the methods below do it for you.
         variables: Shared by the hooks and tools of a run, over all its turns; anything, by name. A run inside this one has its own. A
@@ -98,6 +122,7 @@ class HookContext:
     """
 
     point: ClassVar[HookPoint | None] = None
+    changeable: ClassVar[tuple[str, ...]] = ()
 
     conversation: Conversation
     emit: Emit
@@ -111,6 +136,26 @@ class HookContext:
     shared: KnownSharedState | None = None
     reached: list[str] = field(default_factory=list[str])
     spared: frozenset[tuple[str, int]] = frozenset()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The fields themselves are assigned once, when the context is made.
+        is_new = name not in self.__dict__ and name in fields_of(type(self))
+        if not is_new and name not in self.changeable:
+            raise AttributeError(self._not_assigned(name), name=name, obj=self)
+        object.__setattr__(self, name, value)
+
+    def _assign(self, name: str, value: object) -> None:
+        """Assign a field that a hook cannot assign."""
+        object.__setattr__(self, name, value)
+
+    def _not_assigned(self, name: str) -> str:
+        kind, some = type(self).__name__, ", ".join(self.changeable) or "nothing"
+        public = [known for known in dir(self) if not known.startswith("_")]
+        if name in public:
+            instead = INSTEAD.get(name, f"here a hook may assign: {some}")
+            return f"{name!r} of a {kind} cannot be assigned: {instead}"
+        likely = nearest(name, self.changeable) or nearest(name, public)
+        return f"a {kind} has no attribute {name!r}{likely or f'; here a hook may assign: {some}'}"
 
     @property
     def content(self) -> str:
@@ -158,6 +203,11 @@ class HookContext:
         Raises:
             HookError: The run cannot continue with it.
         """
+
+    def _broken(self, what: str, kind: Literal["failure", "verdict"] = "failure") -> HookError:
+        """The error of a hook that has left something with which the run cannot continue."""
+        point = "" if self.point is None else self.point.value
+        return HookError(f"after hook {self.hook!r} {what}", hook=self.hook, point=point, kind=kind)
 
     @property
     def concerned(self) -> tuple[str, ...]:
@@ -266,7 +316,7 @@ class HookContext:
         """
         added = tuple(messages)
         self.emit(MessageAdd(added, self.hook))
-        self.conversation = self.conversation.add(*added)
+        self._assign("conversation", self.conversation.add(*added))
 
     def rewrite_conversation(self, change: Change) -> None:
         """Change messages that the conversation keeps, for good, for example to mask a secret. At ``on_message_send`` and ``on_turn_end``.
@@ -289,7 +339,7 @@ class HookContext:
         rewritten = rewrite(self.conversation, change)
         if rewritten != self.conversation:
             self.emit(ConversationReplace(rewritten, self.hook))
-            self.conversation = rewritten
+            self._assign("conversation", rewritten)
 
     @overload
     def add_message(self, message: Message, /) -> None: ...
@@ -328,6 +378,10 @@ class HookContext:
     stream_message = send_message
     stream_system_message = send_system
     stream_debug = send_debug
+
+    def enter(self, hook: str) -> None:
+        """Note the name of the hook that runs next; made for the code that runs hooks."""
+        self._assign("hook", hook)
 
     def checkpoint(self) -> Callable[[], None]:
         """Remember what may be changed here. Calling what is returned brings it back."""

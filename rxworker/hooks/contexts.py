@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import copy
+import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.errors import HookError, InvalidArgumentError
-from rxworker.events.arguments import arguments_object, decode_arguments
+from rxworker.errors import InvalidArgumentError
+from rxworker.events.arguments import arguments_object, changed_by_json, decode_arguments
 from rxworker.hooks.context import CallableTool, HookContext
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, changed
-from rxworker.messages import Content, JsonObject, Message, Text, ToolCall, ToolMeta, ToolResult
+from rxworker.messages import (
+    Audio,
+    Content,
+    ContentBlock,
+    Conversation,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Role,
+    Text,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+    validate,
+)
+
+ROLES = typing.get_args(Role)
+SENT = (Text, Image, Document, Audio)
+"""The blocks that the content of a result may have."""
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -29,15 +49,47 @@ class MessageSendContext(HookContext):
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.ON_MESSAGE_SEND
+    changeable: ClassVar[tuple[str, ...]] = ("messages", "system")
 
     messages: list[Message] = field(init=False)
     system: str | None = field(init=False)
+    # What hooks did to the conversation, to be done again to a request that is brought back.
+    _for_good: list[Callable[[list[Message]], list[Message]]] = field(
+        init=False, default_factory=list[Callable[[list[Message]], list[Message]]]
+    )
+    _before: tuple[Message, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        # What hooks did to the conversation, to be done again to a request that is brought back.
-        self._for_good: list[Callable[[list[Message]], list[Message]]] = []
         self.messages = [_of_its_own(message) for message in self.conversation.messages]
         self.system = self.conversation.system
+        self._before = tuple(self.messages)
+
+    def check(self) -> None:
+        """Check that the request can be sent. An answer of the assistant may be its end: a model that can do so continues it.
+
+        Raises:
+            HookError: The hook has left something other than messages, or a conversation that a provider refuses.
+        """
+        messages, system = cast("object", self.messages), cast("object", self.system)
+        if not isinstance(messages, list | tuple):
+            raise self._broken(f"the messages are {messages!r:.60}, which is no list")
+        for message in cast("list[object]", messages):
+            if not isinstance(message, Message):
+                raise self._broken(f"the messages hold {message!r:.60}, which is no Message")
+            if (what := _odd_message(message)) is not None:
+                raise self._broken(f"the messages hold {what}")
+        if system is not None and not isinstance(system, str):
+            raise self._broken(f"the system text is {system!r:.60}, which is no text")
+        if not messages:
+            raise self._broken("no message is left: return Cancel(...) to send nothing")
+        before, after = self._before, tuple(self.messages)
+        if after == before:
+            return
+        self._assign("_before", after)
+        complaints = validate(Conversation(after))
+        # Of a conversation that was broken before, the hook may repair a part.
+        if complaints and not validate(Conversation(before)):
+            raise self._broken(f"a provider refuses the messages: {'; '.join(complaints)}")
 
     def add_messages(self, messages: Iterable[Message]) -> None:
         """Put messages at the end of the conversation and of this request."""
@@ -78,7 +130,9 @@ class MessageSendContext(HookContext):
 
     def checkpoint(self) -> Callable[[], None]:
         """Remember the request. What was done to the conversation since is done to it nevertheless."""
-        messages, system, before = copy.copy(self.messages), self.system, len(self._for_good)
+        # Of their own again, since the hook may change the arguments in place.
+        messages, system = [*map(_of_its_own, self.messages)], self.system
+        before = len(self._for_good)
 
         def restore() -> None:
             self.messages, self.system = messages, system
@@ -86,6 +140,22 @@ class MessageSendContext(HookContext):
                 self.messages = again(self.messages)
 
         return restore
+
+
+def _odd_message(message: Message) -> str | None:
+    """What is wrong with the types in a message, if anything. A type checker finds it before, where one is used."""
+    if message.role not in ROLES:
+        return f"a message of the role {message.role!r}; roles are: {', '.join(ROLES)}"
+    content = cast("object", message.content)
+    if not isinstance(content, list | tuple):
+        return f"a message with the content {content!r:.60}: write Message.user('...')"
+    for block in cast("list[object]", content):
+        if not isinstance(block, ContentBlock):
+            return f"a message with {block!r:.60} in its content, which is no content block"
+        found = changed_by_json(block.input) if isinstance(block, ToolCall) else None
+        if found is not None:
+            return f"a call with {found[1]} at {found[0]} of its input, which has no JSON form"
+    return None
 
 
 def _of_its_own(message: Message) -> Message:
@@ -119,6 +189,7 @@ class ToolCallContext(HookContext):
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.BEFORE_TOOL_CALL
+    changeable: ClassVar[tuple[str, ...]] = ("call", "input")
 
     call: ToolCall
     tool: CallableTool
@@ -141,18 +212,27 @@ class ToolCallContext(HookContext):
         Raises:
             HookError: The hook has left something other than a call, a call with another id or name, or arguments that are none.
         """
-        _check_call(self.call, self._given, self)
+        call, known = cast("object", self.call), self._given
+        # The matchers of the next hooks, approvals, and the result of the call go by its name and its id.
+        if not isinstance(call, ToolCall):
+            raise self._broken(f"the call is {call!r:.60}, which is no ToolCall", kind="verdict")
+        if call.id != known.id:
+            raise self._broken(
+                f"the call has the id {call.id!r} instead of {known.id!r}, which its result must name",
+                kind="verdict",
+            )
+        if call.name != known.name:
+            raise self._broken(
+                f"the call is one of {call.name!r} instead of {known.name!r}, which hooks and a person may have approved",
+                kind="verdict",
+            )
         given = self.call.input
         if self._of_text is not None and self._of_text[0] is given:
             given = self._text_in(self._of_text[1])
         try:
             left = decode_arguments(given, self.meta)
         except InvalidArgumentError as error:
-            raise HookError(
-                f"hook {self.hook!r} failed at {HookPoint.BEFORE_TOOL_CALL.value}: it left {error.message}",
-                hook=self.hook,
-                point=HookPoint.BEFORE_TOOL_CALL.value,
-            ) from error
+            raise self._broken(f"there are {error.message}") from error
         if left is not self.call.input:
             self.call = replace(self.call, input=left)
 
@@ -175,8 +255,14 @@ class ToolCallContext(HookContext):
         if not isinstance(given, str):
             return given
         if self._of_text is None or self._of_text[0] is not given:
-            self._of_text = given, arguments_object(given, self.meta)
+            made = arguments_object(given, self.meta)
+            self._assign("_of_text", (given, made))
+            return made
         return self._of_text[1]
+
+    @input.setter  # noqa: A003 - the word that calls use
+    def input(self, value: JsonObject) -> None:
+        self.call = replace(self.call, input=value)
 
     @property
     def tool_name(self) -> str | None:
@@ -217,6 +303,7 @@ class ToolCallContext(HookContext):
 
         def restore() -> None:
             self.call = call
+            self._assign("_of_text", None)
 
         return restore
 
@@ -232,28 +319,38 @@ class ToolResultContext(HookContext):
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.AFTER_TOOL_CALL
+    changeable: ClassVar[tuple[str, ...]] = ("result",)
 
     call: ToolCall
     result: ToolResult
     tool: CallableTool
-    _given: ToolCall = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Remember which call this is about."""
-        self._given = self.call
 
     @property
     def call_id(self) -> str | None:
         """The id of the call."""
-        return self._given.id
+        return self.call.id
 
     def check(self) -> None:
-        """Check that it is still about this call.
+        """Check that it is still a result of this call.
 
         Raises:
-            HookError: The hook has left something other than a call, or a call with another id or name.
+            HookError: The hook has left something other than a result, or that of another call.
         """
-        _check_call(self.call, self._given, self)
+        left = cast("object", self.result)
+        if not isinstance(left, ToolResult):
+            raise self._broken(
+                f"the result is {left!r:.60}, which is no ToolResult; for a text use set_content(...)"
+            )
+        if left.tool_use_id != self.call.id:
+            raise self._broken(
+                f"the result is for the call {left.tool_use_id!r} instead of {self.call.id!r}"
+            )
+        content = cast("object", left.content)
+        blocks = cast("list[object]", content) if isinstance(content, list | tuple) else [content]
+        if not isinstance(content, str) and not all(isinstance(block, SENT) for block in blocks):
+            raise self._broken(
+                f"the content of the result is {content!r:.60}, which is neither a text nor content blocks"
+            )
 
     @property
     def meta(self) -> ToolMeta:
@@ -304,21 +401,6 @@ class ToolResultContext(HookContext):
             self.result = result
 
         return restore
-
-
-def _check_call(left: object, given: ToolCall, context: HookContext) -> None:
-    """Refuse another call: the matchers of the next hooks, approvals, and the result of the call go by its name and its id."""
-    if not isinstance(left, ToolCall):
-        what = f"is {left!r}, which is no ToolCall"
-    elif left.id != given.id:
-        what = f"has the id {left.id!r} instead of {given.id!r}, which its result must name"
-    elif left.name != given.name:
-        what = f"is one of {left.name!r} instead of {given.name!r}, which hooks and a person may have approved"
-    else:
-        return
-    point = "" if context.point is None else context.point.value
-    text = f"after hook {context.hook!r} the call {what}"
-    raise HookError(text, hook=context.hook, point=point, kind="verdict")
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

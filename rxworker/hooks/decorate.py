@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, Unpack, cast, overload
 
 from reactivex import Observable
 
+from rxworker.errors import ConfigurationError
 from rxworker.hooks.base import Hook, HookFunction
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import (
@@ -35,7 +36,7 @@ from rxworker.hooks.points import (
     TurnEndVerdict,
     point_of,
 )
-from rxworker.hooks.settings import HookSettings
+from rxworker.hooks.settings import HookSettings, known_settings
 
 C = TypeVar("C", bound=HookContext)
 V = TypeVar("V")
@@ -75,6 +76,7 @@ class PointDecorator(Generic[C, V]):
         **settings: Unpack[HookSettings],
     ) -> Hook[C] | Callable[[PointFunction[C, V] | PointOperator[C, V]], Hook[C]]:
         """A hook at this point, or a decorator that makes one."""
+        known_settings(settings)
 
         def make(function: PointFunction[C, V] | PointOperator[C, V]) -> Hook[C]:
             # The verdict's type was checked by the signature; past here a hook is any function of its context.
@@ -98,7 +100,7 @@ on_abort = PointDecorator[AbortContext, None](HookPoint.ON_ABORT)
 
 
 def hook(
-    point: HookPoint | str, **settings: Unpack[HookSettings]
+    point: HookPoint | str = "", **settings: Unpack[HookSettings]
 ) -> Callable[[LegacyFunction | ContextOperator[Any]], Hook[Any]]:
     """A decorator for a point given by its name, also by its older one.
 
@@ -110,14 +112,20 @@ def hook(
         settings: Its name, matcher and so on.
 
     Raises:
-        ConfigurationError: There is no such point.
+        ConfigurationError: There is no such point, or a setting is unknown or invalid.
 
     >>> @hook("PreToolUse", matcher="Edit|Create")
     ... async def look_first(context: HookContext) -> None: ...
     >>> look_first
     Hook('look_first', before_tool_call)
     """
+    older: object = settings.get("hook_type")
+    if older is not None:
+        raise ConfigurationError(f'hook(hook_type={older!r}): write @hook("{older}")')
+    if not point:
+        raise ConfigurationError('give the point of the hook, for example @hook("PreToolUse")')
     at = point_of(point)
+    known_settings(settings)
 
     def make(function: LegacyFunction | ContextOperator[Any]) -> Hook[Any]:
         return Hook[Any](understood(function, at), at, **settings)

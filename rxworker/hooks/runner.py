@@ -38,6 +38,14 @@ Answer: TypeAlias = tuple[Verdict, str]
 ALLOWED = "this tool is always allowed here"
 """The reason of the verdict of a hook whose `Pause` is not wanted."""
 
+INSTEAD = {
+    "'ToolResult'": "use context.set_content(text), or assign context.result",
+    "'ToolCall'": "change or assign context.input",
+    "'Message'": "put another message in its place: msgspec.structs.replace(message, ...)",
+    "'Conversation'": "use context.add_message(message) or context.rewrite_conversation(change)",
+}
+"""What a hook does in place of changing a value that is immutable, by the end of the error."""
+
 GRACE = 2.0
 """Seconds in which a hook may clean up after its time-out, before it is abandoned."""
 
@@ -100,7 +108,7 @@ def numbered(names: Iterable[str]) -> list[tuple[str, int]]:
 
 async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
     """Run one hook, and handle its failure as its ``on_failure`` requires."""
-    context.hook = name
+    context.enter(name)
     undo = unmade if hook.on_failure == "abort" else context.checkpoint()
     try:
         answer = await _in_time(hook, context, report, name)
@@ -194,7 +202,7 @@ async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str
             return None
         if hook.chained:
             answer = await run_hooks(hook.chained, context, report, f"{name}/")
-            context.hook = name
+            context.enter(name)
             return answer
         verdict: object = await hook(context)
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
@@ -261,6 +269,8 @@ def _late(hook: AnyHook, name: str) -> HookError:
 
 def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
     text = f"{type(error).__name__}: {error}"
+    if isinstance(error, AttributeError) and text.endswith(tuple(INSTEAD)):
+        text += f"; {INSTEAD[text.rsplit(' ', 1)[1]]}"
     if isinstance(error, AttributeError) and error.name in ("pipe", "subscribe"):
         text += (
             "; give a reactivex operator whose parameter has no annotation as from_operator(...)"

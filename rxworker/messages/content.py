@@ -206,6 +206,24 @@ class ToolResult(ContentBlock, frozen=True, tag="tool_result", gc=False):
     is_error: bool = False
     name: str = ""
 
+    @classmethod
+    def success(cls, tool_use_id: str, content: ResultContent) -> ToolResult:
+        """The result of a call that succeeded.
+
+        >>> ToolResult.success("call_1", "done").is_error
+        False
+        """
+        return cls(tool_use_id, content)
+
+    @classmethod
+    def error(cls, tool_use_id: str, content: ResultContent) -> ToolResult:
+        """The result of a call that failed.
+
+        >>> ToolResult.error("call_1", "no such file").is_error
+        True
+        """
+        return cls(tool_use_id, content, is_error=True)
+
     @property
     def text(self) -> str:
         """The text of the content, without pictures and documents."""

@@ -44,6 +44,17 @@ class ToolContext:
     [{'files': 3}]
     """
 
+    __slots__ = (
+        "_key",
+        "_relay",
+        "_report",
+        "_shared",
+        "call_id",
+        "cancelled",
+        "tool",
+        "variables",
+    )
+
     def __init__(
         self,
         call_id: str = "",

@@ -79,6 +79,8 @@ class _Line(ToolContext):
     It fills itself in, since the keywords of a `ToolContext` take as long as all the rest; a test holds it to have the same.
     """
 
+    __slots__ = ("_call", "_call_scope", "_home", "_loop", "_place")
+
     def __init__(
         self,
         call: ToolCall,

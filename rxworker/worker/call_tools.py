@@ -49,6 +49,7 @@ from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.state import RunState, content_of, step_block
 from rxworker.tools import CallScope, ClientTool, EarlyCalls, Tool, policy_of, run_calls
+from rxworker.tools.results import clean
 from rxworker.worker.context import (
     CALLING,
     RunContext,
@@ -56,7 +57,6 @@ from rxworker.worker.context import (
     Waiting,
     after_calls,
     before_calls,
-    result_of,
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import Emitter
@@ -433,8 +433,7 @@ async def _run_call_hooks(
 ) -> tuple[Verdict, str, ToolCall, int, bool]:
     """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, how many were reached, and whether they allow it without approval."""
     hook_context = ToolCallContext(
-        # The watchers hold the original; a hook changes a copy in place.
-        call=replace(each.call, input=copy.deepcopy(each.call.input)),
+        call=_of_its_own(each.call),
         tool=tool,
         spared=each.spared,
         allowed={hook for name, hook in context.allowed if name == each.call.name},
@@ -450,6 +449,11 @@ async def _run_call_hooks(
     )
 
 
+def _of_its_own(call: ToolCall) -> ToolCall:
+    """The call with arguments of its own, which a hook may change in place: the watchers hold the others."""
+    return replace(call, input=copy.deepcopy(call.input))
+
+
 async def _after_result_hooks(
     context: RunContext,
     scope: TurnScope,
@@ -462,7 +466,7 @@ async def _after_result_hooks(
     left = result
     if tool is not None and context.hooks.at(AFTER):
         hook_context = ToolResultContext(
-            call=each.call,
+            call=_of_its_own(each.call),
             result=result,
             tool=tool,
             **context.hook_input(scope.variables),
@@ -470,7 +474,7 @@ async def _after_result_hooks(
         verdict, hook = await context.hooks.run(AFTER, hook_context, emit)
         if isinstance(verdict, Abort):
             raise RunAbortedError(verdict.reason, hook=hook)
-        left = result_of(hook_context, result)
+        left = replace(hook_context.result, content=clean(hook_context.result.content))
     if left != result or each.place in _held_back(context):
         emit(ToolOutput(left, each.place))
     return left

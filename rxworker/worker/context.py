@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, TypeAlias, TypedDict
 
 from msgspec import Struct, field
 from reactivex import Observable, abc
 
-from rxworker.errors import HookError, LimitExceededError, LocalProtocolError
+from rxworker.errors import LimitExceededError, LocalProtocolError
 from rxworker.events import (
     ConversationReplace,
     Event,
@@ -26,14 +26,11 @@ from rxworker.events import (
     RunStart,
     SharedStateChange,
 )
-from rxworker.hooks import HookPoint, Hooks, MessageSendContext, ToolResultContext
+from rxworker.hooks import Hooks
 from rxworker.messages import (
     Conversation,
-    Document,
-    Image,
     JsonObject,
     Message,
-    Text,
     ToolCall,
     ToolResult,
 )
@@ -96,48 +93,6 @@ def _too_late(event: Event) -> None:
     )
 
 
-def messages_of(hook_context: MessageSendContext) -> tuple[Message, ...]:
-    """The messages to send, after the hooks. A hook may have assigned any value.
-
-    Raises:
-        HookError: They are not messages.
-    """
-    given = cast("object", hook_context.messages)
-    if not isinstance(given, list | tuple):
-        raise _error(
-            f"the messages are {given!r}, which is no list", hook_context.hook, "on_message_send"
-        )
-    for message in _odd(cast("Iterable[object]", given)):
-        text = f"the messages hold {message!r}, which is no Message"
-        raise _error(text, hook_context.hook, "on_message_send")
-    return tuple(hook_context.messages)
-
-
-def result_of(hook_context: ToolResultContext, result: ToolResult) -> ToolResult:
-    """The result for the model, after the hooks. A hook may have assigned any value.
-
-    Raises:
-        HookError: It is not a result, or it belongs to another call.
-    """
-    left = cast("object", hook_context.result)
-    if not isinstance(left, ToolResult):
-        text = f"the result is {left!r}, which is no ToolResult; for a text use set_content(...)"
-        raise _error(text, hook_context.hook, "after_tool_call")
-    if left.tool_use_id != result.tool_use_id:
-        text = f"the result is for the call {left.tool_use_id!r} instead of {result.tool_use_id!r}"
-        raise _error(text, hook_context.hook, "after_tool_call")
-    content = cast("object", left.content)
-    is_blocks = isinstance(content, list | tuple) and all(
-        isinstance(block, Text | Image | Document) for block in cast("Iterable[object]", content)
-    )
-    if not isinstance(content, str) and not is_blocks:
-        text = (
-            f"the content of the result is {content!r}, which is neither a text nor content blocks"
-        )
-        raise _error(text, hook_context.hook, "after_tool_call")
-    return left
-
-
 def _check_added(message: Message) -> None:
     """A hook may add text. Only the loop adds calls and their results."""
     if message.role not in ROLES:
@@ -150,10 +105,6 @@ def _check_added(message: Message) -> None:
 
 def _odd(messages: Iterable[object]) -> Iterable[object]:
     return (message for message in messages if not isinstance(message, Message))
-
-
-def _error(text: str, hook: str, point: str) -> HookError:
-    return HookError(f"after hook {hook!r} {text}", hook=hook, point=HookPoint(point).value)
 
 
 class HookInput(TypedDict):

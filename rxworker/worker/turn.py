@@ -46,7 +46,6 @@ from rxworker.worker.context import (
     admit,
     after_answer,
     before_request,
-    messages_of,
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import CoroutineObservable, Emitter
@@ -138,7 +137,7 @@ async def _after_send_hooks(
         verdict, hook = await context.hooks.run(MESSAGE_SEND, hook_context, emit)
         if isinstance(verdict, Cancel):
             raise RunAbortedError(verdict.reason, hook=hook)
-        return Conversation(messages_of(hook_context), hook_context.system)
+        return Conversation(tuple(hook_context.messages), hook_context.system)
     except (RunAbortedError, HookError) as error:
         _retract(context.journal.state, error.hook or "", emit)
         raise

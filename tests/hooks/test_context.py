@@ -11,6 +11,7 @@ from rxworker.events import ConversationReplace, HookMessage, MessageAdd, TextDe
 from rxworker.hooks import (
     HookContext,
     MessageSendContext,
+    ToolCallContext,
     ToolResultContext,
     after_tool_call,
 )
@@ -99,10 +100,13 @@ def test_the_content_of_a_call_is_its_arguments_as_json() -> None:
         context.set_content("[]")
 
 
+def shouting() -> ToolCallContext:
+    call = ToolCall("call_1", "shout", "free text")
+    return ToolCallContext(call=call, tool=shout, conversation=Conversation(), emit=print)
+
+
 def test_the_content_of_a_call_with_free_text_is_the_text() -> None:
-    context = call_context("shout")
-    context.tool = shout
-    context.call = ToolCall("call_1", "shout", "free text")
+    context = shouting()
     context.set_content('{"text": "other"}')
     assert context.call.input == context.content == '{"text": "other"}'
 
@@ -119,9 +123,7 @@ def test_the_content_of_a_call_with_free_text_is_the_text() -> None:
 def test_free_text_is_a_member_of_the_input_and_what_is_changed_there_counts(
     change: JsonObject, left: object
 ) -> None:
-    context = call_context("shout")
-    context.tool = shout
-    context.call = ToolCall("call_1", "shout", "free text")
+    context = shouting()
     assert context.input == context.tool_args == {"text": "free text"}
     context.input.update(change)
     context.check()

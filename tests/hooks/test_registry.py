@@ -474,7 +474,7 @@ def test_a_matcher_that_is_no_regular_expression_is_refused() -> None:
 def test_what_a_hook_adds_to_the_conversation_is_also_sent() -> None:
     ROWS.clear()
     context = send_context()
-    context.hook = "inject"
+    context.enter("inject")
     context.messages.insert(0, Message.user("only in this request"))
     context.add_message(Message.user("stays"))
     assert [m.text for m in context.messages] == ["only in this request", "hi", "stays"]
@@ -485,7 +485,7 @@ def test_what_a_hook_adds_to_the_conversation_is_also_sent() -> None:
 def test_a_hook_tells_the_watchers_something_under_its_name() -> None:
     ROWS.clear()
     context = send_context()
-    context.hook = "teller"
+    context.enter("teller")
     context.send_message("m")
     context.send_system("s")
     context.send_debug("d", {"n": 1})

@@ -22,14 +22,22 @@ from rxworker.hooks import (
     TurnEndContext,
     before_tool_call,
 )
-from rxworker.messages import Content, OpaqueBlock, Text, Thinking, ToolCall, ToolResult, validate
+from rxworker.messages import (
+    Content,
+    Conversation,
+    OpaqueBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    validate,
+)
 from rxworker.state import fold_run
 from rxworker.testing import (
     ScriptedModel,
     abort_context,
     call,
     call_context,
-    end_context,
     result_context,
     send_context,
 )
@@ -207,8 +215,8 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("change", "why"), REFUSED, ids=[why for _, why in REFUSED])
 async def test_what_a_provider_would_refuse_is_refused(change: Any, why: str) -> None:
-    for context in (send_context(*SAID), end_context("Done.")):
-        context.conversation = context.conversation.with_messages(SAID)
+    said = Conversation(SAID)
+    for context in (send_context(*SAID), TurnEndContext(conversation=said, emit=print)):
         with pytest.raises(LocalProtocolError, match=why):
             context.rewrite_conversation(change)
         assert context.message_history == SAID

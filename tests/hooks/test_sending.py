@@ -27,7 +27,7 @@ async def test_a_request_is_what_the_last_hook_left_of_it_message_for_message() 
 
     @on_message_send
     def trim(context: MessageSendContext) -> None:
-        context.messages = [Message.user("first"), *context.messages[-1:]]
+        context.messages = [Message.user("first"), *context.messages[-2:]]
 
     @on_message_send
     def last(context: MessageSendContext) -> None:

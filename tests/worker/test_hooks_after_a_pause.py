@@ -605,12 +605,12 @@ async def test_a_call_that_a_hook_has_broken_is_seen_before_the_next_hook(
 async def test_a_hook_cannot_pass_over_the_mask_of_a_tool_by_renaming_its_call() -> None:
     @after_tool_call
     def rename(context: ToolResultContext) -> None:
-        context.call = replace(context.call, name="harmless")
+        context.call = replace(context.call, name="harmless")  # pyright: ignore - checked below
 
     @after_tool_call(matcher="shell")
     def mask(context: ToolResultContext) -> None:
         context.set_content("***")
 
     worker = guarded(LS, "Done.", hooks=(rename, mask))
-    with pytest.raises(HookError, match="after hook 'rename' the call is one of 'harmless'"):
+    with pytest.raises(HookError, match="'call' of a ToolResultContext cannot be assigned"):
         await worker.run("Clean up.")

@@ -1,0 +1,150 @@
+"""What hooks leave of a request is checked after each of them, so that the error names the one that broke it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rxworker import Worker, on_message_send, tool
+from rxworker.errors import HookError
+from rxworker.hooks import Hook, MessageSendContext, chain
+from rxworker.messages import Conversation, Message, Text, ToolCall, ToolResult, validate
+from rxworker.testing import ScriptedModel, call
+
+BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
+    "no message": (lambda c: c.messages.clear(), "no message is left: return Cancel"),
+    "a lone answer": (
+        lambda c: c.messages.__setitem__(slice(None), [Message.assistant("Hi.")]),
+        "the assistant speaks before the first message of the user",
+    ),
+    "an orphan result": (
+        lambda c: c.messages.append(Message("user", (ToolResult("x", "21"),))),
+        "the result 'x' answers no call",
+    ),
+    "a call without result": (
+        lambda c: c.messages.append(Message.assistant(ToolCall("x", "look", {}))),
+        "the call 'x' of look has no result",
+    ),
+    "a call of the user": (
+        lambda c: c.messages.append(Message.user(ToolCall("x", "look", {}))),
+        "a tool call in a message of the role user",
+    ),
+    "the results left out": (
+        lambda c: c.messages.pop() if c.turn == 2 else None,
+        "the call 'call_1_1' of look has no result",
+    ),
+    "the call left out": (
+        lambda c: c.messages.pop(1) if c.turn == 2 else None,
+        "the result 'call_1_1' answers no call",
+    ),
+    "an empty message": (lambda c: c.messages.append(Message.user("")), "it is empty"),
+    "messages in reverse": (
+        lambda c: c.messages.reverse() if c.turn == 2 else None,
+        "a provider refuses the messages",
+    ),
+    "a text": (lambda c: c.messages.append("hi"), "'hi', which is no Message"),  # pyright: ignore[reportArgumentType]
+    "another role": (
+        lambda c: c.messages.append(Message("bot", (Text("hi"),))),  # pyright: ignore[reportArgumentType]
+        "a message of the role 'bot'",
+    ),
+    "a text as content": (
+        lambda c: c.messages.append(Message("user", "hi")),  # pyright: ignore[reportArgumentType]
+        "a message with the content 'hi'",
+    ),
+    "texts as content": (
+        lambda c: c.messages.append(Message("user", ("hi",))),  # pyright: ignore[reportArgumentType]
+        "which is no content block",
+    ),
+    "no list": (lambda c: setattr(c, "messages", None), "is no list"),
+    "a system text that is none": (
+        lambda c: setattr(c, "system", ["Be brief."]),
+        "the system text is ['Be brief.']",
+    ),
+    "arguments without a JSON form": (
+        lambda c: (
+            [m.input.update(a=float("nan")) for m in c.messages[1].tool_calls]  # type: ignore[union-attr]
+            if c.turn == 2
+            else None
+        ),
+        "a call with nan at $.a of its input",
+    ),
+}
+SOUND: dict[str, Callable[[MessageSendContext], Any]] = {
+    "the beginning of the answer": lambda c: c.messages.append(Message.assistant("{")),
+    "a system message in the middle": lambda c: c.messages.append(Message.system("Be brief.")),
+    "two messages of one role": lambda c: c.messages.append(Message.user("Please.")),
+    "without the first turn": lambda c: c.messages.__setitem__(slice(None), [Message.user("Go.")]),
+    "a tuple": lambda c: setattr(c, "messages", tuple(c.messages)),
+}
+
+
+@tool
+async def look(a: float = 1.0) -> str:
+    """Look."""
+    return str(a)
+
+
+def worker_of(*hooks: Hook[Any]) -> tuple[Worker, ScriptedModel]:
+    model = ScriptedModel([call("look", a=1.0), "Done."])
+    return Worker(model, tools=[look], hooks=hooks), model
+
+
+def fine(context: MessageSendContext) -> None:
+    del context
+
+
+@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("on_failure", ["abort", "continue"])
+async def test_a_broken_request_is_not_sent_and_its_hook_is_named(
+    what: str, on_failure: Any
+) -> None:
+    change, why = BROKEN[what]
+
+    def spoil(context: MessageSendContext) -> None:
+        change(context)
+
+    hooks = [
+        on_message_send(fine, name="first"),
+        on_message_send(spoil, name="spoil", on_failure=on_failure),
+        on_message_send(fine, name="last"),
+    ]
+    for made, name in ((hooks, "spoil"), ([chain(*hooks, name="all")], "all/spoil")):
+        worker, model = worker_of(*made)
+        run = worker.run("Go.")
+        if on_failure == "continue":  # the request is the one before the hook
+            await run
+        else:
+            with pytest.raises(HookError) as failed:
+                await run
+            assert failed.value.hook == name
+            assert (failed.value.point, f"after hook {name!r} ") == (
+                "on_message_send",
+                str(failed.value)[: len(f"after hook {name!r} ")],
+            )
+            assert why in str(failed.value)
+        assert all(validate(request.conversation) == [] for request in model.requests)
+
+
+@pytest.mark.parametrize("what", SOUND)
+async def test_a_sound_request_is_sent_as_the_hooks_left_it(what: str) -> None:
+    def change(context: MessageSendContext) -> None:
+        SOUND[what](context)
+
+    worker, model = worker_of(on_message_send(change))
+    await worker.run("Go.")
+    assert len(model.requests) == 2
+
+
+async def test_a_conversation_that_was_broken_before_may_be_repaired_in_part() -> None:
+    """Each hook is responsible for what it has changed, not for what it was given."""
+    said = (Message.user("Hi"), Message.user(""), Message.user(""))
+    context = MessageSendContext(conversation=Conversation(said), emit=print)
+    context.messages.pop()
+    context.check()
+    context.messages.pop()
+    context.check()
+    context.messages.append(Message.user(""))
+    with pytest.raises(HookError, match="it is empty"):
+        context.check()
