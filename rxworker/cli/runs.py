@@ -124,7 +124,7 @@ def _status(info: RunInfo) -> str:
 def _line(info: RunInfo) -> str:
     when = datetime.fromtimestamp(info.created).strftime("%Y-%m-%d %H:%M:%S")
     tokens = info.row.input_tokens + info.row.output_tokens
-    title = one_line(info.row.title)
+    title = one_line(info.error or info.row.title)
     return f"{info.run:28} {_status(info):9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
 
 

@@ -16,7 +16,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Self
 
@@ -124,7 +124,7 @@ class EventLog(ABC):
             RunStatusError: It has another status: it has ended, or is paused.
             LeaseHeldError: An owner holds it. This process holds the runs that it executes even if a lease has expired, for example
                 because the machine was suspended.
-            LogError: It does not exist, or ``create`` was given and it has entries.
+            LogError: It does not exist, its values cannot be decoded, or ``create`` was given and it has entries.
         """
         self._check_open()
         # Its lease may have expired while the machine was suspended. To claim it would end the run that goes on here, and count as a death.
@@ -134,6 +134,10 @@ class EventLog(ABC):
             )
         if not create and self.heartbeat.renews(run):
             raise LeaseHeldError(run, self.owner, time.time() + self.lease)
+        if not create:
+            await self.info(
+                run
+            )  # a run that cannot be decoded is not claimed: its row would be overwritten
         encoded = self._encoding.encode_row(row or RunRow(), run)
         claim = await self._claim(run, create, encoded, self.lease, frozenset(statuses))
         self.followers.wake(run)
@@ -275,7 +279,7 @@ class EventLog(ABC):
                     after = entries[-1].last
                     yield entries
                 elif not self.is_closed:
-                    info = await self.info(run)
+                    info = await self.listed(run)
                     if info is not None and info.last_seq <= after:
                         if info.status not in (*OPEN, "deleted"):
                             return
@@ -316,7 +320,21 @@ class EventLog(ABC):
         return replay(self, run, speed=0, after=after)
 
     async def info(self, run: str) -> RunInfo | None:
-        """A stored run without its records; ``None`` if there is none."""
+        """A stored run without its records; ``None`` if there is none.
+
+        Raises:
+            LogError: The log cannot be read, or the values of the run cannot be decoded.
+        """
+        self._check_open()
+        found = await self._info(run)
+        return None if found is None else self._encoding.decode_info(found, is_strict=True)
+
+    async def listed(self, run: str) -> RunInfo | None:
+        """The same as `list` shows it: a run whose values cannot be decoded has an ``error``.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
         self._check_open()
         found = await self._info(run)
         return None if found is None else self._encoding.decode_info(found)
@@ -325,6 +343,8 @@ class EventLog(ABC):
         self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100
     ) -> list[RunInfo]:
         """Stored runs, the newest first, without deleted ones and without those that have no entry yet.
+
+        One whose values cannot be decoded has an ``error``.
 
         Args:
             status: Only runs of this status.
@@ -366,10 +386,12 @@ class EventLog(ABC):
             for info in infos:
                 title, texts, tools = info.row.title, "", ()
                 if (tool and info.row.tool_calls) or (words and self.searches_texts):
-                    read = texts_of(
-                        [(entry.kind, entry.body) async for entry in self.read(info.run)]
-                    )
-                    texts, tools = read.text.lstrip(), read.tools
+                    # One that cannot be decoded, or was deleted meanwhile, has no texts.
+                    with suppress(LogError):
+                        read = texts_of(
+                            [(entry.kind, entry.body) async for entry in self.read(info.run)]
+                        )
+                        texts, tools = read.text.lstrip(), read.tools
                 if not self.searches_texts:
                     texts = ""
                 if matches(words, f"{title}\n{texts}") and (not tool or tool in tools):
@@ -387,7 +409,9 @@ class EventLog(ABC):
             every: At most one list of changed runs in so many seconds.
         """
         with self._waker(ALL_RUNS) as waker:
-            found = changes_of(self, self._changed_infos, waker, limit=limit, every=every)
+            found = changes_of(
+                self, self._changed_infos, self.listed, waker, limit=limit, every=every
+            )
             async with aclosing(found):
                 async for infos in found:
                     yield infos
@@ -563,7 +587,10 @@ class EventLog(ABC):
         resumed = await self._info(resumed_id(run))
         if resumed is not None and resumed[4]:  # it has entries
             return True
-        return is_over and not decisions_in(await self.sent(run))
+        try:
+            return is_over and not decisions_in(await self.sent(run))
+        except LogError:  # its commands cannot be decoded, so that nothing resumes it
+            return is_over
 
     async def close(self) -> None:
         """Write what is outstanding, and end everything that follows the log."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +12,8 @@ from rxworker.errors import LogError
 from rxworker.log.entry import Entry, with_body
 from rxworker.log.values import Command, RunInfo, RunRow, StoredStatus
 from rxworker.messages.lenient_json import encode_lenient
+
+T = TypeVar("T")
 
 
 class Codec(Protocol):
@@ -31,7 +33,6 @@ StoredRow: TypeAlias = tuple[
 ]
 """The fields of a `RunInfo`, with the row as it is stored and its status."""
 
-_BRACE = ord("{")
 _decode_row = msgspec.json.Decoder(RunRow).decode
 _decode_command = msgspec.json.Decoder(Command).decode
 
@@ -59,7 +60,7 @@ class Encoding:
         Raises:
             LogError: They were stored with another codec.
         """
-        if self._codec is None and all(entry.body[0] == _BRACE for entry in entries):
+        if self._codec is None and all(entry.body[:1] == b"{" for entry in entries):
             return entries
         return [with_body(entry, self._decode(entry.body, run)) for entry in entries]
 
@@ -67,20 +68,30 @@ class Encoding:
         """A row as it is stored."""
         return self._encode(encode_lenient(row), run)
 
-    def decode_info(self, stored: StoredRow) -> RunInfo:
-        """A stored run without its records.
+    def decode_info(self, stored: StoredRow, *, is_strict: bool = False) -> RunInfo:
+        """A stored run without its records. If its values cannot be decoded, its ``error`` says why: one such run must not hide the others.
+
+        Args:
+            stored: The run as it is stored.
+            is_strict: Whether to raise instead.
 
         Raises:
-            LogError: It was stored with another codec.
+            LogError: Its values cannot be decoded, and ``is_strict`` is given.
         """
         run, data, status, epoch, last_seq, owner, lease, created, updated, size, revision, sent = (
             stored
         )
-        row = RunRow(status)
+        row, why = RunRow(status), ""
         if data:
-            row = replace(_decode_row(self._decode(data, run)), status=status)
+            try:
+                row = replace(self._decoded(data, run, _decode_row), status=status)
+            except LogError as error:
+                if is_strict:
+                    raise
+                why = str(error)
+                row = RunRow(status, reason=why)
         return RunInfo(
-            run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent
+            run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent, why
         )
 
     def encode_command(self, command: Command, run: str) -> bytes:
@@ -91,13 +102,21 @@ class Encoding:
         """A stored command, with its number and the time when it was stored.
 
         Raises:
-            LogError: It was stored with another codec.
+            LogError: It was stored with another codec, or is damaged.
         """
-        command = _decode_command(self._decode(data, run))
+        command = self._decoded(data, run, _decode_command)
         return replace(command, number=number, time=stored)
 
     def _encode(self, data: bytes, run: str) -> bytes:
         return data if self._codec is None else self._codec.encode(data, run)
+
+    def _decoded(self, data: bytes, run: str, decode: Callable[[bytes], T]) -> T:
+        try:
+            return decode(self._decode(data, run))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise LogError(
+                f"what is stored of {run} is damaged: {error}. Restore it from a backup, or delete the run"
+            ) from error
 
     def _decode(self, data: bytes, run: str) -> bytes:
         if self._codec is not None:

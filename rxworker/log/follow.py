@@ -151,10 +151,6 @@ class Runs(Protocol):
         """Whether it is closed."""
         ...
 
-    async def info(self, run: str) -> RunInfo | None:
-        """A stored run."""
-        ...
-
     async def list(
         self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100
     ) -> list[RunInfo]:
@@ -165,6 +161,7 @@ class Runs(Protocol):
 async def changes_of(
     log: Runs,
     changed_since: Callable[[int, int], Awaitable[Sequence[RunInfo]]],
+    info_of: Callable[[str], Awaitable[RunInfo | None]],
     waker: Waker,
     *,
     limit: int | None,
@@ -183,7 +180,7 @@ async def changes_of(
         infos = [*await changed_since(revision, PAGE)]
         if infos:
             revision = infos[-1].revision
-        infos += await _infos(log, leases.due(time.time()))
+        infos += await _infos(log, info_of, leases.due(time.time()))
         if infos:
             leases.note(infos, time.time())
             yield infos
@@ -210,7 +207,9 @@ async def _stored_pages(
             infos = await log.list(status=status, before=infos[-1].run, limit=PAGE)
 
 
-async def _infos(log: Runs, runs: Sequence[str]) -> list[RunInfo]:
+async def _infos(
+    log: Runs, info_of: Callable[[str], Awaitable[RunInfo | None]], runs: Sequence[str]
+) -> list[RunInfo]:
     """Stored runs without their records, in pages if there are many."""
     found: dict[str, RunInfo] = {}
     wanted = {*runs}
@@ -219,7 +218,7 @@ async def _infos(log: Runs, runs: Sequence[str]) -> list[RunInfo]:
         found.update((info.run, info) for info in infos if info.run in wanted)
         infos = await log.list(status="running", before=infos[-1].run, limit=PAGE)
     for run in wanted - found.keys():
-        info = await log.info(run)
+        info = await info_of(run)
         if info is not None:
             found[run] = info
     return [*found.values()]

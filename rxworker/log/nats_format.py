@@ -240,7 +240,12 @@ def as_raw(data: bytes) -> Raw:
 def from_raw(raw: Raw) -> bytes:
     """The inverse of `as_raw`; nothing for `NOTHING`."""
     data = bytes(raw)
-    return b64decode(data[1:-1]) if data[:1] == b'"' else b"" if data == b"null" else data
+    if data[:1] != b'"':
+        return b"" if data == b"null" else data
+    try:
+        return b64decode(data[1:-1], validate=True)
+    except ValueError:
+        return data  # damaged: what decodes it says so
 
 
 _encode = msgspec.json.Encoder().encode

@@ -6,6 +6,7 @@ They are read at the first request for a list, and followed from then on: a list
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from itertools import islice
@@ -17,6 +18,8 @@ from rxworker.log.nats_feed import Feed
 from rxworker.log.nats_format import Beat, Listed, decode
 from rxworker.log.nats_lease import ServerClock, lease_end, read_time
 from rxworker.log.values import StoredStatus
+
+logger = logging.getLogger("rxworker.log")
 
 
 class Index:
@@ -113,6 +116,14 @@ class Index:
         self._rows, self._orders, self._beats = {}, [], {}
 
     def _receive(self, message: Stored) -> bool:
+        try:
+            self._take(message)
+        except LogError as error:  # one that cannot be read must not hide the others
+            logger.warning("a message of the list is left out: %s", error)
+        self._advance(message.seq)
+        return True
+
+    def _take(self, message: Stored) -> None:
         if message.subject.startswith(self._row_prefix):
             row = decode(message.data, Listed, self._name)
             known = self._rows.pop(row.run, None)
@@ -127,8 +138,6 @@ class Index:
         elif message.subject.startswith(self._beat_prefix):
             beat = decode(message.data, Beat, self._name)
             self._beats[beat.owner] = message.time, beat
-        self._advance(message.seq)
-        return True
 
     async def _prepare(self) -> None:
         self._floor = await read_time(self._connection, self._name, self._clock)

@@ -145,6 +145,7 @@ class RunSource:
         self._revision = -1
         self._has_followed = False
         self._left: set[str] = set()  # to the process that has decided
+        self._unreadable: set[str] = set()  # reported once
         self._changed = asyncio.Event()
         self._loaded = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -254,8 +255,8 @@ class RunSource:
         else:
             now = info
             with suppress(RxWorkerError):
-                now = await self.log.info(run)
-            if now is None or now.status not in (*OPEN, "paused"):
+                now = await self.log.listed(run)
+            if now is None or now.error or now.status not in (*OPEN, "paused"):
                 self.pending.drop(run)  # another process was faster
             else:
                 self._retry(run, error)
@@ -270,7 +271,7 @@ class RunSource:
     async def refresh(self, run: str) -> None:
         """Read the information of the log about a run; later, if it cannot be read now."""
         try:
-            info = await self.log.info(run)
+            info = await self.log.listed(run)
         except RxWorkerError as error:
             self._retry(run, error)
             return
@@ -326,6 +327,11 @@ class RunSource:
         now = time.time()
         for info in infos:
             self.pending.note(info, now)
+            if info.error and info.status in OPEN and info.run not in self._unreadable:
+                self._unreadable.add(info.run)
+                logger.warning(
+                    "%s is not recovered: %s", info.run, info.error, extra={"run": info.run}
+                )
             self._revision = max(self._revision, info.revision)
         self._changed.set()
 
@@ -392,10 +398,9 @@ class PendingRuns:
         is_open = info.status in OPEN
         is_held = is_open and bool(info.owner) and info.lease_until > now
         self._hold(run, info.row.labels.get(TENANT, "") if is_held else None)
-        is_taken = (
-            is_open and not info.row.imported
-        )  # an imported run is continued by its name alone
-        if not (is_taken or (info.status == "paused" and info.sent)):
+        # An imported run is continued by its name alone, and one that cannot be decoded not at all.
+        is_taken = is_open and not info.row.imported
+        if info.error or not (is_taken or (info.status == "paused" and info.sent)):
             self._forget(run)
             return
         if self._dropped.get(run) == _progress_of(info):

@@ -48,6 +48,17 @@ TABLES = (
 )
 
 
+UNREADABLE = (
+    msgspec.MsgspecError,
+    ValueError,
+    RecursionError,
+    LookupError,
+    TypeError,
+    AttributeError,
+)
+"""What reading a damaged entry raises."""
+
+
 class Found(Struct, frozen=True):
     """A run that a search has found.
 
@@ -115,8 +126,11 @@ def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
     for kind, body in bodies:
         if kind not in KINDS:
             continue
-        event = _event(body)
-        texts = [event["text"]] if kind == "text_delta" else _texts(kind, event, tools)
+        try:
+            event = _event(body)
+            texts = [event["text"]] if kind == "text_delta" else _texts(kind, event, tools)
+        except UNREADABLE:
+            continue  # a damaged entry must not end the search of all runs
         for text in texts:
             # The deltas of one answer are one text.
             pieces.append(text if was_delta and kind == "text_delta" else f"\n{text}")
@@ -173,7 +187,10 @@ def indexed_texts(row: bytes, bodies: Iterable[tuple[str, bytes]]) -> Texts:
 
     A database takes no half of a surrogate pair, and some no null character.
     """
-    title: str = msgspec.json.decode(row).get("title", "")
+    try:
+        title = str(msgspec.json.decode(row).get("title", ""))
+    except UNREADABLE:
+        title = ""
     texts = texts_of(bodies)
     return Texts(storable(f"{title}{texts.text}").replace("\0", " "), texts.tools)
 

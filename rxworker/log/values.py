@@ -101,6 +101,8 @@ class RunInfo(Struct, frozen=True):
         size: The bytes of its entries.
         revision: Grows with each change of a run of the log: new entries, a command, a claim, a release, a deletion.
         sent: How many commands were sent to it.
+        error: Why its values cannot be decoded, for example since its key was deleted; empty if they can. Then ``row`` has nothing but the status, and this
+            as the reason. Such a run cannot be claimed.
     """
 
     run: str
@@ -114,6 +116,7 @@ class RunInfo(Struct, frozen=True):
     size: int
     revision: int
     sent: int
+    error: str = ""
 
     @property
     def status(self) -> StoredStatus:

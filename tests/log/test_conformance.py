@@ -37,12 +37,16 @@ from rxworker.log import (
     StoredStatus,
     dismiss_run,
     entries_of,
+    export_run,
     follow,
+    fork_run,
     read_line,
     records_of,
+    set_allowed,
     write_line,
 )
 from rxworker.log.entry import with_body
+from rxworker.log.recover import RunSource
 from rxworker.messages import Conversation, Message
 from tests.log.conftest import OpenLog
 
@@ -413,6 +417,110 @@ class Reverse:
             return data
         assert data.startswith(b"!" + run.encode() + b":")
         return data[len(run) + 2 :][::-1]
+
+
+class Forgetful(Reverse):
+    """A codec whose keys of some runs were deleted, and that returns damaged data for others."""
+
+    def __init__(self) -> None:
+        self.forgotten = set[str]()
+        self.damaged = set[str]()
+
+    def decode(self, data: bytes, run: str, /) -> bytes:
+        if run in self.forgotten:
+            raise KeyError(run)
+        plain = super().decode(data, run)
+        return plain[:9] + b"\xff" + plain[10:] if run in self.damaged else plain
+
+
+async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
+    open_store: OpenLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its key was deleted, or a bit of it has changed. A list says so, and everything else goes on."""
+    codec = Forgetful()
+    statuses: tuple[StoredStatus, ...] = ("running", "paused", "finished")
+    async with open_store(codec=codec) as log:
+        for name in ("good", "forgotten", "damaged"):
+            for status in statuses:
+                run = f"{name}-{status}"
+                claim = await log.claim(run, create=True, row=RunRow(title="rain"))
+                start = entries_of(records([START, TextDelta(0, "rain")], run=run), 1)
+                await log.append(claim, start, after=0, row=RunRow(status, title="rain"))
+                if status == "paused":
+                    await log.send(run, Command("decide", {"decisions": {}}, key="decide"))
+                await log.release(claim)
+        codec.forgotten = {f"forgotten-{status}" for status in statuses}
+        codec.damaged = {f"damaged-{status}" for status in statuses}
+        bad = codec.forgotten | codec.damaged
+
+        def check(infos: Sequence[RunInfo]) -> None:
+            found = {info.run: info for info in infos}
+            assert found.keys() == bad | {f"good-{status}" for status in statuses}
+            for run, info in found.items():
+                assert info.status == run.partition("-")[2]
+                assert bool(info.error) is (run in bad), info
+                assert info.row.title == ("" if run in bad else "rain")
+                assert (info.error or "") == (info.row.reason if run in bad else "")
+                assert run in info.error or run not in bad
+
+        check(await log.list())
+        check([info for status in statuses for info in await log.list(status=status)])
+        async with aclosing(log.changes(every=0.0)) as changes:
+            check(await anext(changes))
+        noted = list[RunInfo]()
+        fleet = log.fleet(every=0.0).subscribe(noted.append)
+        async with asyncio.timeout(20):
+            while len(noted) < 9:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.001)
+        fleet.dispose()
+        check(noted)
+        found = [one.info.run async for one in log.search("rain")]
+        assert sorted(found) == sorted(f"good-{status}" for status in statuses)
+        assert len([one async for one in log.search("")]) == 9
+        for run in bad:
+            every = (*statuses, "queued", "aborted")
+            calls = (
+                log.info(run),
+                log.claim(run, statuses=every),
+                stored(log, run),
+                set_allowed(log, run, ()),
+                dismiss_run(log, run, "x"),
+                log.requeue(run),
+                fork_run(log, run, 1),
+                anext(aiter(export_run(log, run))),
+            )
+            for call in calls:
+                with pytest.raises(LogError, match=run):
+                    await call
+            listed = await log.listed(run)
+            assert listed is not None
+            assert listed.epoch == 1
+
+        async with RunSource(log) as source:
+            taken = [await source.take(wait=False) for _ in range(3)]
+            assert {info.run for info in taken if info is not None} == {
+                "good-running",
+                "good-paused",
+            }
+        warned = [
+            record.getMessage()
+            for record in caplog.records
+            if "is not recovered" in record.getMessage()
+        ]
+        assert sorted(text.partition(" ")[0] for text in warned) == [
+            "damaged-running",
+            "forgotten-running",
+        ]
+        deleted = await log.prune(max_age=-1)
+        assert sorted(deleted) == ["damaged-finished", "forgotten-finished", "good-finished"]
+        deleted = await log.prune(max_runs=0)
+        assert sorted(deleted) == ["damaged-paused", "forgotten-paused"]
+        await log.delete("damaged-running")
+        assert sorted(info.run for info in await log.list()) == [
+            "forgotten-running",
+            "good-paused",
+            "good-running",
+        ]
 
 
 async def test_a_codec_sees_all_texts_and_no_numbers(open_store: OpenLog) -> None:

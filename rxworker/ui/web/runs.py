@@ -75,7 +75,7 @@ class Runs:
         """
         entry = self.get(run)
         if self._store.log is not None and not isinstance(entry, LiveEntry):
-            info = await self._store.log.info(run)
+            info = await self._store.log.listed(run)
             if info is not None and info.last_seq:
                 self._store.note(info)
             entry = self.get(run)

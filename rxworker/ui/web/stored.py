@@ -111,6 +111,8 @@ class StoredEntry(RunEntry):
     @property
     def reason(self) -> str:
         """The reason of the status."""
+        if self.info.error:
+            return self.info.error
         if self.status == "running":
             waits = self._waits_for
             return "" if waits is None else WAITS[waits]
@@ -121,7 +123,7 @@ class StoredEntry(RunEntry):
     @property
     def _waits_for(self) -> str | None:
         """Why no process runs it."""
-        if self.is_running_here or not self.info.is_cut_off():
+        if self.is_running_here or self.info.error or not self.info.is_cut_off():
             return None
         return "queued" if self.info.status == "queued" else "recovering"
 
@@ -133,7 +135,7 @@ class StoredEntry(RunEntry):
 
     async def refresh(self) -> None:
         """Read newer information from the log: the list may be a moment behind."""
-        info = await self._log.info(self.id)
+        info = await self._log.listed(self.id)
         if info is not None:
             self.update(info)
         await self.keep_pause()
