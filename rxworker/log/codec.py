@@ -69,7 +69,7 @@ class Encoding:
         return self._encode(encode_lenient(row), run)
 
     def decode_info(self, stored: StoredRow, *, is_strict: bool = False) -> RunInfo:
-        """A stored run without its records. If its values cannot be decoded, its ``error`` says why: one such run must not hide the others.
+        """A stored run without its records. If its values cannot be decoded, its ``error`` states why: one such run must not hide the others.
 
         Args:
             stored: The run as it is stored.

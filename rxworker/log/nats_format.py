@@ -245,7 +245,7 @@ def from_raw(raw: Raw) -> bytes:
     try:
         return b64decode(data[1:-1], validate=True)
     except ValueError:
-        return data  # damaged: what decodes it says so
+        return data  # damaged: its decoder raises the error
 
 
 _encode = msgspec.json.Encoder().encode
