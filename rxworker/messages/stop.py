@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class StopKind(Enum):
-    """The normal forms of the providers' reasons."""
+    """The normal forms of the providers' reasons. ``INCOMPLETE`` is an end before its time that has no form of its own, such as a cancel by the server."""
 
     END_TURN = "EndTurn"
     MAX_TOKENS = "MaxTokens"
@@ -18,10 +18,20 @@ class StopKind(Enum):
     PAUSE_TURN = "PauseTurn"
     CONTENT_FILTER = "ContentFilter"
     MALFORMED = "Malformed"
+    INCOMPLETE = "Incomplete"
     OTHER = "Other"
 
 
-TOOL_USE = StopKind.TOOL_USE  # here, since a member of an enumeration is dear to look up
+AGAINST_CALLS = frozenset(
+    {
+        StopKind.MAX_TOKENS,
+        StopKind.REFUSAL,
+        StopKind.CONTENT_FILTER,
+        StopKind.MALFORMED,
+        StopKind.INCOMPLETE,
+    }
+)
+"""The reasons with which no call of a response runs, since the response is cut, malformed or withheld."""
 
 
 class StopReason(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -39,5 +49,5 @@ class StopReason(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def runs_tools(self) -> bool:
-        """Whether the tool calls of the response may be run: never those of a cut or malformed one."""
-        return self.kind is TOOL_USE
+        """Whether the whole tool calls of the response run: never those of a cut, malformed or withheld one. Without a reason they run, too."""
+        return self.kind not in AGAINST_CALLS

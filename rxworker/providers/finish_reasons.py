@@ -14,6 +14,7 @@ MAX_TOKENS, CONTENT_FILTER, MALFORMED = (
     StopKind.CONTENT_FILTER,
     StopKind.MALFORMED,
 )
+INCOMPLETE = StopKind.INCOMPLETE
 
 # In lower case.
 KINDS: dict[str, StopKind] = {
@@ -67,7 +68,7 @@ KINDS: dict[str, StopKind] = {
         ),
         MALFORMED,
     ),
-    # What ends a response before its time, and has no normal form.
+    # What ends a response before its time, and has no normal form of its own.
     **dict.fromkeys(
         (
             "other",
@@ -82,7 +83,7 @@ KINDS: dict[str, StopKind] = {
             "timeout",
             "unload",
         ),
-        OTHER,
+        INCOMPLETE,
     ),
 }
 NORMAL = (END_TURN, TOOL_USE)

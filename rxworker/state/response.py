@@ -165,16 +165,25 @@ def step_events(
         if last.status is STARTED:
             return _started(ResponseState(model=state.model), last), last
         echo = last.echo or state.echo
+        reason = last.stop_reason
+        if reason is None and last.status is COMPLETED:
+            reason = _reason_of(closed)
         state = replace(
             state,
             status=last.status,
-            stop_reason=last.stop_reason,
+            stop_reason=reason,
             response_id=last.response_id or state.response_id,
             echo=echo,
         )
     elif last is not None:
         state = replace(state, error=last)
     return replace(state, open=blocks, closed=closed, usage=usage), last
+
+
+def _reason_of(closed: Pieces[BlockState]) -> StopReason | None:
+    """The last reason that a block has, for a protocol that reports it there."""
+    reasons = [block.stop_reason for block in closed.to_list() if block.choice == 0]
+    return next((each for each in reversed(reasons) if each is not None), None)
 
 
 def _started(state: ResponseState, event: Status) -> ResponseState:

@@ -236,7 +236,7 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     conversation, known = state.conversation.add(message), state.calls
     made, stop = message.tool_calls, response.stop_reason
     calls: tuple[CallState, ...] = ()
-    if response.status is COMPLETED and stop is not None and stop.runs_tools:
+    if response.status is COMPLETED and (stop is None or stop.runs_tools):
         calls = tuple([_known(place, call, known) for place, call in enumerate(made)])
     elif made:
         # Some may have a result already. The others will not run, and get a result that states this.

@@ -51,8 +51,10 @@ from rxworker.events import (
     is_block_event,
     is_meta,
 )
+from rxworker.messages import StopKind, StopReason
 from rxworker.operators.stage import Operator
 
+CALLING = (StopKind.TOOL_USE, StopKind.PAUSE_TURN)
 ARGUMENTS = frozenset({BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE, BlockType.OPAQUE})
 FITTING: dict[type[BlockDelta], frozenset[BlockType]] = {
     TextDelta: frozenset(BlockType)
@@ -69,6 +71,7 @@ class ResponseLinter:
 
     Args:
         implicit: Whether a delta may open its block.
+        reasons: Whether to complain of whole calls whose response has another reason than ``ToolUse`` to end, and not one with which they do not run.
 
     >>> linter = ResponseLinter()
     >>> linter.feed(BlockStart(0, BlockType.TEXT))
@@ -77,8 +80,9 @@ class ResponseLinter:
     ['block 0 (text) is still open at the end', 'the response has no terminal status']
     """
 
-    def __init__(self, *, implicit: bool = False) -> None:
+    def __init__(self, *, implicit: bool = False, reasons: bool = False) -> None:
         self._implicit = implicit
+        self._reasons = reasons
         self._over: Status | None = None
         self._begin()
 
@@ -87,6 +91,8 @@ class ResponseLinter:
         self._open: dict[int, BlockStart | None] = {}
         self._used: set[int] = set()
         self._calls: set[str] = set()
+        self._whole: list[int] = []  # blocks of calls that are whole
+        self._reason: StopReason | None = None  # of a block
         self._failed = False
         self._any = False
 
@@ -129,6 +135,8 @@ class ResponseLinter:
         complaints = self._still_open(f"at Status({event.status.name})")
         if self._failed and event.status is ResponseStatus.COMPLETED:
             complaints.append("Status(COMPLETED) after an Error")
+        if self._reasons and event.status is ResponseStatus.COMPLETED and self._whole:
+            complaints += _reason_for_calls(self._whole[0], event.stop_reason or self._reason)
         return complaints
 
     def _block(self, event: BlockEvent) -> list[str]:
@@ -143,6 +151,10 @@ class ResponseLinter:
         if isinstance(event, (BlockStop, BlockAbort)):
             del self._open[event.index]
             self._used.add(event.index)
+            if isinstance(event, BlockStop):
+                self._reason = event.stop_reason or self._reason
+                if event.block_type is BlockType.TOOL_USE:
+                    self._whole.append(event.index)
         return _fits(start, event) if start is not None else []
 
     def _start(self, event: BlockStart) -> list[str]:
@@ -177,6 +189,14 @@ class ResponseLinter:
         return complaints
 
 
+def _reason_for_calls(index: int, reason: StopReason | None) -> list[str]:
+    """Whether the reason why a response with whole calls has ended is none that contradicts them."""
+    if reason is None or reason.kind in CALLING or not reason.runs_tools:
+        return []
+    what = f"Status(COMPLETED) has the stop reason {reason.kind.value}"
+    return [f"block {index} (tool_use) is a whole call, which will run, and {what}: report ToolUse"]
+
+
 def _fits(start: BlockStart, event: BlockEvent) -> list[str]:
     """Whether an event belongs into the block that it names."""
     what = f"block {start.index} ({start.block_type.value})"
@@ -205,9 +225,10 @@ class RunLinter:
     ['ToolProgress of call_1, which does not run']
     """
 
-    def __init__(self, *, implicit: bool = False) -> None:
+    def __init__(self, *, implicit: bool = False, reasons: bool = False) -> None:
         self._implicit = implicit
-        self._response = ResponseLinter(implicit=implicit)
+        self._reasons = reasons
+        self._response = ResponseLinter(implicit=implicit, reasons=reasons)
         self._tools: dict[str, set[int]] = {}  # by their ids: the places of the calls that run
         self._held: set[tuple[str, int]] = (
             set()
@@ -224,7 +245,7 @@ class RunLinter:
         match event:
             case AttemptStart():
                 complaints = self._response.finish()
-                self._response = ResponseLinter(implicit=self._implicit)
+                self._response = ResponseLinter(implicit=self._implicit, reasons=self._reasons)
                 return complaints
             case AttemptRetract():
                 self._held.clear()
@@ -338,7 +359,8 @@ class Linter:
     """
 
     def __init__(self, *, implicit: bool = False) -> None:
-        self._events = RunLinter(implicit=implicit)
+        # Records are of a run, whose model may be anyone's; events are looked at by whoever makes them.
+        self._events = RunLinter(implicit=implicit, reasons=True)
         self._records = RecordLinter(implicit=implicit)
         self._place = 0
 

@@ -144,7 +144,7 @@ def test_a_recording_gives_its_reasons(path: Path) -> None:
         feedback = [e.raw for e in events if isinstance(e, Opaque) and e.kind == "promptFeedback"]
         assert len(feedback) == 1
     calls = [c for c in summarise(events).tool_calls if not c.aborted]
-    runs = stop is not None and stop.runs_tools
+    runs = stop is not None and stop.kind is StopKind.TOOL_USE
     assert runs is bool(calls)
 
 
@@ -554,9 +554,9 @@ def test_the_newest_usage_comes_before_a_cut() -> None:
         ("TOO_MANY_TOOL_CALLS", StopKind.MALFORMED),
         ("MISSING_THOUGHT_SIGNATURE", StopKind.MALFORMED),
         ("MALFORMED_RESPONSE", StopKind.MALFORMED),
-        ("OTHER", StopKind.OTHER),
-        ("IMAGE_OTHER", StopKind.OTHER),
-        ("NO_IMAGE", StopKind.OTHER),
+        ("OTHER", StopKind.INCOMPLETE),
+        ("IMAGE_OTHER", StopKind.INCOMPLETE),
+        ("NO_IMAGE", StopKind.INCOMPLETE),
         ("NEVER_HEARD_OF", StopKind.OTHER),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_response_from_start_to_end() -> None:
         ("length", [], StopReason(StopKind.MAX_TOKENS, "length")),
         ("length", [look()], StopReason(StopKind.MAX_TOKENS, "length")),
         ("load", [], StopReason(StopKind.END_TURN, "load")),
-        ("unload", [], StopReason(StopKind.OTHER, "unload")),
+        ("unload", [], StopReason(StopKind.INCOMPLETE, "unload")),
         ("brand_new", [], StopReason(StopKind.OTHER, "brand_new")),
         ("brand_new", [look()], StopReason(StopKind.TOOL_USE, "brand_new")),
         ("stop", [{"function": {"name": ""}}], StopReason(StopKind.MALFORMED, "stop")),

@@ -540,16 +540,16 @@ def test_the_name_of_the_frame_stands_in_for_the_type() -> None:
         ),
         (
             [last("incomplete", incomplete_details={"reason": "steered"})],
-            StopReason(StopKind.OTHER, "steered"),
+            StopReason(StopKind.INCOMPLETE, "steered"),
         ),
         (
             [
                 done(0, **function_call("{}")),
                 last("incomplete", incomplete_details={"reason": "max_messages"}),
             ],
-            StopReason(StopKind.OTHER, "max_messages"),
+            StopReason(StopKind.INCOMPLETE, "max_messages"),
         ),
-        ([last("incomplete")], StopReason(StopKind.OTHER, "incomplete")),
+        ([last("incomplete")], StopReason(StopKind.INCOMPLETE, "incomplete")),
         (
             [
                 done(0, **function_call("{}")),
@@ -683,7 +683,7 @@ def test_an_error_is_reported_once(messages: list[Wire | str]) -> None:
 
 def test_a_response_that_failed_has_that_as_its_reason() -> None:
     for messages in ([FAILED], [NESTED, FAILED]):
-        assert stop_of(*messages) == StopReason(StopKind.OTHER, "failed")
+        assert stop_of(*messages) == StopReason(StopKind.INCOMPLETE, "failed")
     assert stop_of(NESTED) is None
 
 

@@ -8,9 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
-from rxworker.messages.stop import TOOL_USE
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.finish_reasons import CUT, known_kind
+from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
 from rxworker.providers.openai_responses.wire import WireResponse
 
 COMPLETED = "completed"
@@ -63,9 +62,9 @@ def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReas
         kind = known_kind(reason) if reason else None
         # An unknown reason is no objection to a complete response.
         if reason and (kind in CUT or status != COMPLETED):
-            return StopReason(kind if kind in CUT else StopKind.OTHER, reason)
+            return StopReason(kind if kind in CUT else StopKind.INCOMPLETE, reason)
     if status != COMPLETED:
-        return StopReason(StopKind.OTHER, status)
+        return StopReason(StopKind.INCOMPLETE, status)
     if outcome.called:
         return StopReason(TOOL_USE, status)
     if outcome.malformed:
