@@ -148,8 +148,10 @@ def _kill(transport: asyncio.SubprocessTransport, output: Output) -> None:
         transport.kill()
 
 
-# Alone between spaces, these mean something to a shell and nothing to a program.
-SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"})
+# What a shell would not pass on as it is: operators, variables, patterns for the names of files. Not `[`: `pip install a[b]` is usual.
+UNQUOTED = re.compile(r"[;|&<>()\n`*?]|\$(?=[\w{(@#$!-])|(?<!\S)[~#]|\A[A-Za-z_]\w*=", re.ASCII)
+IN_QUOTES = re.compile(r"`|\$(?=[\w{(@#$!-])", re.ASCII)
+PART = re.compile(r"(?P<plain>'[^']*'|\\.)|\"(?P<quoted>(?:[^\"\\]|\\.)*)\"", re.DOTALL)
 
 
 class CommandResult(Struct, frozen=True):
@@ -199,7 +201,7 @@ async def run_command(
     An exit code other than 0 is no error: it is in the result. When the task is cancelled the command is killed.
 
     Args:
-        command: The program and its arguments; a text is split as a shell would, quotes included.
+        command: The program and its arguments; a text is split as a shell would, quotes included. What only a shell understands is refused.
         workspace: The folder it runs in.
         shell: Give the text to a shell, which understands pipes, redirections and variables, and whatever else is in it.
         timeout: Seconds until it is killed; ``None``: never.
@@ -251,13 +253,26 @@ def _words(command: str | Sequence[str], *, shell: bool) -> list[str]:
         raise CommandError(f"{error}: {_shown(command)}", command=command) from error
     if not words or not words[0]:
         raise CommandError("the command is empty", command=command)
-    if isinstance(command, str) and (odd := SHELL_WORDS.intersection(words)):
+    if isinstance(command, str) and (odd := _for_a_shell(command)) is not None:
         message = (
-            f"{sorted(odd)[0]!r} means something to a shell only: give shell=True, or the words as a list "
+            f"{odd!r} means something to a shell only: give shell=True, or the words as a list "
             f"to pass it on as it is: {_shown(command)}"
         )
         raise CommandError(message, command=command)
     return words
+
+
+def _for_a_shell(command: str) -> str | None:
+    """The first sign in a text that a shell would not pass on as it is."""
+    # A letter in place of what is quoted, so that no word begins behind it.
+    unquoted = UNQUOTED.search(PART.sub("x", command.strip()))
+    if unquoted is not None:
+        return unquoted[0]
+    for part in PART.finditer(command):
+        quoted = part["quoted"] and IN_QUOTES.search(part["quoted"])
+        if quoted:
+            return quoted[0]
+    return None
 
 
 def _check_folder(command: str | Sequence[str], workspace: Path) -> None:

@@ -26,13 +26,60 @@ async def test_an_exit_code_is_no_error_and_both_outputs_come_in_order(tmp_path:
 
 
 async def test_a_text_is_split_into_words_and_given_to_no_shell(tmp_path: Path) -> None:
-    result = await run_command("echo 'a  b' $HOME *", tmp_path)
+    result = await run_command("echo 'a  b' '$HOME' \"*\"", tmp_path)
     assert result.output == "a  b $HOME *\n"
 
 
-async def test_a_program_without_arguments_is_given_to_no_shell_either(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="could not be started"):
-        await run_command("pwd;", tmp_path)
+SHELL = {
+    'echo "\\$HOME"': "$",
+    "echo hi; exit 3": ";",
+    "echo hi;exit 3": ";",
+    "pwd;": ";",
+    "git status|wc": "|",
+    "true&&echo a": "&",
+    "sleep 1 &": "&",
+    "echo a>b": ">",
+    "cat <b": "<",
+    "cat 2>&1": ">",
+    "(cd a)": "(",
+    "echo a\nexit 3": "\n",
+    "echo $HOME": "$",
+    'echo "${HOME}"': "$",
+    "echo $(pwd)": "$",
+    'echo "a `pwd`"': "`",
+    "ls *.py": "*",
+    "ls ?": "?",
+    "ls ~/a": "~",
+    "A=b pwd": "A=",
+    "echo a # b": "#",
+    "'a b' ; pwd": ";",
+    "echo \\\\; pwd": ";",
+    "echo \"a'b\" ; echo '\"'": ";",
+}
+PLAIN = {
+    "echo 'a;b' \"c|d\" e\\;f": "a;b c|d e;f",
+    "echo '$HOME `pwd`' \\$HOME": "$HOME `pwd` $HOME",
+    "env A=b printenv A": "b",
+    "echo HEAD~1 HEAD^ stash@{0} a#b --x=y 100% $ a[b] ! \\*": "HEAD~1 HEAD^ stash@{0} a#b --x=y 100% $ a[b] ! *",
+    'echo "it\'s; fine"': "it's; fine",
+}
+
+
+@pytest.mark.parametrize("command", SHELL)
+async def test_a_text_with_the_syntax_of_a_shell_is_refused(command: str, tmp_path: Path) -> None:
+    with pytest.raises(CommandError) as refused:
+        await run_command(command, tmp_path)
+    assert f"{SHELL[command]!r} means something to a shell only: give shell=True" in str(
+        refused.value
+    )
+    assert not any(tmp_path.iterdir())  # noqa: ASYNC240 - nothing was made
+
+
+async def test_what_is_quoted_is_given_to_the_program(tmp_path: Path) -> None:
+    for command, output in PLAIN.items():
+        result = await run_command(command, tmp_path)
+        assert result.output == f"{output}\n", command
+        assert (await run_command(command, tmp_path, shell=True)).output == result.output, command
 
 
 async def test_a_shell_is_there_for_those_who_ask(tmp_path: Path) -> None:
