@@ -14,6 +14,7 @@ from rxworker.tools.base import (
 )
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
+from rxworker.tools.described import DescribedTool, ToolLike
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.invocation import CallScope, Emit, Forwarder
 from rxworker.tools.mcp import McpClient, McpTool, mcp_client, mcp_tools
@@ -30,6 +31,8 @@ __all__ = [
     # making tools
     "tool",
     "Tool",
+    "DescribedTool",
+    "ToolLike",
     "FunctionTool",
     "ClientTool",
     "ToolPolicy",

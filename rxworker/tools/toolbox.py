@@ -10,6 +10,7 @@ from typing import cast
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
 from rxworker.tools.base import USUAL, Tool, ToolPolicy, check_meta, check_name, policy_of
+from rxworker.tools.described import ToolLike, adapted
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
 from rxworker.tools.results import ErrorFormatter, format_error
@@ -39,7 +40,7 @@ class Toolbox:
     """
 
     def __init__(
-        self, tools: Iterable[Tool] = (), *, error_formatter: ErrorFormatter | None = None
+        self, tools: Iterable[ToolLike] = (), *, error_formatter: ErrorFormatter | None = None
     ) -> None:
         inherited = tools.error_formatter if isinstance(tools, Toolbox) else None
         self.error_formatter = error_formatter or inherited
@@ -77,14 +78,14 @@ class Toolbox:
         tool = self._tools.get(name)
         return tool, _policy(tool)
 
-    def add(self, *tools: Tool) -> None:
+    def add(self, *tools: ToolLike) -> None:
         """Put tools in: all of them, or with an error none.
 
         Raises:
             ConfigurationError: One is no tool, or its name is taken.
         """
         added: dict[str, Tool] = {}
-        for tool in tools:
+        for tool in map(adapted, tools):
             given: object = tool
             if isinstance(given, FunctionTool) and not given.unbound:
                 # Looked at, as its schema was, when a tool was made of the function.
@@ -163,7 +164,9 @@ def _checked_name(tool: Tool) -> str:
     # Who passes a plain function has not heeded the types, so they are no proof here.
     if not isinstance(getattr(tool, "meta", None), ToolMeta) or not hasattr(tool, "execute"):
         hint = (
-            "decorate it with @tool" if callable(tool) else "it needs a meta and an execute method"
+            "decorate it with @tool"
+            if callable(tool)
+            else "it needs an execute method, and a meta or a name, a description and an input_schema"
         )
         raise ConfigurationError(f"{_origin(tool)} is no tool: {hint}")
     name = check_name(check_meta(tool.meta).name)

@@ -30,7 +30,7 @@ from rxworker.providers import Options, Provider
 from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
-from rxworker.tools import ErrorFormatter, SharedState, Tool, Toolbox
+from rxworker.tools import ErrorFormatter, SharedState, Toolbox, ToolLike
 from rxworker.transport import Model, Retry
 from rxworker.transport.clock import loop_clock
 from rxworker.worker.arguments import (
@@ -136,7 +136,7 @@ class Worker:
         self,
         model: Provider | Model,
         *,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[ToolLike] = (),
         system: str | None = None,
         hooks: Iterable[HookLike] = (),
         options: Options | None = None,

@@ -89,7 +89,7 @@ def plain(where: str) -> str:
     [
         (plain, r"\.plain is no tool: decorate it with @tool"),
         (App, r"\.App is no tool"),
-        ("look", r"builtins\.str is no tool: it needs a meta and an execute method"),
+        ("look", r"builtins\.str is no tool: it needs an execute method, and a meta or a name"),
         (
             App.look,
             r"\.App\.look is a method without its object: take it from one, such as app\.look",
