@@ -359,7 +359,7 @@ class Linter:
     """
 
     def __init__(self, *, implicit: bool = False) -> None:
-        # Records are of a run, whose model may be anyone's; events are looked at by whoever makes them.
+        # Not for records: a run may use the model of another program.
         self._events = RunLinter(implicit=implicit, reasons=True)
         self._records = RecordLinter(implicit=implicit)
         self._place = 0

@@ -314,6 +314,13 @@ def report(context: RunContext) -> None:
         budget.report(context.journal.run, context.journal.state.own_usage)
 
 
+def end_reports(context: RunContext, *, paused: bool) -> None:
+    """Report to the budgets for the last time."""
+    report(context)
+    for budget in context.budgets:
+        budget.end(context.journal.run, paused=paused)
+
+
 def _within(limits: Limits, state: RunState, emit: Emit) -> None:
     """Check the tokens and the cost of a run, nested runs included."""
     if limits.max_tokens is not None and state.usage.total_tokens >= limits.max_tokens:

@@ -36,9 +36,9 @@ from rxworker.hub.detach import raise_from_loop
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
 from rxworker.state import RunState
-from rxworker.worker.context import RunContext, TurnScope, report
+from rxworker.worker.context import RunContext, TurnScope, end_reports
 from rxworker.worker.loop import Emitter, cut_off, is_closed, repeat_turns
-from rxworker.worker.result import RunResult, T_co, result_of
+from rxworker.worker.result import Paused, RunResult, T_co, result_of
 from rxworker.worker.shutdown import GRACE, cause_of, leave, shut_down
 from rxworker.worker.turn import turn
 
@@ -354,7 +354,7 @@ class RunDriver(Generic[T_co]):
         if self._commands is not None:
             self._commands.stop()
         if context.budgets:
-            report(context)
+            end_reports(context, paused=isinstance(result, Paused))
         if context.mailbox.waiting:
             context.mailbox.close()
         self._ended(self._journal.state, result)

@@ -14,6 +14,13 @@ from rxworker.messages import Prices, Usage
 from rxworker.operators import Source
 
 
+class UsualCost(float):
+    """The usual ``max_cost``, which no program has named: without prices it limits nothing."""
+
+
+USUAL_COST = UsualCost(50.0)
+
+
 class Limits(Struct, frozen=True):
     """The limits of one run; ``None`` removes a limit.
 
@@ -22,7 +29,7 @@ class Limits(Struct, frozen=True):
         max_continuations: Times that hooks may send an answer back with ``ContinueWithMessages``.
         max_tool_calls: Tool calls.
         max_tokens: Tokens read and written, all requests together; checked before each request.
-        max_cost: Their cost; needs ``prices``, and is checked before each request.
+        max_cost: Their cost; needs ``prices``, and is checked before each request. Without prices the usual limit does not hold, and a given one is refused.
         prices: The prices of the model's tokens.
         max_repeats: Turns in a row with the same calls and the same results, since such a run makes no progress.
         max_depth: The depth of nested runs.
@@ -36,7 +43,7 @@ class Limits(Struct, frozen=True):
     max_continuations: int | None = 10
     max_tool_calls: int | None = 500
     max_tokens: int | None = 5_000_000
-    max_cost: float | None = 50.0
+    max_cost: float | None = USUAL_COST
     prices: Prices | None = None
     max_repeats: int | None = 5
     max_depth: int | None = 8
@@ -46,7 +53,7 @@ class Limits(Struct, frozen=True):
         """Check the limits.
 
         Raises:
-            ConfigurationError: A limit is not a number, or is below 0.
+            ConfigurationError: A limit is not a number, or is below 0, or there is a cost without prices.
         """
         for name in self.__struct_fields__:
             value: object = getattr(self, name)
@@ -58,7 +65,14 @@ class Limits(Struct, frozen=True):
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 message = f"{name}={value!r} is no limit: give a number from 0 up, or None for none"
                 raise ConfigurationError(message)
+        cost = self.max_cost
+        if cost is not None and cost.__class__ is not UsualCost and self.prices is None:
+            message = f"max_cost={cost!r} needs prices, without which it limits nothing: Limits(max_cost={cost!r}, prices=Prices(...))"
+            raise ConfigurationError(message)
 
+
+KEPT_PAUSES = 10_000
+"""Of how many paused runs a budget knows what it has counted, for the runs that resume them."""
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -102,8 +116,10 @@ class Budget:
         self.max_tokens = max_tokens
         self.max_cost = max_cost
         self.prices = prices
-        self._by_run: dict[str, Usage] = {}
+        self._by_run: dict[str, Usage] = {}  # of runs that have not ended
+        self._paused: dict[str, None] = {}
         self._spent = Usage()
+        self._partial = 0  # how many reports are partial
         self._changes: Source[Usage] = Source()
         self._open = True
         self._waiting: list[asyncio.Future[None]] = []
@@ -112,6 +128,11 @@ class Budget:
     def spent(self) -> Usage:
         """The usage of all runs."""
         return self._spent
+
+    @property
+    def runs(self) -> int:
+        """How many runs that have reported have not ended; the last `KEPT_PAUSES` paused ones count."""
+        return len(self._by_run) + len(self._paused)
 
     @property
     def cost(self) -> float:
@@ -156,20 +177,41 @@ class Budget:
 
     def report(self, run: str, usage: Usage) -> None:
         """Record the usage of a run so far, all its requests together."""
-        before = self._by_run.get(run)
-        if usage != (before or Usage()):
-            self._by_run[run] = usage
-            self._spent = sum(self._by_run.values(), Usage())
-            try:
-                self._changes.on_next(self._spent)
-            except Exception:  # the other watchers have received it
-                logger.warning("a watcher of a budget raised", exc_info=True)
+        before = self._by_run.get(run, NOTHING)
+        if usage == before:
+            return
+        self._by_run[run] = usage
+        self._partial += usage.is_partial - before.is_partial
+        self._spent = _moved(self._spent, before, usage, is_partial=self._partial > 0)
+        try:
+            self._changes.on_next(self._spent)
+        except Exception:  # the other watchers have received it
+            logger.warning("a watcher of a budget raised", exc_info=True)
 
-    def carry_over(self, before: str, run: str) -> None:
-        """Replace a paused run by the run that resumes it, whose reports include the usage of the paused one."""
-        taken = self._by_run.pop(before, None)
-        if taken is not None:
-            self._by_run[run] = taken
+    def end(self, run: str, *, paused: bool = False) -> None:
+        """Forget a run, which has reported for the last time. Its usage stays counted.
+
+        Args:
+            run: The run's id.
+            paused: Whether it may be resumed: the run that does so begins with its usage.
+        """
+        self._by_run.pop(run, None)
+        if paused:
+            self._paused[run] = None
+            if len(self._paused) > KEPT_PAUSES:
+                del self._paused[next(iter(self._paused))]
+
+    def carry_over(self, before: str, run: str, usage: Usage) -> None:
+        """Begin a run that resumes a paused one, whose usage its reports include.
+
+        Args:
+            before: The id of the paused run.
+            run: The id of the run that resumes it.
+            usage: The usage of the paused run, with that of the runs inside it.
+        """
+        if before in self._paused:
+            del self._paused[before]
+            self._by_run[run] = usage
 
     async def admit(self) -> tuple[str, float] | None:
         """Wait for the gate. Return the name and the value of a limit that is used up, if any."""
@@ -182,6 +224,29 @@ class Budget:
         if self.max_cost is not None and self.cost >= self.max_cost:
             return "budget.max_cost", self.max_cost
         return None
+
+
+NOTHING = Usage()
+
+
+def _moved(total: Usage, before: Usage, after: Usage, *, is_partial: bool) -> Usage:
+    """A sum in which one usage has become another."""
+
+    def move(total: int | None, before: int | None, after: int | None) -> int | None:
+        if total is None and after is None:
+            return None
+        return (total or 0) - (before or 0) + (after or 0)
+
+    return Usage(
+        move(total.input_tokens, before.input_tokens, after.input_tokens),
+        move(total.output_tokens, before.output_tokens, after.output_tokens),
+        move(total.cache_read_tokens, before.cache_read_tokens, after.cache_read_tokens),
+        move(
+            total.cache_creation_tokens, before.cache_creation_tokens, after.cache_creation_tokens
+        ),
+        move(total.reasoning_tokens, before.reasoning_tokens, after.reasoning_tokens),
+        is_partial=is_partial,
+    )
 
 
 def _open(future: asyncio.Future[None]) -> None:

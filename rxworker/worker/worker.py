@@ -466,7 +466,7 @@ class Worker:
         )
         self._resumed.add(waiting.run)
         if self.budget is not None:
-            self.budget.carry_over(waiting.run, run.id)
+            self.budget.carry_over(waiting.run, run.id, waiting.usage)
         return run
 
     def use_conversation(self, conversation: Conversation, shared_state: Json = None) -> None:

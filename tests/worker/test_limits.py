@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 from reactivex.subject import Subject
 
-from rxworker import Limits, Usage, Worker, before_tool_call, tool
+from rxworker import Limits, Usage, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.events import LimitReached, Record, TurnStop
 from rxworker.hooks import Pause, ToolCallContext
@@ -169,3 +172,89 @@ async def test_a_watcher_of_a_budget_that_raises_harms_neither_run_nor_watchers(
     result = await Worker(ScriptedModel(["done"]), budget=budget).run("go")
     assert result.text == "done"
     assert seen == [Usage(), result.usage]
+
+
+def test_a_limit_on_the_cost_that_a_program_names_needs_prices() -> None:
+    for cost in (1e-7, 50.0, 50, 0):
+        with pytest.raises(ConfigurationError, match=r"max_cost=.* needs prices"):
+            Limits(max_cost=cost)
+        assert Limits(max_cost=cost, prices=PRICES).max_cost == cost
+    assert Limits(max_cost=None).max_cost is None
+    usual = replace(Limits(), max_turns=3)
+    assert usual.max_cost == 50.0
+    assert replace(usual, prices=PRICES).max_cost == 50.0
+    with pytest.raises(ConfigurationError, match="needs prices"):
+        replace(Limits(max_cost=2.0, prices=PRICES), prices=None)
+
+
+async def test_the_usual_limit_on_the_cost_holds_where_prices_are_known() -> None:
+    model = ScriptedModel(lambda _: call("look", at="x"))
+    worker = Worker(model, tools=[look], limits=Limits(prices=PRICES, max_repeats=None))
+    assert await limit_of(worker) == "max_cost"
+
+
+class Counter:
+    """Counts how often usages are added."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+def test_a_report_costs_the_same_however_many_runs_have_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counter, add = Counter(), Usage.__add__
+
+    def counting(self: Usage, other: Usage) -> Usage:
+        counter.count += 1
+        return add(self, other)
+
+    monkeypatch.setattr(Usage, "__add__", counting)
+    budget = Budget()
+    for number in range(300):
+        budget.report(f"run-{number}", Usage(1, 1))
+        budget.report(f"run-{number}", Usage(2, 1))
+        budget.end(f"run-{number}")
+    assert budget.spent == Usage(600, 300)
+    assert counter.count <= 600
+    assert budget.runs == 0
+
+
+TOKENS = st.none() | st.integers(0, 9)
+USAGES = st.builds(Usage, TOKENS, TOKENS, TOKENS, TOKENS, TOKENS, is_partial=st.booleans())
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), USAGES, st.booleans())))
+def test_a_budget_has_the_sum_of_the_last_reports(
+    reports: list[tuple[int, Usage, bool]],
+) -> None:
+    budget, last, over = Budget(), dict[str, Usage](), Usage()
+    for number, usage, ends in reports:
+        run = f"run-{number}"
+        budget.report(run, usage)
+        last[run] = usage
+        if ends:
+            budget.end(run)
+            over = over + last.pop(run)
+        total = sum(last.values(), over)
+        assert budget.spent.total_tokens == total.total_tokens
+        assert budget.spent.is_partial == total.is_partial
+        assert (budget.spent.cache_read_tokens or 0) == (total.cache_read_tokens or 0)
+        assert (budget.spent.reasoning_tokens or 0) == (total.reasoning_tokens or 0)
+        assert (budget.spent.cache_creation_tokens or 0) == (total.cache_creation_tokens or 0)
+
+
+async def test_a_budget_counts_a_run_inside_a_run_that_pauses_once() -> None:
+    @before_tool_call
+    def wait(context: ToolCallContext) -> Pause | None:
+        return Pause() if context.call.name == "look" else None
+
+    budget = Budget()
+    inner = worker_tool(Worker(ScriptedModel(["Because."])), name="ask", description="Ask.")
+    model = ScriptedModel([call("ask", task="Why?"), call("look", at="a"), "done"])
+    worker = Worker(model, tools=[look, inner], hooks=[wait], budget=budget)
+    await worker.run("go")
+    assert budget.runs == 1  # it waits
+    result = await worker.resume()
+    assert budget.spent.total_tokens == result.usage.total_tokens
+    assert budget.runs == 0
