@@ -218,7 +218,7 @@ class Calls:
             return entry
         if isinstance(decision, Deny):
             decision = Deny(clean(decision.reason))
-        # The form asks about all of them.
+        # The form is about all of them.
         decided = [decision if at in pending.required else None for at in range(len(pending.calls))]
         return await self._runs.resume(entry.id, decided)
 

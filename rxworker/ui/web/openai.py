@@ -275,7 +275,7 @@ async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
 
 
 def _digest(messages: Sequence[Message]) -> str:
-    """What tells the messages of one request from those of another: their number, and a digest."""
+    """The number and a digest of the messages of a request, to recognise them in a later one."""
     data = encode_lenient(msgspec.to_builtins(messages))
     return f"{len(messages)}:{hashlib.sha256(data).hexdigest()}"
 
