@@ -4,10 +4,10 @@ Theory of operation. Everything that can allow a call comes here: the body of a 
 ``useChat`` client, the choice of an ACP client, the result that a client gives, a stored command. A door translates its wire format into the
 arguments of a function of this module, and nothing else. What is read is either a decision about exactly one pending call, or a `DecisionError`
 that names the member. Nothing has a default that allows: a member that is missing, unknown, misspelt, given twice or of another type is an
-error, and the call stays waiting. To go on without a decision is said in words as well.
+error, and the call stays waiting. To go on without a decision takes a word as well.
 
 A decision belongs to a call by its *index* among the pending calls. Ids are what clients send; two pending calls may have one id, and then a
-decision by that id is refused, and a list with one decision for each call is asked for.
+decision by that id is refused, and the error names the form that is accepted: a list with one decision for each call.
 """
 
 from __future__ import annotations

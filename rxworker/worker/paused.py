@@ -116,7 +116,14 @@ VERSION = 2
 """Version 1 did not contain the hooks that had been reached, and its digest did not cover the version."""
 
 
-class _Envelope(Struct, frozen=True):
+PERMISSIONS = frozenset(
+    {"run", "conversation", "pending", "paused_at", "hook", "seals", "let_through"}
+)
+"""The members of a saved run that decide what may run. None has a default there: one that is missing may be misspelt."""
+SINCE_2 = PERMISSIONS | {"places", "hooks", "asked", "unknown"}
+
+
+class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     seal: str
     state: msgspec.Raw
@@ -153,6 +160,7 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
 
     Raises:
         LocalProtocolError: The data is not a paused run, was changed, was signed with another key, or has a newer version.
+        DecisionError: It contradicts itself, or a member that decides what may run is missing.
         ConfigurationError: The key is empty or not bytes.
     """
     _check_key(key)
@@ -176,9 +184,16 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
             "what was approved may not be what would run, so it is not resumed"
         )
     try:
-        return msgspec.json.decode(state, type=Paused[None])
+        members = msgspec.json.decode(state, type=dict[str, msgspec.Raw])
+        paused = msgspec.json.decode(state, type=Paused[None])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise LocalProtocolError(f"this is no paused run: {error}") from error
+    missing = sorted((PERMISSIONS if version == 1 else SINCE_2).difference(members))
+    if missing:
+        advice = "what may run is not known, so it is not resumed; save it again with save_paused"
+        raise DecisionError(f"this is no paused run: {missing[0]} is missing: {advice}")
+    PendingCalls.of(paused)  # it does not contradict itself
+    return paused
 
 
 def _check_json(name: str, value: object) -> None:

@@ -95,7 +95,7 @@ class Finished(RunResult[T_co], Generic[T_co], frozen=True):
     """The model has answered."""
 
 
-class Paused(RunResult[T_co], Generic[T_co], frozen=True):
+class Paused(RunResult[T_co], Generic[T_co], frozen=True, forbid_unknown_fields=True):
     """A hook paused the run, or `Run.pause` did; ``worker.resume()`` continues it.
 
     Attributes:

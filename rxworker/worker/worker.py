@@ -417,6 +417,7 @@ class Worker:
             source: What a log has of the paused run, if it comes from there: the permissions, the labels and the name are those of that run.
             held: The claim of the run that resumes it, if the caller has claimed it.
         """
+        expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
         is_own = self._paused is not None and self._paused.run == waiting.run
         known = self._paused_output if is_own else None
         if known is None and waiting.output_format is not None:
