@@ -23,6 +23,10 @@ DISCARDED_EARLY = "This call was started early, and its result was thrown away."
 """The result of a call that was started before its response was complete, and that the response then did not keep. Views compare it with the text in stored logs: do not change it."""
 
 
+CLIENT_TOOL = "client_tool"
+"""The hook name in a `RunPause` for the calls of tools that a client runs. It is stored: do not change it."""
+
+
 class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     """A run begins.
 
@@ -55,10 +59,13 @@ class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True,
     Attributes:
         provider: The name of the provider, as in messages.
         model: The name of the model.
+        own_tools: The names of the tools that the worker runs itself, when the request goes out; ``None`` where it is not recorded. A client may
+            run a call of any other tool only when a `RunPause` with ``client_tool`` as the hook has offered it.
     """
 
     provider: str = ""
     model: str = ""
+    own_tools: tuple[str, ...] | None = None
 
 
 class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
@@ -298,6 +305,8 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         traceparent: The trace context of the caller, as in `RunStart`.
         output_format: The form of the answer, as in `RunStart`.
         tools: Digests of the tools, as in `RunStart`.
+        own_tools: The names of the tools that the worker runs itself, as in `AttemptStart`.
+        is_offered: Whether the pending calls of the tools of the client were offered to it: the hook of the pause was ``client_tool``.
     """
 
     conversation: Conversation
@@ -315,6 +324,8 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     traceparent: str = ""
     output_format: OutputFormat | None = None
     tools: dict[str, str] = {}
+    own_tools: tuple[str, ...] | None = None
+    is_offered: bool = field(default=False, name="offered")
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):

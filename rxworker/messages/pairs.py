@@ -7,11 +7,12 @@ written nothing since.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from rxworker.messages.content import ToolCall, ToolResult
+from rxworker.messages.content import Content, ToolCall, ToolResult
 from rxworker.messages.message import Conversation, Message
 
 
@@ -87,6 +88,34 @@ def calls_made(conversation: Conversation) -> tuple[ToolCall, ...]:
     """The tool calls of the assistant's last message."""
     latest_first = reversed(conversation.messages)
     return next((message.tool_calls for message in latest_first if message.role == "assistant"), ())
+
+
+def with_calls(conversation: Conversation, left: Mapping[int, ToolCall | None]) -> Conversation:
+    """The conversation with other calls in the assistant's last message.
+
+    Args:
+        conversation: The conversation.
+        left: By the index of a call among the calls of that message: the call in its place; ``None`` to leave it out.
+
+    >>> conversation = Conversation((Message.assistant(ToolCall("a", "pay", {}), ToolCall("b", "pay", {})),))
+    >>> calls_made(with_calls(conversation, {0: ToolCall("a", "pay", {"euros": 1}), 1: None}))
+    (ToolCall(id='a', name='pay', input={'euros': 1}, ...),)
+    """
+    messages = list(conversation.messages)
+    at = next((at for at in reversed(range(len(messages))) if messages[at].role == "assistant"), 0)
+    if not left or not messages:
+        return conversation
+    content: list[Content] = []
+    number = 0
+    for block in messages[at].content:
+        kept: Content | None = block
+        if isinstance(block, ToolCall):
+            kept = left.get(number, block)
+            number += 1
+        if kept is not None:
+            content.append(kept)
+    messages[at : at + 1] = [replace(messages[at], content=tuple(content))] if content else []
+    return conversation.with_messages(tuple(messages))
 
 
 def places_of(

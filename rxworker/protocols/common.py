@@ -101,6 +101,15 @@ def tool_meta(name: str, description: str, parameters: JsonObject | None) -> Too
     return ToolMeta(name, description, parameters or {"type": "object", "properties": {}})
 
 
+def arguments_of(given: JsonObject | str) -> str:
+    """The arguments of a call as text.
+
+    >>> arguments_of({"city": "Kyoto"}), arguments_of("free text")
+    ('{"city":"Kyoto"}', 'free text')
+    """
+    return given if isinstance(given, str) else encode_lenient(given).decode()
+
+
 class CallIds:
     """The shown ids of calls: ``~2`` is appended for the second call of an id.
 

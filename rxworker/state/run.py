@@ -178,6 +178,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         continuations=event.continuations,
         traceparent=event.traceparent,
         output_format=event.output_format,
+        own_tools=event.own_tools,
     )
 
 
@@ -303,6 +304,7 @@ def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
         attempts=state.attempts + 1,
         provider=event.provider or state.provider,
         model=event.model or state.model,
+        own_tools=event.own_tools,
         response=ResponseState(model=event.model or None),
         stop_reason=None,
         base=state.conversation,

@@ -78,6 +78,7 @@ class RunState(Struct, frozen=True):
             retracted one, and after the turn.
         provider: The name of the provider.
         model: The name of the model of the last request.
+        own_tools: The names of the tools that the worker ran itself when the last request went out; ``None`` where it is not recorded.
         turns: How many turns have started.
         attempts: How many requests went out, over all turns.
         tool_calls: How many tools were started.
@@ -110,6 +111,7 @@ class RunState(Struct, frozen=True):
     response: ResponseState | None = None
     provider: str = ""
     model: str = ""
+    own_tools: tuple[str, ...] | None = None
     turns: int = 0
     attempts: int = 0
     tool_calls: int = 0

@@ -9,7 +9,15 @@ from typing import cast
 
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
-from rxworker.tools.base import USUAL, Tool, ToolPolicy, check_meta, check_name, policy_of
+from rxworker.tools.base import (
+    USUAL,
+    ClientTool,
+    Tool,
+    ToolPolicy,
+    check_meta,
+    check_name,
+    policy_of,
+)
 from rxworker.tools.described import ToolLike, adapted
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
@@ -46,6 +54,7 @@ class Toolbox:
         self.error_formatter = error_formatter or inherited
         self._tools: dict[str, Tool] = {}
         self._starts_early: bool | None = None  # not computed since a tool was added or removed
+        self._own_names: tuple[str, ...] | None = None  # likewise
         self.add(*tools)
 
     @property
@@ -64,6 +73,19 @@ class Toolbox:
         if self._starts_early is None:
             self._starts_early = any(_policy(t).starts_early for t in self._tools.values())
         return self._starts_early
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the tools that run here, in order: all but those that a client runs.
+
+        >>> from rxworker.tools import ClientTool
+        >>> Toolbox([ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))]).own_names
+        ()
+        """
+        if self._own_names is None:
+            own = [name for name, tool in self._tools.items() if not isinstance(tool, ClientTool)]
+            self._own_names = tuple(own)
+        return self._own_names
 
     def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
         """Whether a person must approve any of these calls."""
@@ -100,7 +122,7 @@ class Toolbox:
                 )
             added[name] = tool
         self._tools.update(added)
-        self._starts_early = None
+        self._starts_early = self._own_names = None
 
     def missing(self, name: str) -> str:
         """The error for the model if it calls an unknown tool.
@@ -133,7 +155,7 @@ class Toolbox:
         """
         if name not in self._tools:
             raise ConfigurationError(f"there is no tool {name!r} to remove; there are: {self}")
-        self._starts_early = None
+        self._starts_early = self._own_names = None
         return self._tools.pop(name)
 
     def __contains__(self, name: object) -> bool:

@@ -7,7 +7,7 @@ that is still running. So each call that was shown gets a result, at the latest 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -51,11 +51,15 @@ class CallTracker:
         scope: The scope.
         used: How often each id was used before.
         elsewhere: Calls that were shown by an earlier run.
+
+    Attributes:
+        own_tools: The names of the tools that the worker runs itself; ``None`` where it is not known.
     """
 
     def __init__(
         self, scope: Scope, used: Counter[str], elsewhere: Mapping[str, ToolCall] | None = None
     ) -> None:
+        self.own_tools: Collection[str] | None = None
         self._scope = scope
         self._used = used
         self._elsewhere = elsewhere or {}
@@ -87,6 +91,7 @@ class CallTracker:
         *,
         is_provided: bool = False,
         is_free_text: bool = False,
+        starts: bool = False,
     ) -> ShownBlock:
         """Return a new call as it is shown. It waits for its result from now on."""
         self._used[native] += 1
@@ -94,13 +99,26 @@ class CallTracker:
         shown = self.shown_id(native)
         self._wait(OpenCall(native, shown, name, is_provided))
         kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
-        return ShownBlock(self._scope, shown, response, kind, name, is_free_text, call_id=native)
+        return ShownBlock(
+            self._scope,
+            shown,
+            response,
+            kind,
+            name,
+            is_free_text,
+            call_id=native,
+            is_held=not is_provided and self.is_held(name, starts=starts),
+        )
 
-    def announce(self, call: ToolCall, response: str) -> Iterator[Change]:
-        """Show a call whose block was not seen, in one go."""
+    def is_held(self, tool: str, *, starts: bool = False) -> bool:
+        """Whether a call of a tool is held back; ``starts`` if the worker runs it now, or reports that it has no such tool."""
+        return not starts if self.own_tools is None else tool not in self.own_tools
+
+    def announce(self, call: ToolCall, response: str, *, starts: bool = False) -> Iterator[Change]:
+        """Show a call whose block was not seen, in one go; ``starts`` if the worker runs it now."""
         text = call.input if isinstance(call.input, str) else encode_lenient(call.input).decode()
         is_free_text = isinstance(call.input, str)
-        shown = self.show(call.id, call.name, response, is_free_text=is_free_text)
+        shown = self.show(call.id, call.name, response, is_free_text=is_free_text, starts=starts)
         yield BlockOpen(shown)
         if text:
             yield BlockGrow(shown, text)

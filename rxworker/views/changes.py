@@ -45,6 +45,8 @@ class ShownBlock(Struct, frozen=True):
         is_free_text: Whether the call's arguments are plain text, not JSON.
         choice: Which choice of the response it belongs to. The conversation keeps the first, 0.
         call_id: The id of the call as the model gave it, which two calls may share.
+        is_held: Whether a client may have the tool of the call, which the worker is not known to run itself. The client must not run the call, whose
+            arguments may change, until a `CallOffer` follows.
     """
 
     scope: Scope
@@ -55,6 +57,7 @@ class ShownBlock(Struct, frozen=True):
     is_free_text: bool = False
     choice: int = 0
     call_id: str = ""
+    is_held: bool = False
 
     @property
     def is_call(self) -> bool:
@@ -69,11 +72,15 @@ class WaitingCall(Struct, frozen=True):
         id: The call's id, as it is shown.
         call: The call.
         needs_decision: Whether a person has to decide about it.
+        is_held: As in `ShownBlock`.
+        is_offered: Whether the paused run has offered the call to the client.
     """
 
     id: str
     call: ToolCall
     needs_decision: bool = False
+    is_held: bool = False
+    is_offered: bool = False
 
 
 class ViewBegin(Struct, frozen=True):
@@ -83,11 +90,13 @@ class ViewBegin(Struct, frozen=True):
         run: The run's id.
         conversation: The conversation before the run; ``None`` for a watcher that joins in the middle.
         pending: The calls that a resumed run continues with.
+        places: The index of each of them among the calls of its response.
     """
 
     run: str
     conversation: Conversation | None = None
     pending: tuple[WaitingCall, ...] = ()
+    places: tuple[int, ...] = ()
 
 
 class ScopeOpen(Struct, frozen=True):
@@ -170,7 +179,23 @@ class BlockWhole(Struct, frozen=True):
 
 
 class CallStart(Struct, frozen=True):
-    """A call that was shown starts to run, with these arguments."""
+    """A call that was shown starts to run, with these arguments.
+
+    Attributes:
+        scope: The scope of the call.
+        id: The call's id, as it is shown.
+        call: The call.
+        is_held: Whether a client may have a tool of this name, which the worker did not have when it requested the response.
+    """
+
+    scope: Scope
+    id: str
+    call: ToolCall
+    is_held: bool = False
+
+
+class CallOffer(Struct, frozen=True):
+    """The run waits for the client to run a call of one of its tools, with these arguments."""
 
     scope: Scope
     id: str
@@ -280,6 +305,7 @@ Change: TypeAlias = (
     | BlockClose
     | BlockWhole
     | CallStart
+    | CallOffer
     | CallProgress
     | CallResult
     | Retract

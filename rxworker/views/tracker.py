@@ -43,12 +43,14 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, HIDDEN
-from rxworker.events.turn import DISCARDED_EARLY
+from rxworker.events.turn import CLIENT_TOOL, DISCARDED_EARLY
 from rxworker.messages import Conversation, ToolCall
+from rxworker.messages.pairs import calls_made, places_of
 from rxworker.state import BlockState, ResponseState, RunState
 from rxworker.state.pieces import joined
 from rxworker.views.call_tracker import CallTracker
 from rxworker.views.changes import (
+    CallOffer,
     CallProgress,
     CallStart,
     Change,
@@ -92,9 +94,10 @@ def turn_stop(
 
 
 def attempt_start(
-    _state: TrackerState, tracker: ScopeTracker, record: Record, _: AttemptStart
+    _state: TrackerState, tracker: ScopeTracker, record: Record, event: AttemptStart
 ) -> Iterator[Change]:
     """A request starts."""
+    tracker.calls.own_tools = event.own_tools
     yield from tracker.blocks.enter(record.turn, record.attempt, is_start=True)
     yield Note(tracker.scope, record)
 
@@ -128,10 +131,11 @@ def tool_start(
     if waiting is None and tracker.calls.has_answered(call.id):
         waiting = tracker.calls.expect(call)
     if waiting is None:
-        yield from tracker.calls.announce(call, tracker.blocks.response)
+        yield from tracker.calls.announce(call, tracker.blocks.response, starts=True)
         waiting = tracker.calls.find(call.id)
     if waiting is not None:
-        yield CallStart(tracker.scope, waiting.shown, call)
+        is_held = tracker.calls.is_held(call.name, starts=True)
+        yield CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
 
 
 def tool_progress(
@@ -236,6 +240,7 @@ def run_pause(
         yield from state.scopes.leave(record.path, why, "pause")
         return
     pending: list[WaitingCall] = []
+    is_offered = event.hook == CLIENT_TOOL
     for place, call in enumerate(event.pending):
         yield from tracker.blocks.end_call(call.id)
         if tracker.calls.find(call.id) is None:
@@ -246,9 +251,11 @@ def run_pause(
         waiting = tracker.calls.take(call.id)
         is_unknown = place < len(event.places) and event.places[place] in event.unknown
         is_asked = event.paused_at is not None and place == event.approved_count
-        pending.append(
-            WaitingCall(waiting.shown if waiting else call.id, call, is_asked or is_unknown)
-        )
+        shown = waiting.shown if waiting else call.id
+        is_held = not is_offered and tracker.calls.is_held(call.name)
+        pending.append(WaitingCall(shown, call, is_asked or is_unknown, is_held=is_held))
+        if is_offered:
+            yield CallOffer(tracker.scope, shown, call)
     state.is_over = True
     yield from state.scopes.end("", NOT_RUN)
     yield ViewPause(state.run, event.hook, event.reason, tuple(pending))
@@ -346,7 +353,14 @@ class Tracker:
         if tracked.has_begun:
             return []
         tracked.seq = state.seq
-        begin = RunResume(state.conversation, state.pending, state.results)
+        begin = RunResume(
+            state.conversation,
+            state.pending,
+            state.results,
+            places=tuple([each.place for each in state.calls if each.result is None]),
+            own_tools=state.own_tools,
+            is_offered=state.pause is not None and state.pause.hook == CLIENT_TOOL,
+        )
         changes = list(self._begin(Record(state.seq, run, 0, 0, 0.0, begin)))
         tracked.refused.clear()
         if state.shared_state is not None:
@@ -388,12 +402,23 @@ class Tracker:
         calls = CallTracker(Scope(), used, _last_calls(before))
         state.scopes.begin(record.run, calls)
         pending: tuple[WaitingCall, ...] = ()
+        places: tuple[int, ...] = ()
         if isinstance(event, RunResume):
             for result in event.refused:
                 state.refused.add(result.tool_use_id)
                 calls.note_answered(result.tool_use_id)
-            pending = tuple(WaitingCall(calls.expect(call).shown, call) for call in event.pending)
-        yield ViewBegin(record.run, before, pending)
+            calls.own_tools = event.own_tools
+            pending = tuple(
+                WaitingCall(
+                    calls.expect(call).shown,
+                    call,
+                    is_held=not event.is_offered and calls.is_held(call.name),
+                    is_offered=event.is_offered and calls.is_held(call.name),
+                )
+                for call in event.pending
+            )
+            places = places_of(event.pending, event.places, calls_made(event.conversation))
+        yield ViewBegin(record.run, before, pending, places)
 
     def _note(self, record: Record) -> Iterator[Change]:
         """A note opens nothing, not even a scope."""

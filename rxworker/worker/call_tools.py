@@ -39,7 +39,7 @@ from rxworker.events import (
 )
 from rxworker.events.arguments import decode_arguments
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.turn import DISCARDED_EARLY
+from rxworker.events.turn import CLIENT_TOOL, DISCARDED_EARLY
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
 from rxworker.hooks.runner import names_in
@@ -60,7 +60,6 @@ from rxworker.worker.context import (
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import Emitter
-from rxworker.worker.paused import CLIENT
 from rxworker.worker.result import signature_of
 
 # Constants, since a member of an enumeration is slow to look up.
@@ -316,7 +315,7 @@ async def _run_calls(
     if by_client:
         names = tuple(names_in(context.hooks.at(BEFORE)))
         tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
-        pause = _pause(scope, CLIENT, by_client, results, f"{tool_names} runs in the client")
+        pause = _pause(scope, CLIENT_TOOL, by_client, results, f"{tool_names} runs in the client")
         emit(replace(pause, approved_count=len(by_client), hooks=names, reached_count=len(names)))
         scope.paused = True
         return

@@ -29,6 +29,7 @@ from rxworker.errors import (
 )
 from rxworker.events import Event, MessageAdd, RunResume, ToolStop
 from rxworker.events.arguments import decode_arguments
+from rxworker.events.turn import CLIENT_TOOL
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.runner import names_in, numbered
@@ -106,10 +107,6 @@ def decision_of(
             stored = read_stored(command.data)
             return stored.decisions, stored.add
     return None
-
-
-CLIENT = "client_tool"
-"""The hook name in a `RunPause` for the calls of tools that a client runs."""
 
 
 VERSION = 2
@@ -264,7 +261,7 @@ def resume_turn(
     places = places_of(paused.pending, paused.places, made)
     refused = dict(zip(places_left(paused.refused, places, made), paused.refused, strict=True))
     before, reached, pauser = _spared(paused, hooks)
-    is_decided = paused.paused_at is not None or paused.hook == CLIENT
+    is_decided = paused.paused_at is not None or paused.hook == CLIENT_TOOL
     until = paused.approved_count if is_decided else -1
     waiting: list[Waiting] = []
     answered: list[tuple[Waiting, ToolResult]] = []
@@ -318,6 +315,8 @@ def resume_turn(
         approved=tuple([each.place for each in pending if each.is_approved]),
         traceparent=traceparent or paused.traceparent,
         output_format=output_format,
+        own_tools=tools.own_names,
+        is_offered=paused.hook == CLIENT_TOOL,
     )
     first: list[Event] = [resume]
     first += [ToolStop(result, place=place) for place, result in denied.items()]

@@ -53,7 +53,7 @@ async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
     """
     model, history = context.model, context.journal.hub.history
     request = scope.request or Request(context.journal.state.conversation)
-    started = AttemptStart(model.name, model.model)
+    started = AttemptStart(model.name, model.model, context.tools.own_names)
     PRESSURE.set(RunPressure(context))  # the subscriptions follow in copies of this context
     attempts = 0
     while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from reactivex import operators as ops
 from rxworker import Worker, tool
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record, TextDelta
+from rxworker.hooks import AnyHook, Pause, Skip, ToolCallContext, before_tool_call
+from rxworker.hooks.points import BeforeToolCallVerdict
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
 from rxworker.transport.listening import stop_listening
@@ -43,13 +45,18 @@ class Desk:
     """
 
     def __init__(
-        self, *replies: Reply | str, token: str | None = None, grace: float = 3600.0
+        self,
+        *replies: Reply | str,
+        token: str | None = None,
+        grace: float = 3600.0,
+        hooks: Sequence[AnyHook] = (),
     ) -> None:
         self.gate = asyncio.Event()
         self.waiting = asyncio.Event()
         self.removed: list[str] = []
         self.workers: list[Worker] = []
         self._replies = replies
+        self._hooks = hooks
         settings = Settings(token=token, max_runs=2, cancel_on_disconnect=grace)
         self.server = WebServer(self._make, port=0, settings=settings)
 
@@ -68,7 +75,9 @@ class Desk:
             return f"{path} is gone"
 
         model = ScriptedModel(list(self._replies))
-        self.workers.append(Worker(model, tools=[wait, remove], retry=Retry(retries=0)))
+        self.workers.append(
+            Worker(model, tools=[wait, remove], retry=Retry(retries=0), hooks=self._hooks)
+        )
         return self.workers[-1]
 
     def url(self, path: str) -> str:
@@ -86,9 +95,12 @@ class Desk:
 
 @asynccontextmanager
 async def desk_of(
-    *replies: Reply | str, token: str | None = None, grace: float = 3600.0
+    *replies: Reply | str,
+    token: str | None = None,
+    grace: float = 3600.0,
+    hooks: Sequence[AnyHook] = (),
 ) -> AsyncGenerator[Desk, None]:
-    desk = Desk(*replies, token=token, grace=grace)
+    desk = Desk(*replies, token=token, grace=grace, hooks=hooks)
     async with desk.server:
         yield desk
 
@@ -671,7 +683,88 @@ async def test_a_chat_runs_its_tool_once_and_sends_by_itself(clients: Clients) -
         await chat.do("sendMessage", {"text": "paint"})
         shown = await chat.until("It is red.")
         shown = await chat.until()
-        assert (shown["status"], shown["ran"]) == ("ready", ["call_1_1"])
+        assert (shown["error"], shown["status"], shown["ran"]) == (None, "ready", ["call_1_1"])
         states = [p.get("state") for p in shown["messages"][-1]["parts"] if p["type"] != "text"]
         assert states.count("output-available") == 2
         assert len(shown["messages"]) == 2
+
+
+HOOKS: dict[str, tuple[BeforeToolCallVerdict | None, bool]] = {
+    "skip": (Skip("not that colour"), False),
+    "edit": (None, True),
+    "pause": (Pause("may it?"), False),
+    "edit and pause": (Pause("may it?"), True),
+}
+"""What a hook does with a call of the page, and whether it changes the arguments before."""
+DECIDED: list[tuple[str, bool, str | None]] = [
+    ("skip", False, None),
+    ("edit", False, "blue"),
+    ("pause", True, "red"),
+    ("pause", False, None),
+    ("edit and pause", True, "blue"),
+    ("edit and pause", False, None),
+]
+"""The hook, whether a person approves, and the colour that the page paints."""
+
+
+def colour_hook(name: str) -> AnyHook:
+    verdict, edits = HOOKS[name]
+
+    @before_tool_call(matcher="paint")
+    async def decide(context: ToolCallContext) -> BeforeToolCallVerdict | None:
+        await asyncio.sleep(0)  # the client has all that was sent before
+        if edits:
+            context.input.update(color="blue")
+        return verdict
+
+    return decide
+
+
+PAINT = say("Let me.") + call("wait") + call("paint", color="red")
+
+
+@pytest.mark.parametrize(("name", "approves", "color"), DECIDED)
+async def test_a_chat_runs_no_call_that_a_hook_has_not_allowed(
+    clients: Clients, name: str, approves: bool, color: str | None
+) -> None:
+    async with desk_of(PAINT, "It is done.", hooks=[colour_hook(name)]) as desk:
+        desk.gate.set()
+        chat = await Client(clients, "chat").make(desk.url("api/chat"), tools={"paint": {"ok": 1}})
+        await chat.do("sendMessage", {"text": "paint"})
+        if "pause" in name:
+            shown = await chat.until()
+            assert shown["inputs"] == []
+            part = next(p for p in shown["messages"][-1]["parts"] if p["type"] == "tool-paint")
+            assert part["state"] == "approval-requested"
+            assert part["input"] == {"color": "blue" if "edit" in name else "red"}
+            approval = {"id": part["approval"]["id"], "approved": approves}
+            await chat.do("addToolApprovalResponse", approval)
+        shown = await chat.until("It is done.")
+        assert shown["inputs"] == ([] if color is None else [{"color": color}])
+        parts = [p for p in shown["messages"][-1]["parts"] if p["type"] == "tool-paint"]
+        ends = {"skip": "output-error"}.get(name, "output-denied")
+        assert [p["state"] for p in parts] == [ends if color is None else "output-available"]
+
+
+@pytest.mark.parametrize("client", [NEWER, OLDER])
+@pytest.mark.parametrize(("name", "approves", "color"), DECIDED)
+async def test_an_agent_runs_no_call_that_a_hook_has_not_allowed(
+    clients: Clients, client: str, name: str, approves: bool, color: str | None
+) -> None:
+    tools = [{"name": "paint", "description": "Paint.", "parameters": {"type": "object"}}]
+    async with desk_of(PAINT, "It is done.", hooks=[colour_hook(name)]) as desk:
+        desk.gate.set()
+        agent = await Client(clients, "agent").make(desk.url("ag-ui"), client=client)
+        last = await agent.run(say="paint", tools=tools)
+        made: list[Any] = last["ran"]
+        if "pause" in name:
+            assert ["paint", {"color": "red"}] not in made
+            last = await agent.run(answer={"approved": approves}, tools=tools)
+            made += last["ran"]
+        if color is not None:
+            last = await agent.run(results={"call_1_2": "painted"}, tools=tools)
+            made += last["ran"]
+        assert (last["refused"], last["error"]) == (None, None)
+        assert last["messages"][-1]["content"] == "It is done."
+        painted = [arguments for tool, arguments in made if tool == "paint"]
+        assert painted == ([] if color is None else [{"color": color}])

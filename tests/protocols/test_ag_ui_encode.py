@@ -76,6 +76,10 @@ def of_type(events: list[Wire], *types: str) -> list[Wire]:
     return [event for event in events if event["type"] in types]
 
 
+OWN = AttemptStart(own_tools=("look",))
+"""A request of a worker that runs the tool itself."""
+
+
 def start_call(native: str, index: int = 0) -> list[Event]:
     which = ToolUseMetadata(native, "look")
     return [
@@ -117,7 +121,7 @@ async def test_what_a_failed_response_has_said_is_called_void() -> None:
 
 
 async def test_a_call_that_never_ran_is_answered_when_its_turn_is_over() -> None:
-    records = numbered(RunStart(Conversation()), TurnStart(), AttemptStart(), *start_call("c1"))
+    records = numbered(RunStart(Conversation()), TurnStart(), OWN, *start_call("c1"))
     cut = encoded(records)
     assert of_type(cut, "TOOL_CALL_RESULT") == []  # nobody knows
     worker = Worker(
@@ -133,7 +137,7 @@ def test_two_calls_with_one_id_are_distinguished() -> None:
     records = numbered(
         RunStart(before),
         TurnStart(),
-        AttemptStart(),
+        OWN,
         *start_call("c1", 0),
         *start_call("c1", 1),
         ToolStart(ToolCall("c1", "look", {})),
@@ -147,7 +151,7 @@ def test_two_calls_with_one_id_are_distinguished() -> None:
 
 
 def test_a_call_that_runs_before_its_block_has_closed_is_whole() -> None:
-    records = numbered(*start_call("c1")[:2], ToolStop(ToolResult("c1", "rain")))
+    records = numbered(OWN, *start_call("c1")[:2], ToolStop(ToolResult("c1", "rain")))
     late = numbered(BlockStop(0, BlockType.TOOL_USE), first=8)
     kinds = [e["type"] for e in encoded([*records, *late])]
     assert kinds.index("TOOL_CALL_END") < kinds.index("TOOL_CALL_RESULT")
@@ -155,7 +159,7 @@ def test_a_call_that_runs_before_its_block_has_closed_is_whole() -> None:
 
 
 def test_a_call_that_was_retracted_is_answered_too() -> None:
-    records = numbered(AttemptStart(), *start_call("c1"), AttemptRetract("busy"))
+    records = numbered(OWN, *start_call("c1"), AttemptRetract("busy"))
     events = encoded(records)
     (result,) = of_type(events, "TOOL_CALL_RESULT")
     assert "retracted" in result["content"]
@@ -164,7 +168,7 @@ def test_a_call_that_was_retracted_is_answered_too() -> None:
 
 
 def test_parallel_calls_without_a_text_are_in_one_message() -> None:
-    records = numbered(AttemptStart(), *start_call("c1", 0), *start_call("c2", 1))
+    records = numbered(OWN, *start_call("c1", 0), *start_call("c2", 1))
     parents = {e["parentMessageId"] for e in of_type(encoded(records), "TOOL_CALL_START")}
     assert parents == {"run-1.1.1"}
 
@@ -172,6 +176,7 @@ def test_parallel_calls_without_a_text_are_in_one_message() -> None:
 def test_arguments_that_come_by_path_are_reported_when_they_are_whole() -> None:
     which = ToolUseMetadata("c1", "look")
     records = numbered(
+        OWN,
         BlockStart(0, BlockType.TOOL_USE, which),
         InputValueDelta(0, "$.city", "Os"),
         InputValueDelta(0, "$.city", "lo", append=True),
@@ -206,7 +211,7 @@ def test_arguments_that_a_hook_has_changed_are_reported_when_the_call_runs() -> 
 def test_pictures_in_a_result_are_parts_for_clients_that_know_them() -> None:
     picture = Image(data="AAAA")
     result = ToolResult("c1", (Text("look: "), picture))
-    records = numbered(*start_call("c1"), ToolStop(result))
+    records = numbered(OWN, *start_call("c1"), ToolStop(result))
     (newer,) = of_type(encoded(records), "TOOL_CALL_RESULT")
     assert newer["content"][1]["source"]["value"] == "AAAA"
     (older,) = of_type(encoded(records, AgUiEncoder("t", "r")), "TOOL_CALL_RESULT")

@@ -104,7 +104,7 @@ def test_a_call_that_a_hook_has_answered_is_not_the_clients() -> None:
 
 def test_the_client_makes_a_call_with_the_arguments_that_the_run_waits_with() -> None:
     edited = ToolCall("c1", "open_tab", {"url": "y"})
-    paused = RunPause("requires_approval", (edited,), "c1", "")
+    paused = RunPause("client_tool", (edited,))
     kinds, response = respond(START, TurnStart(), *CALL, TurnStop(), paused)
     assert [item["arguments"] for item in response["output"]] == ['{"url":"y"}']
     assert kinds[-3:] == ["function_call_arguments.done", "output_item.done", "completed"]
@@ -115,7 +115,7 @@ def test_the_client_makes_a_call_with_the_arguments_that_the_run_waits_with() ->
 def test_a_call_of_the_run_before_is_shown_again() -> None:
     """A person has decided about another call, and the run still waits for its client."""
     asked = Conversation((Message.user("hi"), Message.assistant(OPEN)))
-    paused = RunPause("requires_approval", (OPEN,), "c1", "")
+    paused = RunPause("client_tool", (OPEN,))
     kinds, response = respond(RunResume(asked, (OPEN,)), paused)
     assert [item["call_id"] for item in response["output"]] == ["c1"]
     assert kinds[2:] == [

@@ -9,6 +9,7 @@ from typing import Any
 from rxworker import Approve, Deny, Paused, Worker, tool, worker_tool
 from rxworker.errors import RunCancelledError, RxWorkerError
 from rxworker.events import (
+    AttemptStart,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -72,6 +73,10 @@ def types(parts: list[Wire]) -> list[str]:
     return [part["type"] for part in parts if not part["type"].startswith("data-")]
 
 
+OWN = AttemptStart(own_tools=("look",))
+"""A request of a worker that runs the tool itself."""
+
+
 def start_call(native: str = "c1", text: str = "{}") -> list[Event]:
     which = ToolUseMetadata(native, "look")
     return [
@@ -131,7 +136,7 @@ def test_a_call_has_its_input_and_its_output() -> None:
 
 
 def test_arguments_that_were_changed_are_reported_when_the_call_runs() -> None:
-    records = numbered(*start_call(), ToolStart(ToolCall("c1", "look", {"x": 2})))
+    records = numbered(OWN, *start_call(), ToolStart(ToolCall("c1", "look", {"x": 2})))
     inputs = [part["input"] for part in of_type(encoded(records), "tool-input-available")]
     assert inputs == [{}, {"x": 2}]
 
@@ -155,15 +160,16 @@ def test_a_call_that_was_cut_has_an_error_once() -> None:
 
 
 def test_a_call_that_runs_before_its_block_has_closed_is_whole() -> None:
-    records = numbered(*start_call()[:2], ToolStop(ToolResult("c1", "rain")))
+    records = numbered(OWN, *start_call()[:2], ToolStop(ToolResult("c1", "rain")))
     late = numbered(BlockStop(0, BlockType.TOOL_USE), first=8)
     kinds = types(encoded([*records, *late]))
     assert kinds[3:6] == ["tool-input-delta", "tool-input-available", "tool-output-available"]
 
 
 def test_a_result_of_a_call_that_was_not_seen_brings_its_call() -> None:
+    """Its input is never available: a client would run it."""
     parts = encoded(numbered(ToolStop(ToolResult("c1", "rain", name="look")), first=9))
-    assert types(parts)[1:3] == ["tool-input-available", "tool-output-available"]
+    assert types(parts)[1:4] == ["tool-input-start", "tool-input-delta", "tool-output-available"]
 
 
 async def test_a_paused_call_asks_and_a_resumed_run_continues() -> None:

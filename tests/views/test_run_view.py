@@ -65,6 +65,7 @@ from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from rxworker.views import (
     BlockView,
+    CallOffer,
     CallView,
     Change,
     NoteView,
@@ -269,7 +270,7 @@ def test_a_view_agrees_with_the_state_of_a_recorded_response(recording: Path) ->
 def test_every_change_is_applied_to_the_view_or_changes_no_item() -> None:
     changes = set(get_args(Change))
     assert set(run_view._APPLIERS) <= changes
-    assert changes - set(run_view._APPLIERS) == {ScopeOpen, ScopeClose}
+    assert changes - set(run_view._APPLIERS) == {ScopeOpen, ScopeClose, CallOffer}
 
 
 def example(kind: type[Any]) -> Any:

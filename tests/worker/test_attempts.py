@@ -93,13 +93,13 @@ async def test_the_next_attempt_is_made_after_the_pause_that_is_reported(
     await run
     told = [r.event async for r in run if r.attempt]
     assert [e for e in told if not isinstance(e, TurnStop | RunStop)] == [
-        AttemptStart("model", "model"),
+        AttemptStart("model", "model", ()),
         TextDelta(0, "ha"),
         AttemptRetract("later", 30.0),
-        AttemptStart("model", "model"),
+        AttemptStart("model", "model", ()),
         TextDelta(0, "ha"),
         AttemptRetract("later", 60.0),
-        AttemptStart("model", "model"),
+        AttemptStart("model", "model", ()),
         TextDelta(0, "whole"),
         Status(ResponseStatus.COMPLETED),
     ]

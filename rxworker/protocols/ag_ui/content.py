@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rxworker.events import BlockType, MessageAdd, Record, SharedStateChange, SignatureDelta
 from rxworker.messages import (
@@ -17,7 +17,6 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.ag_ui.wire import (
     ActivitySnapshot,
     AgUiEvent,
@@ -44,13 +43,14 @@ from rxworker.protocols.ag_ui.wire import (
     call_object,
     ours,
 )
-from rxworker.protocols.common import CallIds, type_name
+from rxworker.protocols.common import CallIds, arguments_of, type_name
 from rxworker.views import (
     BlockClose,
     BlockExtra,
     BlockGrow,
     BlockOpen,
     BlockWhole,
+    CallOffer,
     CallProgress,
     CallResult,
     CallStart,
@@ -59,21 +59,35 @@ from rxworker.views import (
     ScopeClose,
     ScopeOpen,
     ShownBlock,
+    WaitingCall,
 )
 
 
 class BlockEvents:
-    """The events of blocks, in the run itself and in its nested runs.
+    """The events of blocks and calls, in the run itself and in its nested runs.
+
+    A client runs a call of its tools at ``TOOL_CALL_END``, with the arguments that were sent until then, and nothing takes them back. So a call that
+    is held is sent in one piece when the run offers it to the client. One that a hook or a person has answered is never sent; its result is a custom event, since the protocol has results for calls that were sent.
+
+    Args:
+        is_new: Whether the client declared version 1.0 or a later one.
 
     >>> from rxworker.views import Scope
     >>> block = ShownBlock(Scope(), "text-1", "response-1", BlockType.TEXT)
-    >>> [type(event).__name__ for event in BlockEvents().open(BlockOpen(block))]
+    >>> [type(event).__name__ for event in BlockEvents(is_new=True).open(BlockOpen(block))]
     ['TextMessageStart']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_new: bool) -> None:
+        self._is_new = is_new
         # By scope: the current response, and the message that its calls are part of.
         self._parents: dict[str, tuple[str, str]] = {}
+        # The calls that are held, with the messages that they are part of.
+        self._held: dict[str, str | None] = {}
+
+    def hold(self, pending: Iterable[WaitingCall]) -> None:
+        """Hold back the calls that a resumed run continues with and has not decided about."""
+        self._held.update((each.id, None) for each in pending if each.is_held)
 
     def open_scope(self, change: ScopeOpen) -> Iterator[AgUiEvent]:
         """A nested run begins."""
@@ -97,9 +111,11 @@ class BlockEvents:
             yield ReasoningStart(_span(block), scope_id)
             yield ReasoningMessageStart(block.id, "reasoning", scope_id)
         elif block.is_call:
-            yield ToolCallStart(
-                block.id, block.tool, self._parent_of(block, block.response), scope_id
-            )
+            parent = self._parent_of(block, block.response)
+            if block.is_held:
+                self._held[block.id] = parent
+            else:
+                yield ToolCallStart(block.id, block.tool, parent, scope_id)
         else:
             self._parent_of(block, block.id)  # the calls behind a text are part of its message
             is_refusal = block.block_type is BlockType.REFUSAL
@@ -121,7 +137,8 @@ class BlockEvents:
         if block.block_type is BlockType.THINKING:
             yield ReasoningMessageContent(block.id, change.text, scope_id)
         elif block.is_call:
-            yield ToolCallArgs(block.id, change.text, scope_id)
+            if not block.is_held:
+                yield ToolCallArgs(block.id, change.text, scope_id)
         else:
             yield TextMessageContent(block.id, change.text, scope_id)
 
@@ -143,7 +160,8 @@ class BlockEvents:
             yield ReasoningMessageEnd(block.id, scope_id)
             yield ReasoningEnd(_span(block), scope_id)
         elif block.is_call:
-            yield ToolCallEnd(block.id, scope_id)
+            if not block.is_held:
+                yield ToolCallEnd(block.id, scope_id)
         else:
             metadata = None if change.aborted is None else ours({"aborted": change.aborted})
             yield TextMessageEnd(block.id, scope_id, metadata)
@@ -154,16 +172,44 @@ class BlockEvents:
         value = {"type": block.block_type.value, "kind": change.kind, "echo": change.echo}
         yield Custom("rxworker.block", value, block.scope.id or None)
 
+    def offer_call(self, change: CallOffer) -> Iterator[AgUiEvent]:
+        """The run waits for the client to run a call. A client that has the call already is not sent it again."""
+        return self._release(change)
+
+    def start_call(self, change: CallStart) -> Iterator[AgUiEvent]:
+        """A call starts."""
+        call = change.call
+        if not change.is_held:
+            yield from self._release(change)
+        value = {"toolCallId": change.id, "name": call.name, "input": call.input}
+        yield Custom("rxworker.tool_start", value, change.scope.id or None)
+
+    def _release(self, change: CallOffer | CallStart) -> Iterator[AgUiEvent]:
+        """The events of a call that was held."""
+        if change.id not in self._held:
+            return
+        parent, scope_id = self._held.pop(change.id), change.scope.id or None
+        yield ToolCallStart(change.id, change.call.name, parent, scope_id)
+        yield ToolCallArgs(change.id, arguments_of(change.call.input), scope_id)
+        yield ToolCallEnd(change.id, scope_id)
+
+    def end_call(self, change: CallResult) -> Iterator[AgUiEvent]:
+        """A call has its result. A client before 1.0 gets only its text."""
+        result, scope_id = change.result, change.scope.id or None
+        content = result_content(result) if self._is_new else result_text(result)
+        about: JsonObject = {"isError": result.is_error, "seconds": change.seconds}
+        if change.id in self._held:  # the client does not have the call that a result belongs to
+            del self._held[change.id]
+            if not change.is_placeholder:
+                value = {"toolCallId": change.id, "name": result.name, "content": content, **about}
+                yield Custom("rxworker.tool_result", value, scope_id)
+            return
+        name = f"{change.id}.result"
+        yield ToolCallResult(name, change.id, content, "tool", scope_id, ours(about))
+
 
 def _span(block: ShownBlock) -> str:
     return f"{block.id}.span"
-
-
-def call_start(change: CallStart) -> Iterator[AgUiEvent]:
-    """A call starts."""
-    call = change.call
-    value = {"toolCallId": change.id, "name": call.name, "input": call.input}
-    yield Custom("rxworker.tool_start", value, change.scope.id or None)
 
 
 def call_progress(change: CallProgress) -> Iterator[AgUiEvent]:
@@ -172,16 +218,6 @@ def call_progress(change: CallProgress) -> Iterator[AgUiEvent]:
     name = f"{change.id}.progress"
     scope_id = change.scope.id or None
     yield ActivitySnapshot(name, "rxworker.tool_progress", content, scope_id)
-
-
-def call_result(change: CallResult, *, is_new: bool) -> Iterator[AgUiEvent]:
-    """A call has its result. A client before 1.0 gets only its text."""
-    result = change.result
-    content = result_content(result) if is_new else result_text(result)
-    metadata = ours({"isError": result.is_error, "seconds": change.seconds})
-    yield ToolCallResult(
-        f"{change.id}.result", change.id, content, "tool", change.scope.id or None, metadata
-    )
 
 
 def retract(change: Retract) -> Iterator[AgUiEvent]:
@@ -276,8 +312,7 @@ def _assistant(message: Message, name: str, ids: CallIds) -> Iterator[WireMessag
 
 
 def _call(call: ToolCall, ids: CallIds) -> JsonObject:
-    arguments = call.input if isinstance(call.input, str) else encode_lenient(call.input).decode()
-    return call_object(ids.of_call(call.id), call.name, arguments)
+    return call_object(ids.of_call(call.id), call.name, arguments_of(call.input))
 
 
 def _part(block: object) -> JsonObject | None:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 from rxworker.events import AttemptStart, Record, ResponseStatus, Status, Usage
+from rxworker.events.turn import CLIENT_TOOL
 from rxworker.messages import Conversation, JsonObject
+from rxworker.messages.pairs import with_calls
 from rxworker.protocols.ag_ui.content import (
     BlockEvents,
     call_progress,
-    call_result,
-    call_start,
     messages_of,
     note,
     retract,
@@ -43,6 +42,7 @@ from rxworker.views import (
     BlockGrow,
     BlockOpen,
     BlockWhole,
+    CallOffer,
     CallProgress,
     CallResult,
     CallStart,
@@ -62,7 +62,6 @@ from rxworker.views import (
     WaitingCall,
 )
 from rxworker.worker.decisions import distinct
-from rxworker.worker.paused import CLIENT
 
 Encode = Callable[[Any], Iterator[AgUiEvent]]
 
@@ -102,15 +101,17 @@ class AgUiEncoder:
         is_new = protocol is not None and not protocol.startswith("0.")
         self._tracker = Tracker()
         self._totals = UsageTotals()
+        blocks = BlockEvents(is_new=is_new)
         self._runs = RunEvents(
             thread_id,
             run_id,
+            blocks,
             is_new=is_new,
             snapshot=snapshot,
             parent_run_id=parent_run_id,
             totals=self._totals,
         )
-        self._table = _table(self._runs, BlockEvents(), is_new=is_new)
+        self._table = _table(self._runs, blocks)
         self._answered = frozenset(answered)
 
     @property
@@ -148,7 +149,7 @@ class AgUiEncoder:
         return self._table[type(change)](change)
 
 
-def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[object], Encode]:
+def _table(runs: RunEvents, blocks: BlockEvents) -> dict[type[object], Encode]:
     """The table from changes to their encoders."""
     return {
         ViewBegin: runs.begin,
@@ -165,9 +166,10 @@ def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[o
         BlockExtra: blocks.extra,
         BlockClose: blocks.close,
         BlockWhole: blocks.whole,
-        CallStart: call_start,
+        CallStart: blocks.start_call,
+        CallOffer: blocks.offer_call,
         CallProgress: call_progress,
-        CallResult: partial(call_result, is_new=is_new),
+        CallResult: blocks.end_call,
         Retract: retract,
         Note: note,
     }
@@ -240,6 +242,7 @@ class RunEvents:
     Args:
         thread_id: The client's id of the conversation.
         run_id: The client's id of the run.
+        blocks: Takes the calls that a resumed run continues with.
         is_new: Whether the client declared version 1.0 or a later one.
         snapshot: Whether to send the conversation so far first.
         parent_run_id: The run that the client branched off.
@@ -249,7 +252,7 @@ class RunEvents:
         snapshot: Whether to send the conversation so far first.
 
     >>> from rxworker.views import ViewFinish
-    >>> events = RunEvents("thread-1", "run-1", is_new=True, snapshot=False, parent_run_id=None, totals=UsageTotals())
+    >>> events = RunEvents("thread-1", "run-1", BlockEvents(is_new=True), is_new=True, snapshot=False, parent_run_id=None, totals=UsageTotals())
     >>> [event.outcome.type for event in events.finish(ViewFinish())]
     ['success']
     """
@@ -258,6 +261,7 @@ class RunEvents:
         self,
         thread_id: str,
         run_id: str,
+        blocks: BlockEvents,
         *,
         is_new: bool,
         snapshot: bool,
@@ -266,6 +270,7 @@ class RunEvents:
     ) -> None:
         self._thread_id = thread_id
         self._run_id = run_id
+        self._blocks = blocks
         self._is_new = is_new
         self._parent_run_id = parent_run_id
         self._totals = totals
@@ -276,9 +281,12 @@ class RunEvents:
         # A client that did not declare a version may not know the field.
         protocol = "1.0" if self._is_new else None
         yield RunStarted(self._thread_id, self._run_id, protocol, self._parent_run_id)
+        self._blocks.hold(change.pending)
         if self.snapshot:
             conversation = change.conversation or Conversation()
-            yield MessagesSnapshot(messages_of(conversation, change.run))
+            calls = zip(change.places, change.pending, strict=True)
+            left = {place: None if each.is_held else each.call for place, each in calls}
+            yield MessagesSnapshot(messages_of(with_calls(conversation, left), change.run))
 
     def finish(self, _: ViewFinish) -> Iterator[AgUiEvent]:
         """The run has finished."""
@@ -286,7 +294,7 @@ class RunEvents:
 
     def pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
         """The run is paused. One that waits for tools of the client has succeeded, as far as AG-UI is concerned."""
-        if change.hook == CLIENT:
+        if change.hook == CLIENT_TOOL:
             ids = tuple([call.id for call in change.pending])
             # Before 1.0, a run without an outcome waits for the results of calls, and one that has succeeded does not.
             is_new = self._is_new

@@ -19,9 +19,9 @@ from collections.abc import (
 from contextlib import aclosing
 
 from rxworker.events import BlockType, Record
+from rxworker.events.turn import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind, Usage
-from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common import data_line, pump
+from rxworker.protocols.common import arguments_of, data_line, pump
 from rxworker.views import (
     BlockGrow,
     Change,
@@ -173,7 +173,11 @@ class ChatEncoder:
         yield {"content": f"\n\n{text}" if starts else text}
 
     def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
-        of_client = [waiting.call for waiting in pause.pending if waiting.call.name in self._tools]
+        of_client = [
+            waiting.call
+            for waiting in pause.pending
+            if pause.hook == CLIENT_TOOL and waiting.call.name in self._tools
+        ]
         if not of_client:
             self._notice = f"[{waits_for(pause)}]"
             self.finish_reason = "stop"
@@ -200,11 +204,6 @@ def waits_for(pause: ViewPause) -> str:
     """
     names = ", ".join(waiting.call.name for waiting in pause.pending if waiting.needs_decision)
     return f"the run waits for a decision{names and ' about '}{names}: {pause.reason}"
-
-
-def arguments_of(given: JsonObject | str) -> str:
-    """The arguments of a call as text."""
-    return given if isinstance(given, str) else encode_lenient(given).decode()
 
 
 async def chat_stream(

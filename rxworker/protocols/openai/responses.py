@@ -19,10 +19,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import BlockType, Record
+from rxworker.events.turn import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind, Usage
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common import ENDED, pump
-from rxworker.protocols.openai.chat import DONE, TEXTS, arguments_of, waits_for
+from rxworker.protocols.common import ENDED, arguments_of, pump
+from rxworker.protocols.openai.chat import DONE, TEXTS, waits_for
 from rxworker.views import (
     BlockClose,
     BlockGrow,
@@ -376,7 +377,11 @@ class ResponseEncoder:
 
     def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
         """The response is complete if the run waits for its client, and failed if it waits for a person's decision."""
-        of_client = [waiting for waiting in pause.pending if waiting.call.name in self._head.tools]
+        of_client = [
+            waiting
+            for waiting in pause.pending
+            if pause.hook == CLIENT_TOOL and waiting.call.name in self._head.tools
+        ]
         for waiting in of_client:
             yield from self._client_call(waiting)
         if of_client:

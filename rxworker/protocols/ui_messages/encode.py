@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from rxworker.events import Record
+from rxworker.events.turn import CLIENT_TOOL
 from rxworker.messages import StopKind, StopReason
 from rxworker.protocols.common import data_line, interrupt_id, pump
 from rxworker.protocols.ui_messages import wire
@@ -23,6 +24,7 @@ from rxworker.views import (
     BlockGrow,
     BlockOpen,
     BlockWhole,
+    CallOffer,
     CallProgress,
     CallResult,
     CallStart,
@@ -41,7 +43,6 @@ from rxworker.views import (
     ViewPause,
 )
 from rxworker.worker.decisions import distinct
-from rxworker.worker.paused import CLIENT
 
 Encode = Callable[[Any], Iterator[UiMessagePart]]
 
@@ -54,6 +55,8 @@ class UiMessageEncoder:
         can_reset: Whether the client supports ``reset-step``, which retracts a failed response. Otherwise a data part
             reports the retraction.
         continues: Whether the client has the message as far as the paused run has made it, so that the pending calls are not sent again.
+        replay: For a message of several runs that is sent again from its start: ``past`` for a run that another one continues, ``last`` for the
+            last one. The client runs only the calls that the last run waits for.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -66,12 +69,24 @@ class UiMessageEncoder:
     """
 
     def __init__(
-        self, message_id: str | None = None, *, can_reset: bool = True, continues: bool = False
+        self,
+        message_id: str | None = None,
+        *,
+        can_reset: bool = True,
+        continues: bool = False,
+        replay: Literal["past", "last"] | None = None,
     ) -> None:
-        calls = CallParts()
-        message = MessageParts(message_id, calls, can_reset=can_reset, continues=continues)
+        calls = CallParts(is_past=replay == "past")
+        message = MessageParts(
+            message_id,
+            calls,
+            can_reset=can_reset,
+            continues=continues,
+            was_offered=continues and replay is None,
+        )
         self._tracker = Tracker()
         self._nested = NestedRuns()
+        self._message = message
         self._table = _table(message, BlockParts(calls), calls)
 
     @property
@@ -90,6 +105,7 @@ class UiMessageEncoder:
             state: The state after the records so far.
             run: The run's id.
         """
+        self._message.was_offered = True  # what is offered waits for the client now
         return self._encoded(self._tracker.catch_up(state, run))
 
     def close(self, reason: str) -> list[UiMessagePart]:
@@ -112,7 +128,7 @@ def _is_nested(change: Change) -> bool:
             return True
         case BlockOpen() | BlockGrow() | BlockExtra() | BlockClose() | BlockWhole():
             return bool(change.block.scope.id)
-        case CallStart() | CallProgress() | CallResult():
+        case CallStart() | CallOffer() | CallProgress() | CallResult():
             return bool(change.scope.id)
         case _:
             return False
@@ -137,6 +153,7 @@ def _table(
         BlockClose: blocks.close,
         BlockWhole: blocks.whole,
         CallStart: calls.start,
+        CallOffer: calls.offer,
         CallProgress: calls.progress,
         CallResult: calls.result,
         Note: NoteParts().note,
@@ -181,7 +198,10 @@ async def ui_message_stream(
     last = len(before)
     for place, source in enumerate((*before, batches)):
         encoder = UiMessageEncoder(
-            message_id, can_reset=can_reset, continues=continues or place > 0
+            message_id,
+            can_reset=can_reset,
+            continues=continues or place > 0,
+            replay=("past" if place < last else "last") if before else None,
         )
         async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
             async for parts in pieces:
@@ -212,6 +232,7 @@ class MessageParts:
         message_id: The message's id.
         can_reset: Whether the client supports ``reset-step``.
         continues: Whether the client has the calls that a resumed run continues with.
+        was_offered: Whether the client runs those that the run has offered to it, so that they are not offered again.
         calls: The parts of calls.
 
     >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(ViewBegin("run-1"))]
@@ -225,8 +246,10 @@ class MessageParts:
         *,
         can_reset: bool,
         continues: bool = False,
+        was_offered: bool = False,
     ) -> None:
         self._continues = continues
+        self.was_offered = was_offered
         self._message_id = message_id
         self._calls = calls
         self._can_reset = can_reset
@@ -236,7 +259,11 @@ class MessageParts:
         """The message begins, or continues with pending calls."""
         yield wire.Start(self._message_id)
         for pending in change.pending:
-            parts = self._calls.available(pending.id, pending.call.name, pending.call.input)
+            name, call = pending.id, pending.call
+            if pending.is_held or (pending.is_offered and not self.was_offered):
+                parts = self._calls.show(name, call)
+            else:
+                parts = self._calls.available(name, call.name, call.input)
             if self._continues:
                 list(parts)  # the client has it; a second time would have it run its tools again
             else:
@@ -259,16 +286,15 @@ class MessageParts:
         yield wire.Finish(_finish_reason(change.stop_reason))
 
     def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
-        """The run is paused. A call that the client runs needs nothing but its arguments, which it has, unless a hook has changed them."""
-        if change.hook == CLIENT:
-            for pending in change.pending:
-                yield from self._calls.update(pending.id, pending.call)
+        """The run is paused. The calls that it offers to the client were sent before."""
+        if change.hook == CLIENT_TOOL:
             yield wire.Finish("tool-calls")
             return
         has_request = False
         ids = distinct([pending.call.id for pending in change.pending])
         for pending, call_id in zip(change.pending, ids, strict=True):
             name = interrupt_id(change.run, call_id)
+            yield from self._calls.wait(pending)
             if pending.needs_decision:
                 has_request = True
                 yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events import RunPause
+from rxworker.events.turn import CLIENT_TOOL
 from rxworker.messages import (
     Content,
     Conversation,
@@ -29,7 +30,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.messages.pairs import places_of
+from rxworker.messages.pairs import calls_made, places_of, with_calls
 from rxworker.protocols.common import (
     CallIds,
     InterruptReply,
@@ -44,7 +45,6 @@ from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
 from rxworker.worker import Answer
 from rxworker.worker.decisions import APPROVAL, PendingCalls, decode_json, kind_of, read_approval
-from rxworker.worker.paused import CLIENT
 
 DENIED = "This call was not approved."
 NO_RESULT = "This call has no result."
@@ -304,11 +304,14 @@ def ui_messages_of(
     >>> [(message.id, message.role, message.parts[-1]["text"]) for message in ui_messages_of(conversation, "chat-1")]
     [('chat-1.0', 'user', 'hi'), ('chat-1.1', 'assistant', 'hello')]
     """
+    if pause is not None:  # they wait with these arguments, which a hook may have changed
+        places = places_of(pause.pending, pause.places, calls_made(conversation))
+        conversation = with_calls(conversation, dict(zip(places, pause.pending, strict=True)))
     history = _History(prefix)
     for message in conversation.messages:
         history.add(message)
     waiting = [] if pause is None else history.waiting(pause)
-    if pause is not None and pause.hook != CLIENT:
+    if pause is not None and pause.hook != CLIENT_TOOL:
         history.add_approvals(run, pause, waiting)
     for call in history.unanswered(waiting):
         call.update(state="output-error", errorText=NOT_RUN)

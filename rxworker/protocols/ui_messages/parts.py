@@ -23,7 +23,7 @@ from rxworker.events import (
 )
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Audio, Json, JsonObject, Text, ToolCall, ToolResult
-from rxworker.protocols.common import type_name
+from rxworker.protocols.common import arguments_of, type_name
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
 from rxworker.state import apply_change
@@ -33,6 +33,7 @@ from rxworker.views import (
     BlockGrow,
     BlockOpen,
     BlockWhole,
+    CallOffer,
     CallProgress,
     CallResult,
     CallStart,
@@ -42,6 +43,7 @@ from rxworker.views import (
     ScopeClose,
     ScopeOpen,
     ShownBlock,
+    WaitingCall,
 )
 
 
@@ -122,24 +124,32 @@ class BlockParts:
 
 
 class _Call:
-    """A call: the pieces of its arguments, and the arguments when they are complete."""
+    """A call: the pieces of its arguments, the arguments when they are complete, and whether it has been made available to the client."""
 
-    __slots__ = ("input", "pieces")
+    __slots__ = ("input", "is_available", "pieces")
 
-    def __init__(self) -> None:
+    def __init__(self, value: Json = None, *, is_available: bool = False) -> None:
         self.pieces: list[str] = []
-        self.input: Json = None
+        self.input = value
+        self.is_available = is_available
 
 
 class CallParts:
     """The parts of the calls of a run.
 
+    A client runs a call of its tools when its input is available, with that input. So the input of a call that is held is only streamed, until the run
+    offers the call to the client.
+
+    Args:
+        is_past: Whether a later run continues the message, which has taken the results of the calls that were offered.
+
     >>> [part.input for part in CallParts().available("call_1", "look", {"where": "here"})]
     [{'where': 'here'}]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_past: bool = False) -> None:
         self._calls: dict[str, _Call] = {}
+        self._is_past = is_past
 
     def open(self, change: BlockOpen) -> Iterator[UiMessagePart]:
         """The model begins to write a call."""
@@ -165,6 +175,9 @@ class CallParts:
             yield wire.ToolInputError(block.id, block.tool, text, change.aborted or "cut")
             return
         value: Json = text if block.is_free_text else parse_arguments(text)
+        if block.is_held:
+            call.input = value
+            return
         is_provided = block.block_type is BlockType.SERVER_TOOL_USE
         yield from self.available(block.id, block.tool, value, is_provided=is_provided)
 
@@ -179,18 +192,40 @@ class CallParts:
             value: The arguments.
             is_provided: Whether the provider runs the tool.
         """
-        self._calls.setdefault(name, _Call()).input = value
+        self._calls[name] = _Call(value, is_available=True)
         yield wire.ToolInputAvailable(name, tool, value, is_provided or None)
 
     def start(self, change: CallStart) -> Iterator[UiMessagePart]:
-        """A call starts."""
-        return self.update(change.id, change.call)
+        """A call starts. Its arguments are sent if a hook or an approval has changed them, or they were not available."""
+        show = self.show if change.is_held else self._update
+        return show(change.id, change.call)
 
-    def update(self, name: str, call: ToolCall) -> Iterator[UiMessagePart]:
-        """The arguments of a call, if a hook or an approval has changed them, or they were not sent."""
+    def offer(self, change: CallOffer) -> Iterator[UiMessagePart]:
+        """The run waits for the client to run a call."""
+        return (
+            self.show(change.id, change.call)
+            if self._is_past
+            else self._update(change.id, change.call)
+        )
+
+    def wait(self, waiting: WaitingCall) -> Iterator[UiMessagePart]:
+        """A call waits for a decision, with these arguments, which a hook may have changed."""
+        show = self.show if waiting.is_held else self._update
+        return show(waiting.id, waiting.call)
+
+    def _update(self, name: str, call: ToolCall) -> Iterator[UiMessagePart]:
+        known = self._calls.get(name)
+        if known is None or not known.is_available or known.input != call.input:
+            yield from self.available(name, call.name, call.input)
+
+    def show(self, name: str, call: ToolCall) -> Iterator[UiMessagePart]:
+        """Show the arguments of a call without making them available: the client shows it and does not run it."""
         known = self._calls.get(name)
         if known is None or known.input != call.input:
-            yield from self.available(name, call.name, call.input)
+            self._calls[name] = _Call(call.input)
+            encoding = "text" if isinstance(call.input, str) else None
+            yield wire.ToolInputStart(name, call.name, encoding)
+            yield wire.ToolInputDelta(name, arguments_of(call.input))
 
     def progress(self, change: CallProgress) -> Iterator[UiMessagePart]:
         """A tool reports progress."""
@@ -204,9 +239,8 @@ class CallParts:
             if change.is_placeholder:
                 return  # its arguments were never complete, which has been reported
             known = change.call
-            value = {} if known is None else known.input
-            name = result.name if known is None else known.name
-            yield from self.available(change.id, name, value)
+            # Never available: a client would run it again.
+            yield from self.show(change.id, known or ToolCall(change.id, result.name, {}))
         self._calls.pop(change.id, None)
         is_provided = change.is_provided or None
         if change.is_denied:

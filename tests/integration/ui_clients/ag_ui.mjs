@@ -20,7 +20,7 @@ export function agent({ name, client, address, threadId = "thread-1", messages, 
 }
 
 // One run of an agent. With "say" the user says something first; "answer" is the payload for each interrupt that is open, and "results" those
-// of the client's own tools, by the ids of their calls.
+// of the client's own tools, by the ids of their calls. "ran" are the calls that were complete, as a page runs them.
 export async function agent_run({ name, runId = "run-1", say, resume, answer, tools, results = {} }) {
   const made = agents.get(name);
   if (say !== undefined) made.addMessage({ id: `user-${made.messages.length + 1}`, role: "user", content: say });
@@ -29,6 +29,7 @@ export async function agent_run({ name, runId = "run-1", say, resume, answer, to
   if (answer !== undefined)
     resume = made.pendingInterrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload: answer }));
   const events = [];
+  const ran = [];
   const told = { error: null, refused: null, status: null };
   let pendingToolCallIds = null;
   try {
@@ -36,6 +37,7 @@ export async function agent_run({ name, runId = "run-1", say, resume, answer, to
       { runId, ...(resume ? { resume } : {}), ...(tools ? { tools } : {}) },
       {
         onEvent: ({ event }) => void events.push(event),
+        onToolCallEndEvent: ({ toolCallName, toolCallArgs }) => void ran.push([toolCallName, toolCallArgs]),
         onRunErrorEvent: ({ event }) => void (told.error = event),
         onRunFinishedEvent: (finished) => void (pendingToolCallIds = finished.pendingToolCallIds ?? null),
       },
@@ -44,7 +46,7 @@ export async function agent_run({ name, runId = "run-1", say, resume, answer, to
     told.refused = String(error?.message ?? error);
     told.status = error?.status ?? null;
   }
-  return { ...told, events, messages: made.messages, interrupts: made.pendingInterrupts, pendingToolCallIds };
+  return { ...told, events, ran, messages: made.messages, interrupts: made.pendingInterrupts, pendingToolCallIds };
 }
 
 // The client goes away in the middle.

@@ -126,10 +126,13 @@ export function chat({ name, address, id = "chat-1", messages, headers, auto, to
   const body = tools && { tools: Object.fromEntries(Object.keys(tools).map((tool) => [tool, {}])) };
   const transport = new DefaultChatTransport({ api: address, headers, body });
   let sendAutomaticallyWhen = auto ? lastAssistantMessageIsCompleteWithApprovalResponses : undefined;
-  if (tools) sendAutomaticallyWhen = lastAssistantMessageIsCompleteWithToolCalls;
-  const onToolCall = ({ toolCall: { toolName: tool, toolCallId } }) => {
+  if (tools)
+    sendAutomaticallyWhen = (given) =>
+      lastAssistantMessageIsCompleteWithToolCalls(given) || lastAssistantMessageIsCompleteWithApprovalResponses(given);
+  const onToolCall = ({ toolCall: { toolName: tool, toolCallId, input } }) => {
     if (tools?.[tool] === undefined) return;
     chats.get(name).ran = [...(chats.get(name).ran ?? []), toolCallId];
+    chats.get(name).inputs = [...(chats.get(name).inputs ?? []), input];
     void chats.get(name).addToolOutput({ tool, toolCallId, output: tools[tool] });
   };
   chats.set(name, new Chat({ id, messages, transport, sendAutomaticallyWhen, onToolCall, onError: () => {} }));
@@ -138,8 +141,8 @@ export function chat({ name, address, id = "chat-1", messages, headers, auto, to
 
 // What a chat shows now.
 export function chat_look({ name }) {
-  const { messages, status, error, ran } = chats.get(name);
-  return { messages, status, ran, error: error ? { name: error.name, message: String(error.message), status: error.statusCode ?? null } : null };
+  const { messages, status, error, ran, inputs } = chats.get(name);
+  return { messages, status, ran, inputs: inputs ?? [], error: error ? { name: error.name, message: String(error.message), status: error.statusCode ?? null } : null };
 }
 
 // Waits until a chat shows a text, or, without one, until it has nothing under way.

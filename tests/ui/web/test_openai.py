@@ -565,10 +565,8 @@ async def test_a_person_decides_before_the_client_continues() -> None:
 
     async with WebServer(make, port=0) as server, client_at(server.url) as client:
         first = await client.responses.create(model="worker", input="hi", tools=TOOLS)
-        assert [item.type for item in first.output] == ["mcp_call", "function_call"]
-        asked = first.output[1]
-        assert asked.type == "function_call"
-        output: Any = {"type": "function_call_output", "call_id": asked.call_id, "output": "ok"}
+        assert [item.type for item in first.output] == ["mcp_call"]
+        output: Any = {"type": "function_call_output", "call_id": "call_1_2", "output": "ok"}
 
         async def continued() -> Any:
             return await client.responses.create(
@@ -581,6 +579,9 @@ async def test_a_person_decides_before_the_client_continues() -> None:
         resumed = await server.state.runs.resume(first.id, {deleted.id or "": Approve()})
         assert resumed.here is not None
         await resumed.here
+        second = await client.responses.retrieve(resumed.id)
+        (offered,) = [item for item in second.output if item.type == "function_call"]
+        assert offered.call_id == "call_1_2"
         assert (await continued()).output_text == "Done."
 
 
