@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import (
+    FencedError,
     LeaseHeldError,
     LocalProtocolError,
     LogError,
@@ -47,9 +48,12 @@ from rxworker.log.values import (
     decisions_in,
     is_run_id,
     resumed_id,
+    returned_command,
 )
 from rxworker.operators.disposables import Call
 
+REPORTING = 1.0
+"""Seconds for which a log that is closed waits until it has reported that its process returned."""
 PRUNED = 500
 """How many runs are deleted in one transaction."""
 PRUNED_BYTES = 4_000_000
@@ -87,6 +91,8 @@ class EventLog(ABC):
         self.heartbeat = Heartbeat(self.renew, max(lease / 3, 0.01))
         self.followers = Followers(self._follow_started, self._follow_ended)
         self.is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reports: dict[Claim, asyncio.Task[None]] = {}
         self._encoding = Encoding(codec)
 
     async def __aenter__(self) -> Self:
@@ -132,12 +138,11 @@ class EventLog(ABC):
             raise LogError(
                 f"{run!r} cannot be the id of a run: give a text that is not empty, without null characters and without half characters"
             )
-        if not create and self.heartbeat.renews(run):
-            raise LeaseHeldError(run, self.owner, time.time() + self.lease)
         if not create:
-            await self.info(
-                run
-            )  # a run that cannot be decoded is not claimed: its row would be overwritten
+            if self.heartbeat.renews(run):
+                raise LeaseHeldError(run, self.owner, time.time() + self.lease)
+            await self.info(run)  # raises where the row, which is written again, cannot be decoded
+        self._loop = asyncio.get_running_loop()
         encoded = self._encoding.encode_row(row or RunRow(), run)
         claim = await self._claim(run, create, encoded, self.lease, frozenset(statuses))
         self.followers.wake(run)
@@ -172,7 +177,12 @@ class EventLog(ABC):
         entries = self._encoding.encode_entries(entries, claim.run)
         encoded = None if row is None else self._encoding.encode_row(row, claim.run)
         status = None if row is None else row.status
-        is_watched = await self._append(claim, entries, after, encoded, status, durable)
+        try:
+            is_watched = await self._append(claim, entries, after, encoded, status, durable)
+        except LogError as error:
+            if isinstance(error, FencedError) or error.retryable:
+                self._note_return(claim)
+            raise
         self.followers.wake(claim.run)
         return is_watched
 
@@ -242,7 +252,34 @@ class EventLog(ABC):
         Returns:
             The ids of the runs that another owner has claimed since.
         """
-        return self._renew(claims, self.lease)
+        lost = self._renew(claims, self.lease)
+        for claim in claims:
+            if claim.run in lost and self._loop is not None:
+                with suppress(RuntimeError):  # its event loop is closed
+                    self._loop.call_soon_threadsafe(self._note_return, claim)
+        return lost
+
+    def _note_return(self, claim: Claim) -> None:
+        """Report that this process has lost a run, and lives: its suspension, or the cut of its network, is not to count as a death."""
+        if not self.is_closed and claim not in self._reports:
+            task = asyncio.get_running_loop().create_task(self._report_return(claim))
+            self._reports[claim] = task
+
+    async def _report_return(self, claim: Claim) -> None:
+        try:
+            while not self.is_closed:
+                try:
+                    await self.send(claim.run, returned_command(claim.epoch))
+                except LogError as error:
+                    if not error.retryable:
+                        return  # reported before, or the run has ended
+                    await asyncio.sleep(self.lease / 3)
+                else:
+                    return
+        except LocalProtocolError:
+            return  # the log was closed
+        finally:
+            del self._reports[claim]
 
     # Readers
 
@@ -596,7 +633,11 @@ class EventLog(ABC):
         """Write what is outstanding, and end everything that follows the log."""
         if self.is_closed:
             return
+        if self._reports:
+            await asyncio.wait([*self._reports.values()], timeout=REPORTING)
         self.is_closed = True
+        for report in self._reports.values():
+            report.cancel()
         self.followers.wake_all()
         await asyncio.get_running_loop().run_in_executor(None, self.heartbeat.close)
         await self._close()

@@ -22,7 +22,7 @@ OPEN: tuple[StoredStatus, ...] = ("queued", "running")
 TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
 
-CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide"]
+CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide", "returned"]
 
 DECIDE: Literal["decide"] = "decide"
 """The kind and the key of the command that decides about a paused run."""
@@ -149,7 +149,7 @@ class Command(Struct, frozen=True, omit_defaults=True):
     """A request to a run.
 
     Attributes:
-        kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause.
+        kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause; ``returned``, of a process that was taken for dead.
         data: The rest, as JSON.
         key: Two commands of a run cannot have the same key; empty for any number of them.
         number: Its number among the commands of the run, from 1; given by the log.
@@ -182,6 +182,25 @@ def send_command(messages: Sequence[Message], id: str = "") -> Command:  # noqa:
     'send'
     """
     return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id)))
+
+
+def returned_command(epoch: int) -> Command:
+    """The command of a process that lost a run while it was suspended, and goes on: it did not die.
+
+    >>> returned_command(3).key
+    'returned-3'
+    """
+    return Command("returned", {"epoch": epoch}, key=f"returned-{epoch}")
+
+
+def returned_in(commands: Iterable[Command]) -> frozenset[int]:
+    """The epochs of the processes that were taken for dead and have returned.
+
+    >>> returned_in([Command("pause"), returned_command(3)])
+    frozenset({3})
+    """
+    epochs = [one.data.get("epoch") for one in commands if one.kind == "returned"]
+    return frozenset([epoch for epoch in epochs if isinstance(epoch, int)])
 
 
 def is_run_id(run: str) -> bool:

@@ -167,5 +167,5 @@ class CommandReader:
                 self._pause_request.request(text, command.number)
             case "cancel":
                 self._cancel(text, command.number, command.data.get("when") == "after_turn")
-            case "decide":
-                pass  # for a process that resumes the run when it has paused
+            case "decide" | "returned":
+                pass  # for a process that resumes the run when it has paused, or recovers it

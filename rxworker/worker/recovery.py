@@ -8,7 +8,7 @@ latter with the same key, after the hooks that have not agreed to it have run; f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -66,19 +66,30 @@ def progress_of(records: Iterable[Record]) -> int:
     return progress
 
 
-def deaths_at(progress: int, stored: StoredRun) -> int:
+def deaths_at(
+    progress: int, stored: StoredRun, returned: Collection[int] = frozenset[int]()
+) -> int:
     """How often the process of the run has ended at this place, this time included.
 
-    Hand-overs do not count, nor does what happened to a run that this one is a copy of, or before the run was put back.
+    Hand-overs do not count, nor does what happened to a run that this one is a copy of, or before the run was put back. A process that was suspended, or cut off from
+    the log, for longer than its lease is taken for dead; when it goes on, it reports its epoch, and does not count either.
+
+    Args:
+        progress: The place: the number of the last record that was progress.
+        stored: The run.
+        returned: The epochs of the processes that have returned.
     """
     own = [record for record in stored.records if not record.path and record.seq > stored.foreign]
     deaths = sum(
-        isinstance(record.event, RunRecover) and record.event.progress == progress for record in own
+        isinstance(record.event, RunRecover)
+        and record.event.progress == progress
+        and stored.epochs.get(record.seq) not in returned
+        for record in own
     )
     handed = sum(
         isinstance(record.event, HandOver | RunRequeue) and record.seq >= progress for record in own
     )
-    return deaths + 1 - handed
+    return deaths + (stored.epoch not in returned) - handed
 
 
 class Continuation(Struct, frozen=True):

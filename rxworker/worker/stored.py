@@ -51,6 +51,8 @@ class StoredRun(Struct, frozen=True):
         copied: The number of the last record that was copied from another run; 0 for none.
         tools: The digests of its tools, by their names.
         foreign: The number of the last record that was copied or imported. Permissions up to it are those of another run.
+        epoch: The epoch of the process that wrote the last record.
+        epochs: The epoch of the process before each recovery, by the number of its `RunRecover`.
     """
 
     records: list[Record]
@@ -64,6 +66,8 @@ class StoredRun(Struct, frozen=True):
     copied: int
     tools: dict[str, str]
     foreign: int
+    epoch: int = 0
+    epochs: dict[int, int] = {}
 
     def result(self, run: str) -> RunResult[None]:
         """The result of a run that has ended or is paused."""
@@ -132,6 +136,12 @@ async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
         copied,
         tools,
         foreign,
+        entries[-1].epoch if entries else 0,
+        {
+            record.seq: before.epoch
+            for before, record in zip(entries, records[1:], strict=False)
+            if isinstance(record.event, RunRecover) and not record.path
+        },
     )
 
 

@@ -24,7 +24,7 @@ from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart, Share
 from rxworker.hooks import HookLike, Hooks
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.recover import resumed_id
-from rxworker.log.values import Claim, RunRow
+from rxworker.log.values import Claim, RunRow, returned_in
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.state import RunState, step_run
@@ -718,7 +718,7 @@ class Worker:
             if output is None and stored.state.output_format is not None:
                 output = Output.from_format(stored.state.output_format)
             error = cancelled_before(stored) or too_many_deaths(
-                deaths_at(progress, stored), progress
+                deaths_at(progress, stored, returned_in(await log.sent(run))), progress
             )
             if error is None:
                 on_unknown = self.on_unknown
