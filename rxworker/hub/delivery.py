@@ -10,7 +10,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import Literal, TypeAlias, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
@@ -21,6 +20,7 @@ from rxworker.events import (
 )
 from rxworker.events.kinds import PASSING
 from rxworker.hub.history import History, deltas_of, expand
+from rxworker.messages.settings import Settings
 
 BATCH = 256
 """The maximum number of single records that are made at once for a reader that is far behind."""
@@ -29,7 +29,7 @@ LONGEST = 86400.0
 """The maximum number of seconds between two deliveries."""
 
 
-class Reliable(Struct, frozen=True):
+class Reliable(Settings, frozen=True):
     """Every record, one by one, as it was pushed.
 
     Attributes:
@@ -52,7 +52,7 @@ class Reliable(Struct, frozen=True):
             raise ConfigurationError(message)
 
 
-class Coalesce(Struct, frozen=True, repr_omit_defaults=True):
+class Coalesce(Settings, frozen=True, repr_omit_defaults=True):
     """Everything, with adjacent deltas of one block merged. Nothing is lost: the merged records fold to the same state.
 
         -a-b-c-d-e-f-|           deltas
@@ -71,17 +71,19 @@ class Coalesce(Struct, frozen=True, repr_omit_defaults=True):
 
     def __post_init__(self) -> None:
         every = cast("object", self.every)
-        if every is not None and not (isinstance(every, int | float) and 0 < every <= LONGEST):
+        if every is None:
+            return
+        if isinstance(every, bool) or not (isinstance(every, int | float) and 0 < every <= LONGEST):
             raise ConfigurationError(
                 f"every={every!r} is not a number of seconds above 0, up to a day"
             )
 
 
-class Latest(Struct, frozen=True):
+class Latest(Settings, frozen=True):
     """For gauges: every event that begins or ends something, and only the newest of each kind of passing event and of usage."""
 
 
-class DropOldest(Struct, frozen=True):
+class DropOldest(Settings, frozen=True):
     """Every record while the watcher keeps up; when it is behind, a `Gap` for the passing events before the newest records.
 
     Attributes:

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import (
+    ConfigurationError,
     FencedError,
     LeaseHeldError,
     LocalProtocolError,
@@ -50,6 +51,7 @@ from rxworker.log.values import (
     resumed_id,
     returned_command,
 )
+from rxworker.messages.settings import check_number, check_type
 from rxworker.operators.disposables import Call
 
 REPORTING = 1.0
@@ -86,6 +88,10 @@ class EventLog(ABC):
     def __init__(
         self, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
     ) -> None:
+        check_number("lease", lease)
+        check_type("owner", owner, str, "owner='desk-1'")
+        if codec is not None and not callable(getattr(codec, "encode", None)):
+            raise ConfigurationError("codec: give an object with encode(data) and decode(data)")
         self.lease = lease
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self.heartbeat = Heartbeat(self.renew, max(lease / 3, 0.01))

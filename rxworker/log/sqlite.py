@@ -32,6 +32,7 @@ from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import Found, SearchIndex, excerpt, forget, has_full_text, words_of
 from rxworker.log.values import LISTED, Claim, StoredStatus
+from rxworker.messages.settings import check_type
 
 T = TypeVar("T")
 
@@ -127,6 +128,7 @@ class SQLiteLog(EventLog):
         self, path: str | Path, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
     ) -> None:
         super().__init__(codec=codec, owner=owner, lease=lease)
+        check_type("path", path, (str, Path), "SQLiteLog('runs.db')")
         self.path = Path(path)
         self._barriers = Barriers(self.path)
         _create(self.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from rxworker.messages.json import JsonObject
+from rxworker.messages.settings import Settings, check_number, check_type
 
 
 class Usage(
@@ -76,7 +77,7 @@ class Counts(Struct, frozen=True):
 MILLION = 1_000_000
 
 
-class Prices(Struct, frozen=True):
+class Prices(Settings, frozen=True):
     """Prices of a model, for a million tokens, in one currency.
 
     Attributes:
@@ -85,6 +86,9 @@ class Prices(Struct, frozen=True):
         cache_read: The price of input that is read from a cache; ``None``: that of ``input``.
         cache_creation: The price of input that is written to a cache; ``None``: that of ``input``.
         currency: The currency of the prices. It is shown beside a cost; nothing is converted.
+
+    Raises:
+        ConfigurationError: A price is not a number from 0 up.
 
     >>> Prices(input=3.0, output=15.0).cost(Usage(input_tokens=1_000_000, output_tokens=100_000))
     4.5
@@ -95,6 +99,14 @@ class Prices(Struct, frozen=True):
     cache_read: float | None = None
     cache_creation: float | None = None
     currency: str = "USD"
+
+    def __post_init__(self) -> None:
+        """Check the prices."""
+        for name in ("input", "output"):
+            check_number(f"Prices({name})", getattr(self, name))
+        for name in ("cache_read", "cache_creation"):
+            check_number(f"Prices({name})", getattr(self, name), optional=True)
+        check_type("Prices(currency)", self.currency, str, "currency='EUR'")
 
     def cost(self, usage: Usage) -> float:
         """The cost of a number of tokens."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 from reactivex import Observable, abc
 
 from rxworker.framing.decoder import Decoder
+from rxworker.operators.expect import expect_callable
 from rxworker.operators.stage import Operator, Sink, stage
 
 A = TypeVar("A")
@@ -41,6 +42,7 @@ def decode(make: Callable[[], Decoder[A, B]]) -> Operator[A, B]:
     bc
     d
     """
+    expect_callable("decode(...)", make, "a function that makes a decoder, such as its class")
 
     def apply(source: Observable[A]) -> Observable[B]:
         def start(observer: abc.ObserverBase[B]) -> Sink[A]:

@@ -7,7 +7,10 @@ ends the stream: the error names the verb, what it was given, and the operator t
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Sequence, Set
+from types import FunctionType
 from typing import Any
 
 from reactivex import Observable, abc
@@ -16,6 +19,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
+from rxworker.messages.settings import check_number
 from rxworker.operators.stage import Stage
 
 EVENTS: frozenset[type[object]] = frozenset(kind.type for kind in EVENT_KINDS)
@@ -95,6 +99,85 @@ def no_block(verb: str, item: object) -> ConfigurationError:
 def no_amount(verb: str, item: object) -> ConfigurationError:
     """The error of a verb for numbers that was given something else."""
     return _wrong(verb, "numbers", _a(item), "put ops.map(...) before it, which returns the amount")
+
+
+def expect_scheduler(verb: str, scheduler: object) -> None:
+    """Refuse what is not a scheduler.
+
+    Raises:
+        ConfigurationError: It has no clock.
+    """
+    if not isinstance(scheduler, abc.SchedulerBase):
+        raise ConfigurationError(
+            f"{verb} needs a scheduler: give run.scheduler, or AsyncIOScheduler(asyncio.get_running_loop())"
+        )
+
+
+def expect_callable(verb: str, function: object, what: str) -> None:
+    """Refuse what cannot be called.
+
+    Raises:
+        ConfigurationError: It is not callable.
+    """
+    if not callable(function):
+        raise ConfigurationError(f"{verb} takes {what}, and was given {_a(function)}")
+
+
+def expect_choice(name: str, choice: object) -> None:
+    """Refuse a choice that is not a number, such as the source of an operator whose parentheses are missing.
+
+    Raises:
+        ConfigurationError: It is not the index of a choice.
+    """
+    if isinstance(choice, Observable):
+        message = f"{name} makes an operator and is not one: write {name}(), with parentheses"
+        raise ConfigurationError(message)
+    check_number(f"{name}(choice)", choice, whole=True)
+
+
+def expect_operator(operator: object) -> None:
+    """Refuse what makes an operator, in place of the operator: the commonest mistake is to forget the parentheses.
+
+    Raises:
+        ConfigurationError: It cannot be called with an observable alone.
+
+    >>> from reactivex import operators as ops
+    >>> expect_operator(ops.map)
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: map makes an operator and is not one: write map(...), with parentheses
+    """
+    if isinstance(operator, type):
+        name = operator.__name__
+        raise ConfigurationError(f"{name} is a class and not an operator: write {name}(...)")
+    if not callable(operator):
+        message = f"{operator!r:.80} is not an operator: give for example ops.filter(...)"
+        raise ConfigurationError(message)
+    if not isinstance(operator, FunctionType):
+        return
+    name = operator.__name__
+    if _is_library(operator) or not _takes_one(operator):
+        message = f"{name} makes an operator and is not one: write {name}(...), with parentheses"
+        raise ConfigurationError(message)
+
+
+def _is_library(function: FunctionType) -> bool:
+    """Whether it is one of the public functions of rxworker's or reactivex's operators, all of which make one."""
+    for name in ("rxworker.operators", "reactivex.operators"):
+        module = sys.modules.get(name)
+        if module is not None and module.__dict__.get(function.__name__) is function:
+            return True
+    return False
+
+
+def _takes_one(function: FunctionType) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
 
 
 class Ending:

@@ -6,18 +6,22 @@ at once, while ``start_with`` still waits for its turn, and some operators would
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from functools import partial
+from types import UnionType
+from typing import Any, Generic, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import fields, replace
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import AttemptStart, Record, RunAbort, RunPause, RunStop
 from rxworker.messages import Prices, Usage
 from rxworker.operators.decode import decode
-from rxworker.operators.expect import no_amount, no_record
+from rxworker.operators.expect import expect_operator, no_amount, no_record
 from rxworker.operators.stage import Operator, Sink, Source, Stage, connect
 from rxworker.operators.window import Fold, slide
 
@@ -25,7 +29,13 @@ A = TypeVar("A")
 S = TypeVar("S", bound=Struct)
 
 
-def combine_gauges(start: S, **gauges: Operator[A, object]) -> Operator[A, S]:
+GaugeFailed: TypeAlias = Callable[[str, Exception], None]
+"""Called with the name of a gauge that failed, and its error."""
+
+
+def combine_gauges(
+    start: S, failed: GaugeFailed | None = None, /, **gauges: Operator[A, object]
+) -> Operator[A, S]:
     """Apply several operators to one subscription, and emit the last value of each in one Struct.
 
         --a---b--------|       x counts, y is the letter
@@ -33,14 +43,16 @@ def combine_gauges(start: S, **gauges: Operator[A, object]) -> Operator[A, S]:
         0-(1,2)-(3,4)--|       0 is (0, ""), then (1, ""), (1, a), (2, a), (2, b)
 
     It begins with ``start``, and emits anew whenever a gauge does: put ``ops.sample`` behind it for people. It completes when all gauges
-    have, and the first error of any ends it.
+    have, and an error of the source ends it. A gauge that fails stops alone: its field keeps its value, and a warning is logged. If all have failed, the
+    error of the last ends it. A value that is not of the type of its field is a failure of its gauge.
 
     Args:
         start: The initial state: a frozen Struct.
+        failed: Called with the name and the error of a gauge that failed, in place of the warning.
         gauges: An operator for each field that changes, by its name.
 
     Raises:
-        ValueError: There is no gauge, or no field of that name.
+        ConfigurationError: ``start`` is not a frozen Struct, there is no gauge, no field of that name, or a gauge is not an operator.
 
     >>> from reactivex import of, operators as ops
     >>> class Row(Struct, frozen=True):
@@ -53,55 +65,168 @@ def combine_gauges(start: S, **gauges: Operator[A, object]) -> Operator[A, S]:
     Row(last=2, total=1)
     Row(last=2, total=3)
     """
-    unknown = sorted(set(gauges).difference(start.__struct_fields__))
-    if unknown or not gauges:
-        named = ", ".join(unknown) or "no gauges"
-        known = ", ".join(start.__struct_fields__)
-        raise ValueError(f"{named}: the fields of {type(start).__name__} are {known}")
+    _expect_board(start, gauges)
+    types: dict[str, object] = {field.name: field.type for field in fields(start)}
+    report = _warn if failed is None else failed
 
     def apply(source: Observable[A]) -> Observable[S]:
         def subscribe(
             observer: abc.ObserverBase[S], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            shared: Source[A] = Source()
-            subscriptions = CompositeDisposable()
-            state = start
-            open_gauges = len(gauges)
-            over = False
-
-            def put(name: str) -> Callable[[object], None]:
-                def on_next(value: object) -> None:
-                    nonlocal state
-                    if not over:
-                        state = replace(state, **{name: value})
-                        observer.on_next(state)
-
-                return on_next
-
-            def fail(error: Exception) -> None:
-                nonlocal over
-                if not over:
-                    over = True
-                    observer.on_error(error)
-
-            def done() -> None:
-                nonlocal open_gauges, over
-                open_gauges -= 1
-                if open_gauges == 0 and not over:
-                    over = True
-                    observer.on_completed()
-
-            observer.on_next(start)
-            for name, gauge in gauges.items():
-                sink = Sink(put(name), fail, done)
-                subscriptions.add(connect(gauge(shared), sink, scheduler))
-            give = Sink(shared.on_next, shared.on_error, shared.on_completed)
-            subscriptions.add(connect(source, give, scheduler))
-            return subscriptions
+            return _Board(start, observer, report).begin(gauges, types, source, scheduler)
 
         return Stage(subscribe)
 
     return apply
+
+
+def _expect_board(start: object, gauges: dict[str, Operator[A, object]]) -> None:
+    name = type(start).__name__
+    if isinstance(start, type) or not isinstance(start, Struct):
+        raise ConfigurationError(f"combine_gauges({name}): give a frozen Struct to begin with")
+    if not start.__struct_config__.frozen:
+        raise ConfigurationError(
+            f"{name} can be changed by a watcher: define it as class {name}(Struct, frozen=True)"
+        )
+    unknown = sorted(set(gauges).difference(start.__struct_fields__))
+    if unknown or not gauges:
+        named = ", ".join(unknown) or "no gauges"
+        known = ", ".join(start.__struct_fields__)
+        raise ConfigurationError(f"{named}: the fields of {name} are {known}")
+    for gauge in gauges.values():
+        expect_operator(gauge)
+
+
+logger = logging.getLogger("rxworker.operators")
+
+
+def _warn(name: str, error: Exception) -> None:
+    logger.warning("the gauge %s failed and has stopped", name, exc_info=error)
+
+
+class _Board(Generic[S]):
+    """One subscription: the state, and the gauges that are on."""
+
+    def __init__(self, start: S, observer: abc.ObserverBase[S], report: GaugeFailed) -> None:
+        self.subscriptions = CompositeDisposable()
+        self._state = start
+        self._observer = observer
+        self._report = report
+        self._lanes: dict[str, Source[Any]] = {}
+        self._last_failure: Exception | None = None
+        self._succeeded = self._over = self._source_failed = False
+        self._raised: BaseException | None = None
+
+    def begin(
+        self,
+        gauges: dict[str, Operator[A, object]],
+        types: dict[str, object],
+        source: Observable[A],
+        scheduler: abc.SchedulerBase | None,
+    ) -> abc.DisposableBase:
+        """Subscribe all gauges, each to a lane of its own, and then the source."""
+        self._observer.on_next(self._state)
+        lanes: dict[str, Source[A]] = {name: Source() for name in gauges}
+        self._lanes.update(lanes)
+        for name, gauge in gauges.items():
+            sink = Sink(
+                self._put(name, types[name]), partial(self._fail, name), partial(self._end, name)
+            )
+            try:
+                self.subscriptions.add(connect(gauge(lanes[name]), sink, scheduler))
+            except Exception as error:
+                self._fail(name, error)
+        sink = Sink(self._take, self._source_error, self._complete)
+        self.subscriptions.add(connect(source, sink, scheduler))
+        return self.subscriptions
+
+    def _take(self, item: object) -> None:
+        for name, lane in tuple(self._lanes.items()):
+            try:
+                lane.on_next(item)
+            except BaseException as error:
+                # What the observer of the board raises belongs to whoever pushes; what a gauge raises is its failure.
+                if self._raised is not None or not isinstance(error, Exception):
+                    raise
+                self._fail(name, error)
+
+    def _put(self, name: str, type_: object) -> Callable[[object], None]:
+        fitting: set[type[object]] = set()
+
+        def on_next(value: object) -> None:
+            if self._over or name not in self._lanes:
+                return
+            if value.__class__ not in fitting:
+                error = _misfit(name, value, type_)
+                if error is not None:
+                    self._fail(name, error)
+                    return
+                fitting.add(value.__class__)
+            self._state = replace(self._state, **{name: value})
+            try:
+                self._observer.on_next(self._state)
+            except BaseException as error:
+                self._raised, self._over = error, True
+                raise
+
+        return on_next
+
+    def _fail(self, name: str, error: Exception) -> None:
+        if self._lanes.pop(name, None) is None or self._over:
+            return
+        self._last_failure = error
+        if self._source_failed:
+            self._over = True
+            self._observer.on_error(error)
+            return
+        try:
+            self._report(name, error)
+        except Exception as raised:
+            self._over = True
+            self._observer.on_error(raised)
+            return
+        self._end_if_last()
+
+    def _end(self, name: str) -> None:
+        if self._lanes.pop(name, None) is not None:
+            self._succeeded = True
+            self._end_if_last()
+
+    def _end_if_last(self) -> None:
+        if self._lanes or self._over:
+            return
+        self._over = True
+        if self._succeeded or self._last_failure is None:
+            self._observer.on_completed()
+        else:
+            self._observer.on_error(self._last_failure)
+
+    def _source_error(self, error: Exception) -> None:
+        self._source_failed = True
+        for lane in tuple(self._lanes.values()):
+            lane.on_error(error)
+
+    def _complete(self) -> None:
+        for lane in tuple(self._lanes.values()):
+            lane.on_completed()
+
+
+def _misfit(name: str, value: object, type_: object) -> ConfigurationError | None:
+    """The error of a value that is not of the type of its field; looked at for the first value of each class."""
+    members = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
+    for member in members:
+        kind: object = get_origin(member) or member
+        is_container = value.__class__ in (dict, list, set, tuple)  # whose items are looked at
+        if isinstance(kind, type) and isinstance(value, kind) and not is_container:
+            return None
+    try:
+        convert(value, cast("type[object]", type_), strict=True)
+    except ValidationError as error:
+        message = f"the gauge {name} emitted a {type(value).__name__}, which its field does not take: {error}"
+        return ConfigurationError(message)
+    except TypeError:  # a type that msgspec does not know
+        return None
+    return None
 
 
 def rate(seconds: float, scheduler: abc.SchedulerBase) -> Operator[float, float]:
@@ -119,13 +244,13 @@ def rate(seconds: float, scheduler: abc.SchedulerBase) -> Operator[float, float]
         scheduler: The scheduler of the timer. It must run on the source's thread.
 
     Raises:
-        ValueError: The window has no width. As ``on_error``: a `ConfigurationError`, an item is not a number.
+        ConfigurationError: The window has no width, or there is no scheduler. As ``on_error``: an item is not a number.
     """
 
     def hold() -> _Rate:
         return _Rate(seconds)
 
-    return slide(seconds, scheduler, hold, ends_empty=True)
+    return slide(seconds, scheduler, hold, "rate", ends_empty=True)
 
 
 class _Rate:

@@ -27,7 +27,14 @@ from rxworker.events import (
     Event,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
-from rxworker.operators.expect import EVENTS, Ending, expect_events, no_block, no_event
+from rxworker.operators.expect import (
+    EVENTS,
+    Ending,
+    expect_callable,
+    expect_events,
+    no_block,
+    no_event,
+)
 from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect
 
 B = TypeVar("B")
@@ -153,6 +160,7 @@ def group_blocks(
     (1, 1)
     """
     if follow is not None:
+        expect_callable("group_blocks(...)", follow, "a function of a block")
         grouped, merged = group_blocks(replay=replay), ops.flat_map(follow)
 
         def apply_both(source: Observable[Event]) -> Observable[Any]:

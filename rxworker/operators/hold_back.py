@@ -34,6 +34,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.messages.settings import check_number
 from rxworker.operators.expect import EVENTS, expect_events, no_event
 from rxworker.operators.stage import Operator, Sink, Stage, connect
 from rxworker.operators.text import WRITTEN, BlockKey, Replaced, WrittenDelta, with_text
@@ -88,8 +89,7 @@ def hold_back(
         raise ConfigurationError(
             f"hold_back({check!r:.60}): give a function that takes a text and returns a bool"
         )
-    if window < 2:
-        raise ConfigurationError(f"hold_back(window={window}): a window has at least 2 characters")
+    check_number("hold_back(window)", window, least=2, whole=True)
 
     def apply(source: Observable[E]) -> Observable[E]:
         expect_events(source, "hold_back(...)")

@@ -26,6 +26,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.messages.settings import check_number
 from rxworker.operators.decode import decode
 from rxworker.operators.expect import expect_events
 from rxworker.operators.stage import Operator
@@ -87,8 +88,7 @@ def mask(
     search = _search_of(pattern)
     if not isinstance(replacement, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError("mask(..., replacement): give the text that replaces a match")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"mask(limit={limit!r}): give the length of the longest match")
+    check_number("mask(limit)", limit, least=1, whole=True)
 
     def machine() -> _Masked[E]:
         return _Masked(search, replacement, limit, thinking)

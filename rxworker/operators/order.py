@@ -9,6 +9,8 @@ from typing import Generic, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
 
+from rxworker.messages.settings import check_number
+from rxworker.operators.expect import expect_callable
 from rxworker.operators.stage import Operator, Sink, Stage, connect
 
 A = TypeVar("A")
@@ -40,7 +42,7 @@ def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[
         limit: How many work at a time; the items above it wait, in order.
 
     Raises:
-        ValueError: The limit is less than 1.
+        ConfigurationError: The limit is not a whole number from 1 up.
 
     >>> from reactivex import of
     >>> def twice(word: str) -> Observable[str]:
@@ -51,8 +53,8 @@ def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[
     b
     b
     """
-    if limit < 1:
-        raise ValueError(f"at least one must work at a time, limit is {limit}")
+    expect_callable("map_in_order(...)", project, "a function that returns an observable")
+    check_number("map_in_order(limit)", limit, least=1, whole=True)
 
     def apply(source: Observable[A]) -> Observable[B]:
         def subscribe(

@@ -16,7 +16,8 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.operators.expect import EVENTS, expect_events, no_event
+from rxworker.messages.settings import check_number
+from rxworker.operators.expect import EVENTS, expect_events, expect_scheduler, no_event
 from rxworker.operators.stage import Operator, Sink, Stage, connect
 
 E = TypeVar("E", bound=Event)
@@ -115,7 +116,12 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase) -> Operator[E, E]:
     Args:
         seconds: How long a delta waits at most.
         scheduler: The scheduler of the timer.
+
+    Raises:
+        ConfigurationError: The time is not a number from 0 up, or there is no scheduler.
     """
+    check_number("coalesce(seconds)", seconds)
+    expect_scheduler("coalesce(...)", scheduler)
 
     def apply(source: Observable[E]) -> Observable[E]:
         expect_events(source, "coalesce(...)")

@@ -15,7 +15,14 @@ from reactivex import Observable, abc
 
 from rxworker.events import Event, ResponseStatus, Status, TextDelta
 from rxworker.messages import Json, JsonObject
-from rxworker.operators.expect import EVENTS, Ending, expect_events, no_event, no_text
+from rxworker.operators.expect import (
+    EVENTS,
+    Ending,
+    expect_choice,
+    expect_events,
+    no_event,
+    no_text,
+)
 from rxworker.operators.stage import Operator, Sink, stage
 
 _SPACE = re.compile(r"[ \t\r\n]+")
@@ -256,6 +263,7 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
     Args:
         choice: The index of the choice whose text is emitted, if the request has several.
     """
+    expect_choice("partial_values", choice)
 
     def apply(source: Observable[Event]) -> Observable[Json]:
         expect_events(source, "partial_values()")

@@ -10,8 +10,15 @@ from reactivex import Observable, abc
 from rxworker.errors import ProviderError, RxWorkerError, TransportTimeoutError, TruncatedError
 from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status
 from rxworker.events.deltas import Parts
+from rxworker.messages.settings import check_number
 from rxworker.operators.disposables import Call, Slot
-from rxworker.operators.expect import EVENTS, expect_events, no_event
+from rxworker.operators.expect import (
+    EVENTS,
+    expect_callable,
+    expect_events,
+    expect_scheduler,
+    no_event,
+)
 from rxworker.operators.stage import Operator, Sink, Stage, connect, many, stage
 
 A = TypeVar("A")
@@ -33,6 +40,9 @@ def retry_before_first(
             subscription, or ``None`` to give up and let the error pass. An exception that it raises is emitted instead.
         scheduler: The scheduler of the timer.
 
+    Raises:
+        ConfigurationError: ``should`` is not a function, or there is no scheduler.
+
     >>> from reactivex import of, throw
     >>> from reactivex.scheduler import VirtualTimeScheduler
     >>> def once(error: Exception, failures: int) -> float | None:
@@ -42,6 +52,8 @@ def retry_before_first(
     >>> time.start()
     no
     """
+    expect_callable("retry_before_first(...)", should, "a function of an error and a number")
+    expect_scheduler("retry_before_first(...)", scheduler)
 
     def apply(source: Observable[A]) -> Observable[A]:
         def subscribe(
@@ -123,7 +135,13 @@ def time_out(
         idle: Seconds between two items, and between the last one and the end; ``None`` for no limit.
         scheduler: The scheduler of the timer. It must run on the source's thread.
         is_held: Whether the source is kept waiting on purpose; silence does not count then.
+
+    Raises:
+        ConfigurationError: A time is not a number from 0 up, or there is no scheduler.
     """
+    check_number("time_out(first)", first, optional=True)
+    check_number("time_out(idle)", idle, optional=True)
+    expect_scheduler("time_out(...)", scheduler)
 
     def apply(source: Observable[A]) -> Observable[A]:
         def subscribe(

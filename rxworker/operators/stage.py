@@ -35,6 +35,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cached_property, partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
@@ -246,11 +247,27 @@ class Stage(Observable[A]):
     if not TYPE_CHECKING:  # the base's knows its types
 
         def pipe(self, *operators: Callable[[Any], Any]) -> Any:
-            """Compose operators, from left to right: ``Observable.pipe``, which see, for less."""
+            """Compose operators, from left to right: ``Observable.pipe``, which see, for less.
+
+            Raises:
+                ConfigurationError: One only makes an operator: its parentheses are missing.
+            """
             result = self
             for operator in operators:
-                result = operator(result)
+                try:
+                    result = operator(result)
+                except TypeError:
+                    _expect_operator(operator)
+                    raise
+                if result.__class__ is FunctionType:
+                    _expect_operator(operator)
             return result
+
+
+def _expect_operator(operator: object) -> None:
+    from rxworker.operators.expect import expect_operator  # which knows stages
+
+    expect_operator(operator)
 
 
 def connect(

@@ -30,7 +30,14 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.messages import Json
 from rxworker.operators.decode import decode
-from rxworker.operators.expect import EVENTS, Ending, expect_events, ignore, no_event
+from rxworker.operators.expect import (
+    EVENTS,
+    Ending,
+    expect_choice,
+    expect_events,
+    ignore,
+    no_event,
+)
 from rxworker.operators.stage import Operator, Sink, many, stage
 
 
@@ -67,6 +74,8 @@ def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
 
 
 def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> Operator[Event, str]:
+    expect_choice(verb.removesuffix("()"), choice)
+
     def apply(source: Observable[Event]) -> Observable[str]:
         expect_events(source, verb)
 

@@ -20,6 +20,8 @@ from typing import Generic, Protocol, TypeVar, overload
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SerialDisposable, SingleAssignmentDisposable
 
+from rxworker.messages.settings import check_number
+from rxworker.operators.expect import expect_callable, expect_scheduler
 from rxworker.operators.stage import Operator, Sink, Stage, connect
 
 A = TypeVar("A")
@@ -192,7 +194,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
         scheduler: The scheduler of the timer. It must run on the source's thread.
 
     Raises:
-        ValueError: The window has no width.
+        ConfigurationError: The window has no width, or there is no scheduler.
 
     >>> from reactivex import of
     >>> from reactivex.scheduler import HistoricalScheduler
@@ -204,7 +206,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
     def hold() -> _Held[A, Window[A]]:
         return View()
 
-    return slide(seconds, scheduler, hold)
+    return slide(seconds, scheduler, hold, "sliding")
 
 
 def fold_sliding(
@@ -226,7 +228,7 @@ def fold_sliding(
         scheduler: The scheduler of the timer. It must run on the source's thread.
 
     Raises:
-        ValueError: The window has no width.
+        ConfigurationError: The window has no width, or there is no scheduler.
 
     >>> from reactivex import of
     >>> from reactivex.scheduler import HistoricalScheduler
@@ -239,13 +241,15 @@ def fold_sliding(
     def hold() -> _Held[A, A]:
         return Fold(combine, empty)
 
-    return slide(seconds, scheduler, hold)
+    expect_callable("fold_sliding(...)", combine, "a function of two items")
+    return slide(seconds, scheduler, hold, "fold_sliding")
 
 
 def slide(
     seconds: float,
     scheduler: abc.SchedulerBase,
     hold: Callable[[], _Held[A, B]],
+    verb: str,
     *,
     ends_empty: bool = False,
 ) -> Operator[A, B]:
@@ -255,13 +259,14 @@ def slide(
         seconds: How long an item stays.
         scheduler: The scheduler of the timer.
         hold: Makes what holds the items of a subscription.
+        verb: The operator's name, for messages.
         ends_empty: Whether the value without items is emitted when the source completes.
 
     Raises:
-        ValueError: The window has no width.
+        ConfigurationError: The window has no width, or there is no scheduler.
     """
-    if not seconds > 0:
-        raise ValueError(f"a window of {seconds} seconds holds nothing")
+    check_number(f"{verb}(seconds)", seconds, above=0)
+    expect_scheduler(f"{verb}(...)", scheduler)
 
     def apply(source: Observable[A]) -> Observable[B]:
         def subscribe(

@@ -12,6 +12,7 @@ from rxworker.errors import ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import Decoder
 from rxworker.messages import Conversation, Counts, Json, JsonObject, OutputFormat, ToolMeta, Usage
+from rxworker.messages.settings import Settings, check_number, check_type
 
 # What the names of headers and fields with secrets have in them.
 SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential")
@@ -103,7 +104,7 @@ class ToolChoice(Struct, frozen=True):
     name: str | None = None
 
 
-class Options(Struct, frozen=True, omit_defaults=True):
+class Options(Settings, frozen=True, omit_defaults=True):
     """Settings of a request. ``None`` leaves it to the provider.
 
     Its ``repr`` shows what is set. Of ``headers`` and ``extra`` it hides what is a secret by its name, such as an authorization.
@@ -120,6 +121,9 @@ class Options(Struct, frozen=True, omit_defaults=True):
         headers: Headers of the provider's own.
         cache: The parts of a request that may be cached besides those before a `rxworker.messages.CachePoint`: its tools,
             its system text. A provider that caches unasked, or not at all, leaves it out.
+
+    Raises:
+        ConfigurationError: A value has another type, or there is no setting of this name.
     """
 
     max_tokens: int | None = None
@@ -132,6 +136,19 @@ class Options(Struct, frozen=True, omit_defaults=True):
     extra: JsonObject = field(default_factory=dict[str, Json])
     headers: dict[str, str] = field(default_factory=dict[str, str])
     cache: tuple[Literal["tools", "system"], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        check_number("Options(max_tokens)", self.max_tokens, least=1, whole=True, optional=True)
+        check_number("Options(temperature)", self.temperature, optional=True)
+        check_type("Options(thinking)", self.thinking, (int, str), "thinking=1024", optional=True)
+        _check_texts("Options(stop_sequences)", self.stop_sequences, "stop_sequences=('END',)")
+        _check_texts("Options(cache)", self.cache, "cache=('tools', 'system')")
+        parallel = self.parallel_tool_calls
+        example = "parallel_tool_calls=False"
+        check_type("Options(parallel_tool_calls)", parallel, bool, example, optional=True)
+        check_type("Options(extra)", self.extra, Mapping, "extra={'top_p': 0.9}")
+        check_type("Options(headers)", self.headers, Mapping, "headers={'X-Tenant': 'acme'}")
 
     def __repr__(self) -> str:
         shown = (f"{name}={value!r}" for name, value in self.__rich_repr__())
@@ -146,6 +163,13 @@ class Options(Struct, frozen=True, omit_defaults=True):
                 is_open = known.name not in ("headers", "extra")
                 told.append((known.name, value if is_open else hidden(value)))
         return told
+
+
+def _check_texts(name: str, value: object, example: str) -> None:
+    """Check a list of texts. A single text in its place is a common mistake."""
+    check_type(name, value, (tuple, list), example)
+    for text in cast("Sequence[object]", value):
+        check_type(name, text, str, example)
 
 
 class Request(Struct, frozen=True):

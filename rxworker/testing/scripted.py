@@ -18,9 +18,10 @@ from reactivex.scheduler import (
 )
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.log import EventLog
+from rxworker.messages.settings import check_number
 from rxworker.operators.recovery import error_to_exception
 from rxworker.providers.base import Request
 from rxworker.testing.reply import Reply, reply_events, to_reply
@@ -122,6 +123,11 @@ class ScriptedModel:
         name: str = "scripted",
         model: str = "scripted",
     ) -> None:
+        if isinstance(replies, str):
+            raise ConfigurationError(
+                "ScriptedModel(replies): give a list, one reply for each request"
+            )
+        check_number("ScriptedModel(delay)", delay)
         self._script = Script[Request, Reply | str | StoredResponse](replies)
         self._is_strict = False
         self._delay = delay

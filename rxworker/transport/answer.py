@@ -23,11 +23,11 @@ from contextvars import Context, copy_context
 from functools import lru_cache
 from typing import cast
 
-from msgspec import Struct
 from reactivex import Observable, abc
 
 from rxworker.errors import RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.events import ResponseEvent
+from rxworker.messages.settings import Settings, check_number
 from rxworker.operators.recovery import LOOKS
 from rxworker.operators.stage import connect
 from rxworker.providers.base import HttpRequest, ResponseDecoder, ResumableDecoder
@@ -38,7 +38,7 @@ from rxworker.transport.receive import Receiver
 logger = logging.getLogger("rxworker.transport")
 
 
-class Retry(Struct, frozen=True):
+class Retry(Settings, frozen=True):
     """How often to try again, and how long to wait before it.
 
     The wait is the one that the provider specifies, else ``first · 2ⁿ`` up to ``most``, less up to a quarter by chance so that many
@@ -49,12 +49,21 @@ class Retry(Struct, frozen=True):
         first: Seconds before the first retry.
         most: The longest wait of our own, in seconds.
         patience: There is no retry if the provider specifies a wait of more than these seconds.
+
+    Raises:
+        ConfigurationError: A value is not a number from 0 up.
     """
 
     retries: int = 2
     first: float = 0.5
     most: float = 8.0
     patience: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_number("Retry(retries)", self.retries, whole=True)
+        for name in ("first", "most", "patience"):
+            check_number(f"Retry({name})", getattr(self, name))
 
     def delay(
         self, error: Exception, attempt: int, chance: Callable[[], float] = random.random
@@ -84,7 +93,7 @@ SHORTEST_STEP = 0.001
 """Seconds between two looks at a response, at least."""
 
 
-class Timeouts(Struct, frozen=True):
+class Timeouts(Settings, frozen=True):
     """How long a client waits; ``None`` waits for as long as it takes.
 
     What counts is an event that brings the response further. A comment, a ping, or bytes of a frame that is not whole show only that
@@ -94,11 +103,19 @@ class Timeouts(Struct, frozen=True):
         first: Seconds from the request to its first event.
         idle: Seconds without an event, once bytes have begun to come.
         keep_alive: How many times as long both may be while signs of life come; ``None`` for any time.
+
+    Raises:
+        ConfigurationError: A value is not a number from 0 up.
     """
 
     first: float | None = 120.0
     idle: float | None = 120.0
     keep_alive: float | None = 5.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in self.__struct_fields__:
+            check_number(f"Timeouts({name})", getattr(self, name), optional=True)
 
     def overrun(self, limit: float, quiet: float, waited: float) -> str:
         """The time that has expired, for the message; empty if it has not.

@@ -12,10 +12,11 @@ from typing import cast
 
 from reactivex import Observable, abc
 
-from rxworker.errors import HttpStatusError, LocalProtocolError
+from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.framing import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message
+from rxworker.messages.settings import check_number, check_type
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage
 from rxworker.providers.base import (
@@ -26,9 +27,40 @@ from rxworker.providers.base import (
     ResponseDecoder,
 )
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
-from rxworker.transport.base import Transport
+from rxworker.transport.base import Model, Transport
 from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
+
+
+def as_model(model: Provider | Model) -> Model:
+    """A model unchanged, or a client for a provider.
+
+    Raises:
+        ConfigurationError: The argument is neither.
+    """
+    if not isinstance(model, type) and hasattr(model, "stream"):
+        for member in ("name", "model"):
+            if not isinstance(getattr(model, member, None), str):
+                raise ConfigurationError(
+                    f"{type(model).__name__} has stream(), but no {member}: a model has the texts name (of its provider) and model, which each message carries"
+                )
+        return cast("Model", model)
+    check_provider(model)
+    return Client(cast("Provider", model))
+
+
+def check_provider(provider: object) -> None:
+    """Refuse what is not a provider.
+
+    Raises:
+        ConfigurationError: It has not the methods of one.
+    """
+    if isinstance(provider, type):
+        name = provider.__name__
+        raise ConfigurationError(f"{name} is a class: give a model, for example {name}('name')")
+    if not (hasattr(provider, "request") and hasattr(provider, "decoder")):
+        message = f"{provider!r:.80} is neither a provider, for example Anthropic('claude-sonnet-4-6'), nor a model with stream()"
+        raise ConfigurationError(message)
 
 
 class Client:
@@ -42,6 +74,9 @@ class Client:
         max_frame: Bytes that a line or frame of a response may have; ``None`` for any number. A larger one ends the response with a
             `rxworker.errors.RemoteProtocolError`. A decoder that is not `rxworker.framing.Limited` has no limit.
         scheduler: The scheduler of waits; by default the running event loop.
+
+    Raises:
+        ConfigurationError: An argument is invalid; the message names it.
 
     Example:
         >>> from rxworker.operators import text_deltas
@@ -64,6 +99,10 @@ class Client:
         max_frame: int | None = MAX_FRAME,
         scheduler: abc.SchedulerBase | None = None,
     ) -> None:
+        check_provider(provider)
+        check_type("retry", retry, Retry, "retry=Retry(retries=0)", optional=True)
+        check_type("timeouts", timeouts, Timeouts, "timeouts=Timeouts(idle=30)", optional=True)
+        check_number("max_frame", max_frame, least=1, whole=True, optional=True)
         self.provider = provider
         self.transport = transport or HttpTransport()
         self.retry = retry or Retry()

@@ -26,17 +26,20 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.operators import Sink, connect
-from rxworker.providers.base import Request
+from rxworker.providers.base import Provider, Request
 from rxworker.transport.base import Model
+from rxworker.transport.client import as_model
 
 
 class CombinedModel:
     """Several models that answer as one. Made by `fallback` and `race`."""
 
-    def __init__(self, models: Sequence[Model], contest: type[_Fallback] | type[_Race]) -> None:
+    def __init__(
+        self, models: Sequence[Provider | Model], contest: type[_Fallback] | type[_Race]
+    ) -> None:
         if not models:
             raise ConfigurationError("at least one model must be given")
-        self.models = tuple(models)
+        self.models = tuple([as_model(model) for model in models])
         self._contest = contest
 
     def __repr__(self) -> str:
@@ -64,7 +67,7 @@ class CombinedModel:
         return Observable(subscribe)
 
 
-def fallback(*models: Model) -> CombinedModel:
+def fallback(*models: Provider | Model) -> CombinedModel:
     """Send the request to the first model; if it fails, to the next.
 
         --a--#                  the first
@@ -76,13 +79,16 @@ def fallback(*models: Model) -> CombinedModel:
     The last model's failure is the failure of all. A configuration error, such as a missing key, is raised and does not trigger the
     fallback.
 
+    Args:
+        models: The models; a provider stands for a `Client` of it.
+
     Raises:
-        ConfigurationError: No model is given.
+        ConfigurationError: No model is given, or an argument is neither a model nor a provider.
     """
     return CombinedModel(models, _Fallback)
 
 
-def race(*models: Model) -> CombinedModel:
+def race(*models: Provider | Model) -> CombinedModel:
     """Send the request to all models; the first to begin a block of its answer wins, and the other requests are ended.
 
         -----a--b--|            one
@@ -92,8 +98,11 @@ def race(*models: Model) -> CombinedModel:
 
     A model that fails drops out; when all have, the last one's failure is the failure of all.
 
+    Args:
+        models: As for `fallback`.
+
     Raises:
-        ConfigurationError: No model is given.
+        ConfigurationError: As for `fallback`.
     """
     return CombinedModel(models, _Race)
 

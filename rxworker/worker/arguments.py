@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import Content, Message, Text
-from rxworker.providers import Provider
+from rxworker.operators.expect import expect_operator
 from rxworker.providers.base import hidden
-from rxworker.transport import Client, Model
 
 A = TypeVar("A")
 
@@ -45,15 +45,14 @@ def expect_several(name: str, values: Iterable[A], example: str) -> tuple[A, ...
 
 
 def expect_operators(operators: Iterable[A]) -> tuple[A, ...]:
-    """Check that the operators are callable.
+    """Check that the operators can be applied.
 
     Raises:
-        ConfigurationError: One is not.
+        ConfigurationError: One is not an operator, or only makes one.
     """
     several = expect_several("operators", operators, "operators=[my_operator]")
     for operator in several:
-        if not callable(operator):
-            raise ConfigurationError(f"{operator!r} is no operator: operators=[ops.filter(...)]")
+        expect_operator(operator)
     return several
 
 
@@ -63,9 +62,35 @@ def expect_parallel(parallel: int) -> int:
     Raises:
         ConfigurationError: It is not a number from 1 up.
     """
-    if expect("parallel", parallel, int, "parallel=8") < 1:
+    if isinstance(parallel, bool) or expect("parallel", parallel, int, "parallel=8") < 1:
         raise ConfigurationError(f"parallel={parallel}: at least one tool must be able to run")
     return parallel
+
+
+def expect_folder(workspace: str | Path) -> Path:
+    """Check that the workspace is a folder.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    folder = Path(expect("workspace", workspace, (str, Path), "workspace='notes'"))
+    if not folder.is_dir():
+        raise ConfigurationError(f"workspace={str(folder)!r} is not a folder: create it first")
+    return folder
+
+
+def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """A copy of the labels.
+
+    Raises:
+        ConfigurationError: They are not texts by their names.
+    """
+    example = "labels={'tenant': 'acme'}"
+    several = dict(expect("labels", {} if labels is None else labels, Mapping, example))
+    for name, value in several.items():
+        expect("a label's name", name, str, example)
+        expect(f"the label {name}", value, str, example)
+    return several
 
 
 def check_no_loop(call: str, instead: str) -> None:
@@ -79,23 +104,6 @@ def check_no_loop(call: str, instead: str) -> None:
     except RuntimeError:
         return
     raise LocalProtocolError(f"worker.{call}() cannot wait where an event loop runs: use {instead}")
-
-
-def as_model(model: Provider | Model) -> Model:
-    """A model unchanged, or a client for a provider.
-
-    Raises:
-        ConfigurationError: The argument is neither.
-    """
-    if isinstance(model, type):
-        message = f"{model.__name__} is a class: give a model, for example {model.__name__}('name')"
-        raise ConfigurationError(message)
-    if hasattr(model, "stream"):
-        return model  # pyright: ignore[reportReturnType] - a Model, by its one method
-    if hasattr(model, "request") and hasattr(model, "decoder"):
-        return Client(model)  # pyright: ignore[reportArgumentType] - a Provider, by its methods
-    message = f"{model!r} is neither a provider, for example Anthropic('claude-sonnet-4-6'), nor a model with stream()"
-    raise ConfigurationError(message)
 
 
 Input: TypeAlias = str | Message | Sequence[Message | Content | str]

@@ -6,11 +6,11 @@ import asyncio
 import logging
 
 import reactivex
-from msgspec import Struct
 from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices, Usage
+from rxworker.messages.settings import Settings, check_number, check_type
 from rxworker.operators import Source
 
 
@@ -21,7 +21,7 @@ class UsualCost(float):
 USUAL_COST = UsualCost(50.0)
 
 
-class Limits(Struct, frozen=True):
+class Limits(Settings, frozen=True):
     """The limits of one run; ``None`` removes a limit.
 
     Attributes:
@@ -56,15 +56,12 @@ class Limits(Struct, frozen=True):
             ConfigurationError: A limit is not a number, or is below 0, or there is a cost without prices.
         """
         for name in self.__struct_fields__:
-            value: object = getattr(self, name)
-            kind = value.__class__
-            if (kind is int or kind is float) and value >= 0:  # pyright: ignore[reportOperatorIssue] - as most are
-                continue
-            if value is None or isinstance(value, Prices):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                message = f"{name}={value!r} is no limit: give a number from 0 up, or None for none"
-                raise ConfigurationError(message)
+            if name == "prices":
+                example = "prices=Prices(input=3.0, output=15.0)"
+                check_type("Limits(prices)", self.prices, Prices, example, optional=True)
+            else:
+                whole = name not in ("max_cost", "max_seconds")
+                check_number(f"Limits({name})", getattr(self, name), whole=whole, optional=True)
         cost = self.max_cost
         if cost is not None and cost.__class__ is not UsualCost and self.prices is None:
             message = f"max_cost={cost!r} needs prices, without which it limits nothing: Limits(max_cost={cost!r}, prices=Prices(...))"
@@ -89,7 +86,7 @@ class Budget:
         prices: The prices of the tokens.
 
     Raises:
-        ConfigurationError: A cost without prices.
+        ConfigurationError: A cost without prices, or a value that is not a number from 0 up.
 
     Example:
         >>> from rxworker import Worker
@@ -113,6 +110,10 @@ class Budget:
             raise ConfigurationError(
                 "max_cost needs prices: Budget(max_cost=..., prices=Prices(...))"
             )
+        check_number("Budget(max_tokens)", max_tokens, whole=True, optional=True)
+        check_number("Budget(max_cost)", max_cost, optional=True)
+        example = "prices=Prices(input=3.0, output=15.0)"
+        check_type("Budget(prices)", prices, Prices, example, optional=True)
         self.max_tokens = max_tokens
         self.max_cost = max_cost
         self.prices = prices

@@ -32,12 +32,14 @@ from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.tools import ErrorFormatter, SharedState, Toolbox, ToolLike
 from rxworker.transport import Model, Retry
+from rxworker.transport.client import as_model
 from rxworker.transport.clock import loop_clock
 from rxworker.worker.arguments import (
     Input,
-    as_model,
     check_no_loop,
     expect,
+    expect_folder,
+    expect_labels,
     expect_operators,
     expect_parallel,
     expect_several,
@@ -89,7 +91,7 @@ class Worker:
     """Run the turn loop: send the conversation to the model, run the tools that it calls, and repeat until it has answered.
 
     Args:
-        model: A provider, which is called over HTTP, or any object with a ``stream`` method, such as a `Client`.
+        model: A provider, which is called over HTTP, or any `rxworker.transport.Model`, such as a `Client`: an object with ``stream(request)``, ``name`` and ``model``.
         tools: The tools that the model may call, made with ``@tool``.
         system: The system prompt.
         hooks: Called at the points of the loop, in this order.
@@ -164,20 +166,26 @@ class Worker:
         if hooks != ():
             self.hooks.add(*expect_several("hooks", hooks, "hooks=[permit]"))
         self.options = SETTINGS
-        if options:
+        if options is not None:
             self.options = expect("options", options, Options, "options=Options(...)")
         self.limits = USUAL
-        if limits:
+        if limits is not None:
             self.limits = expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
         self.operators = () if operators == () else expect_operators(operators)
         self.parallel = expect_parallel(parallel)
+        if error_formatter is not None and not callable(error_formatter):
+            raise ConfigurationError(
+                "error_formatter: give a function of an error that returns a text"
+            )
         self.budget = budget
         if budget is not None:
             expect("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
-        self.retry = expect("retry", retry, Retry, "retry=Retry(retries=0)") if retry else RETRY
-        self.workspace = HERE if workspace == "." else Path(workspace)
+        self.retry = RETRY
+        if retry is not None:
+            self.retry = expect("retry", retry, Retry, "retry=Retry(retries=0)")
+        self.workspace = HERE if workspace == "." else expect_folder(workspace)
         given = EMPTY
-        if conversation:
+        if conversation is not None:
             example = "conversation=Conversation((message,))"
             given = expect("conversation", conversation, Conversation, example)
         if system is not None:
@@ -189,9 +197,11 @@ class Worker:
         self._texts, self._tool_calls = TextBlockCollector(), ToolCallCollector()
         self.timeline.on_text_block(self._texts)
         self.timeline.on_tool_use_block(self._tool_calls)
-        self.log = expect("log", log, EventLog, "log=SQLiteLog('runs.db')") if log else None
-        self.name = name
-        self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
+        self.log = log
+        if log is not None:
+            expect("log", log, EventLog, "log=SQLiteLog('runs.db')")
+        self.name = expect("name", name, str, "name='desk'")
+        self.labels = expect_labels(labels)
         self.allowed: list[tuple[str, str]] = []
         if on_unknown not in get_args(OnUnknown):
             message = f"on_unknown={on_unknown!r}: give one of {get_args(OnUnknown)}"

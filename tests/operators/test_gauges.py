@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from msgspec import Struct
-from reactivex import Observable, of
+from reactivex import Observable, abc, of
 from reactivex import operators as ops
 
 from rxworker import Worker
+from rxworker.errors import ConfigurationError
 from rxworker.events import Record
-from rxworker.operators import combine_gauges, merge_runs
+from rxworker.operators import (
+    Operator,
+    Sink,
+    Source,
+    Stage,
+    Window,
+    combine_gauges,
+    connect,
+    merge_runs,
+)
 from rxworker.testing import ScriptedModel
 from rxworker.testing.marbles import Marbles
 
@@ -69,16 +80,128 @@ def test_an_error_of_the_source_comes_once() -> None:
     assert seen == test.expected("0--#", ROWS)
 
 
-def test_an_error_of_a_gauge_ends_all_and_leaves_the_source() -> None:
-    def refuse(_: str) -> str:
-        raise ValueError("no")
+def refuse(_: str) -> str:
+    raise ValueError("no")
+
+
+def refuse_item(_: str) -> None:
+    raise ValueError("no")
+
+
+def refuse_raw(source: Observable[str]) -> Observable[str]:
+    """A gauge whose observer raises into whoever pushes."""
+
+    def subscribe(
+        observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        return connect(
+            source, Sink(refuse_item, observer.on_error, observer.on_completed), scheduler
+        )
+
+    return Stage(subscribe)
+
+
+def refuse_source(_: Observable[str]) -> Observable[str]:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize("gauge", [ops.map(refuse), refuse_raw, refuse_source])
+def test_a_gauge_that_fails_stops_alone_and_is_reported(
+    gauge: Operator[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[str] = []
+
+    def failed(name: str, error: Exception) -> None:
+        failures.append(f"{name}: {error}")
 
     test = Marbles()
     source = test.hot("--a---b--|")
-    row = combine_gauges(Row(), last=ops.map(refuse), count=count)
-    seen = test.observe(source.pipe(row))
+    seen = test.observe(source.pipe(combine_gauges(Row(), failed, last=gauge, count=count)))
+    rows = {"0": Row(), "1": Row(1), "2": Row(2)}
+    assert seen == test.expected("0-1---2--|", rows)
+    assert failures == ["last: no"]
+    assert caplog.records == []
+
+    of("a", "b").pipe(combine_gauges(Row(), last=gauge, count=count)).subscribe()
+    assert [each.getMessage() for each in caplog.records] == [
+        "the gauge last failed and has stopped"
+    ]
+
+
+def test_the_last_gauge_that_fails_ends_all_and_leaves_the_source() -> None:
+    test = Marbles()
+    source = test.hot("--a---b--|")
+    seen = test.observe(source.pipe(combine_gauges(Row(), last=ops.map(refuse))))
     assert [str(r.value) for r in seen[1:]] == ["OnError(no)"]
     assert source.subscriptions == test.subscriptions("^-!")
+
+
+def test_what_an_observer_of_the_rows_raises_is_no_failure_of_a_gauge() -> None:
+    producer: Source[str] = Source()
+    failures: list[str] = []
+
+    def failed(name: str, _: Exception) -> None:
+        failures.append(name)
+
+    def observe(row: Row) -> None:
+        if row.count:
+            raise OSError("the screen is gone")
+
+    producer.pipe(combine_gauges(Row(), failed, count=count, last=same)).subscribe(observe)
+    with pytest.raises(OSError, match="the screen is gone"):
+        producer.on_next("a")
+    producer.on_next("b")
+    assert failures == []
+
+
+class Base(Struct, frozen=True):
+    pass
+
+
+class Derived(Base, frozen=True):
+    pass
+
+
+class Typed(Struct, frozen=True):
+    share: float = 0.0
+    name: str | None = None
+    window: Sequence[int] = ()
+    base: Base | None = None
+    any: object = None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fits"),
+    [
+        ("share", 1, True),
+        ("share", 1.5, True),
+        ("share", "1.5", False),
+        ("share", None, False),
+        ("name", "a", True),
+        ("name", None, True),
+        ("name", 3, False),
+        ("base", Derived(), True),
+        ("base", Row(), False),
+        ("window", Window([1], 0, 1), True),
+        ("any", object(), True),
+        ("window", (1, 2), True),
+        ("window", ("a",), False),
+    ],
+)
+def test_a_value_is_of_the_type_of_its_field(field: str, value: object, fits: bool) -> None:
+    failures: list[Exception] = []
+
+    def failed(_: str, error: Exception) -> None:
+        failures.append(error)
+
+    def give(_: str) -> object:
+        return value
+
+    seen: list[Typed] = []
+    gauges: dict[str, Operator[str, object]] = {field: ops.map(give)}
+    of("a").pipe(combine_gauges(Typed(), failed, **gauges)).subscribe(seen.append, print)
+    assert len(seen) == 1 + fits
+    assert [type(error) for error in failures] == [ConfigurationError] * (not fits)
 
 
 def test_it_goes_on_until_the_last_gauge_is_complete() -> None:
@@ -132,7 +255,7 @@ async def test_no_gauge_misses_what_a_run_tells_at_once() -> None:
 
 
 def test_gauges_are_named_as_the_fields_are() -> None:
-    with pytest.raises(ValueError, match="other: the fields of Row are count, last"):
+    with pytest.raises(ConfigurationError, match="other: the fields of Row are count, last"):
         combine_gauges(Row(), other=same)
-    with pytest.raises(ValueError, match="no gauges"):
+    with pytest.raises(ConfigurationError, match="no gauges"):
         combine_gauges(Row())

@@ -203,7 +203,7 @@ def test_a_refusal_is_checked() -> None:
 
 
 def test_a_window_has_at_least_two_characters() -> None:
-    with pytest.raises(ConfigurationError, match="at least 2"):
+    with pytest.raises(ConfigurationError, match="from 2 up"):
         hold_back(yes, window=1)
 
 

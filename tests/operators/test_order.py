@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reactivex import Observable, of
 from reactivex import operators as ops
 
+from rxworker.errors import ConfigurationError
 from rxworker.operators import Source, map_in_order
 from rxworker.testing.marbles import Marbles
 
@@ -91,7 +92,7 @@ def test_disposing_ends_the_work() -> None:
 
 
 def test_at_least_one_must_work() -> None:
-    with pytest.raises(ValueError, match="limit is 0"):
+    with pytest.raises(ConfigurationError, match="from 1 up"):
         map_in_order(of, 0)
 
 

@@ -13,6 +13,7 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from reactivex.scheduler import HistoricalScheduler
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
+from rxworker.errors import ConfigurationError
 from rxworker.operators import Source, Window, fold_sliding, sliding
 from rxworker.operators.window import FEW, Fold, View
 from rxworker.testing.marbles import SUBSCRIBED, Marbles, values_of
@@ -74,7 +75,7 @@ def test_a_window_is_a_sequence() -> None:
 
 def test_a_window_has_a_width() -> None:
     for width in (0, -1, float("nan")):
-        with pytest.raises(ValueError, match="holds nothing"):
+        with pytest.raises(ConfigurationError, match="above 0"):
             sliding(width, TestScheduler())
 
 

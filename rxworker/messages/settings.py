@@ -1,0 +1,107 @@
+"""Settings: Structs that a program makes, whose values and names are checked where they are written."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, StructMeta
+
+from rxworker.errors import ConfigurationError
+
+
+class _SettingsMeta(StructMeta):
+    """Reports a setting that does not exist, with the nearest that does."""
+
+    if not TYPE_CHECKING:  # the call has the types of the fields
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            for name in kwargs:
+                if name not in self.__struct_fields__:
+                    raise _unknown(self.__name__, name, self.__struct_fields__)
+            return super().__call__(*args, **kwargs)
+
+
+def _unknown(owner: str, name: str, known: tuple[str, ...]) -> ConfigurationError:
+    near = difflib.get_close_matches(name, known, 1)
+    remedy = f"do you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    return ConfigurationError(f"{owner} has no setting {name!r}: {remedy}")
+
+
+class Settings(Struct, frozen=True, metaclass=_SettingsMeta):
+    """The base of settings.
+
+    Raises:
+        ConfigurationError: There is no setting of this name.
+
+    >>> class Pace(Settings, frozen=True):
+    ...     seconds: float = 1.0
+    >>> Pace(second=2.0)
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: Pace has no setting 'second': do you mean seconds?
+    """
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    least: float = 0.0,
+    above: float | None = None,
+    whole: bool = False,
+    optional: bool = False,
+) -> None:
+    """Check a number of a setting or an argument.
+
+    Args:
+        name: The setting as it is written, for the message.
+        value: Its value.
+        least: The lowest value, unless ``above`` is given.
+        above: The number that it must exceed.
+        whole: Whether it is a whole number.
+        optional: Whether it may be ``None``.
+
+    Raises:
+        ConfigurationError: It is not such a number.
+
+    >>> check_number("Retry(retries)", -1, whole=True)
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: Retry(retries)=-1: give a whole number from 0 up
+    """
+    if value is None and optional:
+        return
+    known: Any = value
+    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if is_number and (known >= least if above is None else known > above):
+        return
+    kind = "a whole number" if whole else "a number"
+    bound = f"from {least:g} up" if above is None else f"above {above:g}"
+    none = ", or None" if optional else ""
+    raise ConfigurationError(f"{name}={value!r:.60}: give {kind} {bound}{none}")
+
+
+def check_type(
+    name: str, value: object, kind: type | tuple[type, ...], example: str, *, optional: bool = False
+) -> None:
+    """Check the type of a setting or an argument.
+
+    Args:
+        name: The setting as it is written, for the message.
+        value: Its value, which the message does not contain.
+        kind: The type, or several.
+        example: How it is written.
+        optional: Whether it may be ``None``.
+
+    Raises:
+        ConfigurationError: It is not of the type.
+
+    >>> check_type("Options(stop_sequences)", "END", (tuple, list), "stop_sequences=('END',)")
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: Options(stop_sequences) is a str: give it like this: stop_sequences=('END',)
+    """
+    if isinstance(value, kind) or (value is None and optional):
+        return
+    raise ConfigurationError(f"{name} is a {type(value).__name__}: give it like this: {example}")
