@@ -145,7 +145,7 @@ class _Board(Generic[S]):
             try:
                 lane.on_next(item)
             except BaseException as error:
-                # What the observer of the board raises belongs to whoever pushes; what a gauge raises is its failure.
+                # What the observer of the board raises goes to the source; what a gauge raises is its failure.
                 if self._raised is not None or not isinstance(error, Exception):
                     raise
                 self._fail(name, error)
