@@ -7,10 +7,7 @@ ends the stream: the error names the verb, what it was given, and the operator t
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Sequence, Set
-from types import FunctionType
 from typing import Any
 
 from reactivex import Observable, abc
@@ -133,51 +130,6 @@ def expect_choice(name: str, choice: object) -> None:
         message = f"{name} makes an operator and is not one: write {name}(), with parentheses"
         raise ConfigurationError(message)
     check_number(f"{name}(choice)", choice, whole=True)
-
-
-def expect_operator(operator: object) -> None:
-    """Refuse what makes an operator, in place of the operator: the commonest mistake is to forget the parentheses.
-
-    Raises:
-        ConfigurationError: It cannot be called with an observable alone.
-
-    >>> from reactivex import operators as ops
-    >>> expect_operator(ops.map)
-    Traceback (most recent call last):
-    ...
-    rxworker.errors.ConfigurationError: map makes an operator and is not one: write map(...), with parentheses
-    """
-    if isinstance(operator, type):
-        name = operator.__name__
-        raise ConfigurationError(f"{name} is a class and not an operator: write {name}(...)")
-    if not callable(operator):
-        message = f"{operator!r:.80} is not an operator: give for example ops.filter(...)"
-        raise ConfigurationError(message)
-    if not isinstance(operator, FunctionType):
-        return
-    name = operator.__name__
-    if _is_library(operator) or not _takes_one(operator):
-        message = f"{name} makes an operator and is not one: write {name}(...), with parentheses"
-        raise ConfigurationError(message)
-
-
-def _is_library(function: FunctionType) -> bool:
-    """Whether it is one of the public functions of rxworker's or reactivex's operators, all of which make one."""
-    for name in ("rxworker.operators", "reactivex.operators"):
-        module = sys.modules.get(name)
-        if module is not None and module.__dict__.get(function.__name__) is function:
-            return True
-    return False
-
-
-def _takes_one(function: FunctionType) -> bool:
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        return False
-    except ValueError:  # it has no signature
-        return True
-    return True
 
 
 class Ending:

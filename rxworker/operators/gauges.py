@@ -21,7 +21,8 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import AttemptStart, Record, RunAbort, RunPause, RunStop
 from rxworker.messages import Prices, Usage
 from rxworker.operators.decode import decode
-from rxworker.operators.expect import expect_operator, no_amount, no_record
+from rxworker.operators.expect import no_amount, no_record
+from rxworker.operators.factories import expect_operator
 from rxworker.operators.stage import Operator, Sink, Source, Stage, connect
 from rxworker.operators.window import Fold, slide
 

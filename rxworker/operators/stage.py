@@ -45,6 +45,7 @@ from reactivex.scheduler import CurrentThreadScheduler
 
 from rxworker.events.deltas import Parts, flatten
 from rxworker.operators.disposables import Call
+from rxworker.operators.factories import expect_operator
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -257,17 +258,11 @@ class Stage(Observable[A]):
                 try:
                     result = operator(result)
                 except TypeError:
-                    _expect_operator(operator)
+                    expect_operator(operator)
                     raise
                 if result.__class__ is FunctionType:
-                    _expect_operator(operator)
+                    expect_operator(operator)
             return result
-
-
-def _expect_operator(operator: object) -> None:
-    from rxworker.operators.expect import expect_operator  # which knows stages
-
-    expect_operator(operator)
 
 
 def connect(

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import Content, Message, Text
-from rxworker.operators.expect import expect_operator
+from rxworker.operators.factories import expect_operator
 from rxworker.providers.base import hidden
 
 A = TypeVar("A")
