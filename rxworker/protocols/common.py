@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -208,6 +213,10 @@ class MessageCollector:
 
 
 SCHEMES = ("https://", "http://")
+INSIDE = ("localhost", "metadata", "instance-data")
+INSIDE_ENDS = (".localhost", ".internal", ".local")
+NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
+INSTEAD = "send its bytes, as a data: address or in base64"
 
 
 def media(
@@ -216,7 +225,7 @@ def media(
     """An image or a document, from base64 or from a URL, which may be a data URL.
 
     Raises:
-        LocalProtocolError: It is neither, or a provider cannot fetch it from that URL.
+        LocalProtocolError: It is neither, or as for `check_content`.
 
     >>> media("image/png", url="data:image/png;base64,AAAA")
     Image(media_type='image/png', data='AAAA', url=None, echo=None, file_id=None)
@@ -227,15 +236,69 @@ def media(
         if not comma or encoding.rpartition(";")[2] != "base64":
             raise LocalProtocolError("a data: address is read where it holds base64: send that")
         media_type, url = media_type or named, ""
-    elif url and not url.startswith(SCHEMES):
-        raise LocalProtocolError(f"a file must be at an https: or data: address, not {url[:40]!r}")
-    if not data and not url:
-        raise LocalProtocolError("a file has neither an address nor bytes: send one of them")
-    if media_type.startswith(("audio/", "video/")):
-        raise LocalProtocolError(f"{media_type} is not read: send text, pictures or documents")
     if media_type.startswith("image/"):
-        return Image(media_type, data or None, url or None)
-    return Document(media_type or "application/pdf", data or None, url or None, title)
+        return check_content(Image(media_type, data or None, url or None))
+    kind = media_type or "application/pdf"
+    return check_content(Document(kind, data or None, url or None, title))
+
+
+C = TypeVar("C", bound=Text | Image | Document)
+
+
+def check_content(block: C) -> C:
+    """Check content that a client sends, and return it. Every door has this check.
+
+    Who fetches an address may be inside a network that the client is not: a provider of one's own, or a proxy. So an address has to be public.
+
+    Raises:
+        LocalProtocolError: A file has neither bytes nor an address, or an address that is not public, or it names a file of the provider, which
+            may be another user's; or a block has what only a provider may give.
+
+    >>> check_content(Image("image/png", url="http://169.254.169.254/latest"))
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.LocalProtocolError: a file at '169.254.169.254' is not read, which is no public address: send its bytes, as a data: address or in base64
+    """
+    if block.echo is not None:
+        raise LocalProtocolError("echo: only what a provider has sent has it: leave it out")
+    if isinstance(block, Text):
+        if block.citations:
+            raise LocalProtocolError("citations: only an answer has them: leave them out")
+        return block
+    if block.file_id is not None:
+        raise LocalProtocolError(
+            f"file_id: a file of the provider may be another user's: {INSTEAD}"
+        )
+    if block.media_type.startswith(("audio/", "video/")):
+        raise LocalProtocolError(
+            f"{block.media_type} is not read: send text, pictures or documents"
+        )
+    if block.url:
+        _check_address(block.url)
+    elif not block.data:
+        raise LocalProtocolError("a file has neither an address nor bytes: send one of them")
+    return block
+
+
+def _check_address(url: str) -> None:
+    if not url.startswith(SCHEMES):
+        raise LocalProtocolError(f"a file must be at an https: or data: address, not {url[:40]!r}")
+    try:
+        host = unicodedata.normalize("NFKC", urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        host = ""
+    address = None
+    with suppress(ValueError):
+        address = ip_address(host)
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address.sixtofour or address
+    is_inside = not host or "%" in host or host in INSIDE or host.endswith(INSIDE_ENDS)
+    # An address in another notation, such as 2852039166, is read as one by who fetches it.
+    is_odd = address is None and NUMBER.fullmatch(host) is not None
+    if is_inside or is_odd or (address is not None and not address.is_global):
+        raise LocalProtocolError(
+            f"a file at {host[:80]!r} is not read, which is no public address: {INSTEAD}"
+        )
 
 
 def type_name(event: object) -> str:

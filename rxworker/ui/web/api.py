@@ -12,6 +12,7 @@ from aiohttp import web
 from msgspec import Struct
 
 import rxworker
+from rxworker.errors import LocalProtocolError
 from rxworker.hub import Watch
 from rxworker.messages import Document, Image, Message, Prices, Text
 from rxworker.protocols import (
@@ -23,6 +24,7 @@ from rxworker.protocols import (
     record_frame,
     retry_frame,
 )
+from rxworker.protocols.common import check_content
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import (
     get_chat,
@@ -379,7 +381,13 @@ async def post_fork(state: ServerState, request: WebRequest) -> web.Response:
 
 
 def _user_message(sent: UserInput, name: str) -> Message:
-    message = Message.user(sent) if isinstance(sent, str) else Message("user", sent)
+    if isinstance(sent, str):
+        message = Message.user(sent)
+    else:
+        try:
+            message = Message("user", tuple(map(check_content, sent)))
+        except LocalProtocolError as error:
+            raise ApiError(400, "bad_content", f"{name}: {error}") from None
     if not message.text.strip() and not any(
         not isinstance(block, Text) for block in message.content
     ):
