@@ -78,12 +78,14 @@ class EventLog(ABC):
         lease: Seconds that a claim lasts.
         heartbeat: Renews the claims of the runs of this process.
         followers: The followers of runs in this process.
+        patience: Seconds for which a call of the log may take before it fails by itself, for example while its server is away.
         is_closed: Whether the log is closed.
         searches_texts: Whether `search` searches texts, and not titles alone.
     """
 
     id: str
     searches_texts: bool = False
+    patience: float = 5.0
 
     def __init__(
         self, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE

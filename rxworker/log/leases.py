@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 
-from rxworker.errors import RxWorkerError
+from rxworker.errors import reason_of
 from rxworker.log.values import Claim, RunInfo
 
 logger = logging.getLogger("rxworker.log")
@@ -74,12 +74,14 @@ class Heartbeat:
                 continue
             try:
                 lost = self._renew(claims)
-            except RxWorkerError as error:
+            except (
+                BaseException
+            ) as error:  # a thread that ends would lose all claims of the process
                 # The next beat tries again; if the lease ends before that, an append is refused.
                 logger.warning(
                     "the claims of %d runs could not be renewed: %s",
                     len(claims),
-                    error,
+                    reason_of(error),
                     extra={"runs": [claim.run for claim in claims]},
                 )
                 continue

@@ -103,7 +103,7 @@ class NatsLog(EventLog):
         self._replicas = replicas or self._address.replicas or 1
         self._wanted = streams
         self._options = dict(options or {})
-        self._patience = patience
+        self.patience = patience
         self._clock = ServerClock()
         self._opening: asyncio.Task[Session] | None = None
         self._session: Session | None = None
@@ -143,7 +143,7 @@ class NatsLog(EventLog):
             self._address,
             self._options,
             label=f"rxworker {self.owner}",
-            patience=self._patience,
+            patience=self.patience,
             on_return=self._returned,
         )
         session = Session(connection, self._address.name, self._clock)

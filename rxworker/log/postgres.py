@@ -43,6 +43,7 @@ from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.postgres_connection import (
     OLDEST,
+    PATIENCE,
     PAUSES,
     AsyncConnection,
     Connection,
@@ -215,6 +216,8 @@ class PostgresLog(EventLog):
         ConfigurationError: This is not an address.
         LogError: The database cannot be opened, or has a log of a newer version.
     """
+
+    patience = PATIENCE
 
     def __init__(
         self,

@@ -1,34 +1,89 @@
 """Writing a run to a log while it runs: deltas in groups, barriers at once.
 
-Records are put in synchronously, as they are emitted, and appended by one task: one append at a time, in order. Deltas wait up to `QUIET` seconds,
-or `WATCHED` while another process watches the run. A barrier waits for nothing, and returns when everything before it is stored. If more than
-`MOST` records, or `MOST_SECONDS`, are not stored yet, the writer is full, and the source of the records is held.
+Theory of operation. Records are put in synchronously, as they are emitted. One task at a time works for the writer: it claims the run, appends, one
+append at a time and in order, and at the end releases the claim. It belongs to the writer alone, so that cancelling a run cuts off none of the three. What
+waits for it (`RunWriter.open`, `RunWriter.barrier`, `RunWriter.close`) waits for futures, which are done when the writer gets there or has failed. The states, as `FOLLOWS` has them::
+
+    NEW ──▶ CLAIMING ──▶ OPEN ──▶ CLOSING ──▶ RELEASING ──▶ CLOSED
+     └───────────────────▲
+    (all but the last two) ──▶ FAILED
+
+Deltas wait up to `QUIET` seconds, or `WATCHED` while another process watches the run. A barrier waits for nothing, and returns when everything before it is
+stored. If more than `MOST` records, or `MOST_SECONDS`, are not stored yet, the writer is full, and the source of the records is held.
+
+Only an event loop that closes cancels the task of the writer. Whether the log has done what it was called for is not known then: the call is made again, and if
+that is refused because the first one was done, it counts as done. After `RunWriter.give_up` the task may still come back from a log that has hung: it then only releases the claim.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.errors import FencedError
+from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe
 from rxworker.events import Record, ToolStart, ToolStop
+from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
 from rxworker.log.entry import Private, entries_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.messages import ToolResult
+from rxworker.tools.cancellation import is_destroyed
+
+T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
+logger = logging.getLogger("rxworker.log")
 
 QUIET = 0.25
 WATCHED = 0.05
 MOST = 16384
 """Records: deltas with about 64 KB of text."""
 MOST_SECONDS = 1.0
+INSISTENCE = 3
+"""How often a call of the log is made again that was cancelled."""
+
+
+class WriterState(Enum):
+    """The state of a writer."""
+
+    NEW = "new"
+    """Records are kept. The run is not claimed, or its claim is not renewed yet."""
+    CLAIMING = "claiming"
+    """The run is being claimed."""
+    OPEN = "open"
+    """The run is claimed; records are appended."""
+    CLOSING = "closing"
+    """`RunWriter.close` was called: the rest is appended."""
+    RELEASING = "releasing"
+    """Everything is stored; the claim is being released."""
+    CLOSED = "closed"
+    """The claim is released."""
+    FAILED = "failed"
+    """Nothing is written any more. Unless the claim was lost it lasts until its lease ends, so that no process tries again at once."""
+
+
+FOLLOWS: Mapping[WriterState, frozenset[WriterState]] = {
+    WriterState.NEW: frozenset({WriterState.CLAIMING, WriterState.OPEN, WriterState.FAILED}),
+    WriterState.CLAIMING: frozenset({WriterState.OPEN, WriterState.FAILED}),
+    WriterState.OPEN: frozenset({WriterState.CLOSING, WriterState.FAILED}),
+    WriterState.CLOSING: frozenset({WriterState.RELEASING, WriterState.FAILED}),
+    WriterState.RELEASING: frozenset({WriterState.CLOSED}),
+    WriterState.CLOSED: frozenset(),
+    WriterState.FAILED: frozenset(),
+}
+"""Which states may follow a state."""
+
+# Constants, since a member of an enumeration is slow to look up.
+_NEW, _CLAIMING, _OPEN, _CLOSING, _RELEASING, _CLOSED, _FAILED = WriterState
+_WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
+_APPENDS = frozenset({_OPEN, _CLOSING})
 
 
 class RunWriter:
@@ -44,9 +99,9 @@ class RunWriter:
     Attributes:
         log: The log to write to.
         claim: The claim of the run.
-        is_open: Whether records are written.
+        state: The state of the writer.
         stored_seq: The number of the last record that is stored.
-        on_failure: Called once, on the event loop, with the error when an append was refused or failed. Nothing is written after that.
+        on_failure: Called once, on the event loop, with the error when a claim or an append was refused or failed. Nothing is written after that.
     """
 
     def __init__(
@@ -59,6 +114,7 @@ class RunWriter:
     ) -> None:
         self.log = log
         self.claim = claim
+        self.state = _NEW
         self.stored_seq = 0 if claim is None else claim.last_seq
         self._durable_seq = self._put_seq = self.stored_seq
         self._run = run
@@ -75,12 +131,17 @@ class RunWriter:
         self._since = 0.0  # when the oldest of them was put in
         self._is_watched = False  # by another process
         self._timer: asyncio.TimerHandle | None = None
-        self._is_due = self._is_barrier = False
-        self._appending: asyncio.Task[None] | None = None
-        self._error: Exception | None = None
-        self.is_open = True
+        self._is_due = self._is_barrier = self._closes = False
+        self._task: asyncio.Task[None] | None = None
+        self._error: RxWorkerError | None = None
         self._held: asyncio.Future[None] | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._closing: list[asyncio.Future[None]] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether records are written."""
+        return self.state in _WRITES
 
     @property
     def error(self) -> Exception | None:
@@ -93,14 +154,31 @@ class RunWriter:
         Raises:
             LogError: The run exists already, or the log cannot be written.
         """
-        try:
-            if self.claim is None:
-                self.claim = await self.log.claim(self._run, create=True, row=self._row())
-        except Exception as error:
-            self._failed(error)
-            raise
-        self.log.heartbeat.add(self.claim, self._lose)
+        self._begin()
         await self.barrier()
+
+    def _begin(self) -> None:
+        if self.state is not _NEW:
+            return
+        if self.claim is None:
+            self._enter(_CLAIMING)
+        else:
+            self._hold_claim(self.claim)
+        self.flush()
+
+    def _hold_claim(self, claim: Claim) -> None:
+        """Write from now on, under this claim."""
+        self.claim = claim
+        self._enter(_OPEN)
+        self.log.heartbeat.add(claim, self._lose)
+        if self._closes:
+            self._enter(_CLOSING)
+
+    def _enter(self, state: WriterState) -> None:
+        assert state in FOLLOWS[self.state], f"{self.state} -> {state}"
+        assert state in (_NEW, _CLAIMING, _FAILED) or self.claim is not None
+        assert state is not _RELEASING or not self._pending
+        self.state = state
 
     def _lose(self) -> None:
         """Called in the thread of the heartbeat."""
@@ -108,7 +186,7 @@ class RunWriter:
             f"{self._run} was taken over by another process: this one stops", run=self._run
         )
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._failed, error)
+            self._loop.call_soon_threadsafe(self._fail, error)
 
     def hold_result(self, place: int, result: ToolResult) -> None:
         """Store a result with the next `ToolStop` of this place, which has none for the watchers."""
@@ -127,7 +205,7 @@ class RunWriter:
         pending = self._pending
         if not pending:
             self._since = self._loop.time()
-            if self._timer is None and self._appending is None:
+            if self._timer is None and self._task is None:
                 self._timer = self._loop.call_later(self._interval, self._flush)
         pending.append(record)
         self._put_seq = record.seq
@@ -171,7 +249,7 @@ class RunWriter:
     def is_full(self) -> bool:
         """Whether the source should wait."""
         return self._outstanding > MOST or (
-            self._appending is not None
+            self._task is not None
             and bool(self._pending)
             and self._loop.time() - self._since > MOST_SECONDS
         )
@@ -184,22 +262,38 @@ class RunWriter:
             self._held = self._loop.create_future()
         return self._held
 
-    async def close(self) -> None:
-        """Store the rest, and release the run.
+    def close(self) -> asyncio.Future[None]:
+        """Store the rest, and release the run. Nothing that happens to the caller stops that.
 
-        Raises:
-            FencedError: Another owner has taken the run over.
-            LogError: It could not be stored.
+        Returns:
+            A future that is done when the run is released. It fails with a `FencedError` if another owner has taken the run over, and with a `LogError`
+            if the rest could not be stored. A claim that could not be released is logged: its lease ends by itself.
         """
-        try:
-            await self.barrier()
-        finally:
-            self.is_open = False
-            self.log.heartbeat.remove(self._run)
-            if self._timer is not None:
-                self._timer.cancel()
-        if self.claim is not None:
-            await self.log.release(self.claim)
+        closed: asyncio.Future[None] = self._loop.create_future()
+        if self._error is not None:
+            closed.set_exception(self._error)
+            closed.exception()
+        elif self.state is _CLOSED:
+            closed.set_result(None)
+        else:
+            self._closing.append(closed)
+            self._closes = True
+            self._begin()
+            if self.state is _OPEN:
+                self._enter(_CLOSING)
+            self.flush()
+        return closed
+
+    def give_up(self, error: LogError) -> None:
+        """Wait no longer for the log. What it still does after that is not known; a claim that it still gives is released.
+
+        Args:
+            error: What is raised for records that are not stored. There is none if everything was: only the claim is not released then.
+        """
+        if self.state is _RELEASING:
+            self._released(error)
+        else:
+            self._fail(error)
 
     @property
     def _interval(self) -> float:
@@ -209,52 +303,162 @@ class RunWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._appending is not None:
+        if self._task is not None:
             self._is_due = True
-        elif self.claim is not None and self._error is None and self._has_work:
-            self._appending = self._loop.create_task(self._append())
+        elif self._has_work:
+            self._task = self._loop.create_task(self._work(), name=f"rxworker log of {self._run}")
+            self._task.add_done_callback(self._worked)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before it begins never runs at all: another one does its work."""
+        if task is self._task:
+            self._task = None
+            self._flush()
 
     @property
     def _has_work(self) -> bool:
+        state = self.state
+        return state is _CLAIMING or state is _CLOSING or (state is _OPEN and self._has_appends)
+
+    @property
+    def _has_appends(self) -> bool:
         return bool(self._pending) or (self._is_barrier and self._durable_seq < self._put_seq)
 
-    async def _append(self) -> None:
+    async def _work(self) -> None:
+        """Do what there is to do now: claim, append, release."""
+        task = asyncio.current_task()
         try:
-            while self._has_work:
+            if self.state is _CLAIMING:
+                await self._take()
+            while self.state in _APPENDS and self._has_appends:
                 await self._append_once()
-                if not self._is_due and not self._is_barrier:
+                if not (self._is_due or self._is_barrier or self.state is _CLOSING):
                     break
-        except Exception as error:
-            self._failed(error)
+            if self.state is _CLOSING and not self._has_appends:
+                await self._give_back()
+        except BaseException as error:
+            if is_destroyed(error, task):
+                raise
+            self._fail(error)
         finally:
-            self._appending = None
-        if self._pending and self._timer is None and self._error is None:
-            self._timer = self._loop.call_later(self._interval, self._flush)
+            self._task = None
+        if self.state in _APPENDS and self._timer is None:
+            if self._closes or self._is_barrier:
+                self._flush()  # it came while this task ended
+            elif self._pending:
+                self._timer = self._loop.call_later(self._interval, self._flush)
+
+    async def _take(self) -> None:
+        """Claim the run."""
+
+        async def claim() -> Claim:
+            return await self.log.claim(self._run, create=True, row=self._row())
+
+        async def claimed() -> Claim | None:
+            info = await self.log.info(self._run)
+            # Another run of this process may have claimed it, which renews its claim.
+            if info is None or info.owner != self.log.owner or self.log.heartbeat.renews(self._run):
+                return None
+            return Claim(self._run, info.epoch, info.last_seq, info.owner)
+
+        found = await self._insist(claim, claimed)
+        if self.state is _FAILED:
+            await self._release(found)
+        else:
+            self._hold_claim(found)
 
     async def _append_once(self) -> None:
         claim = self.claim
-        assert claim is not None  # _flush checks it
+        assert claim is not None  # as in each state in which there are appends
         records, self._pending = self._pending, []
         durable, self._is_barrier, self._is_due = self._is_barrier, False, False
         outstanding = self._outstanding
         private, self._private = self._private, {}
         if records and self._variables:
             self._add_variables(records[-1].seq, private)
-        is_watched = await self.log.append(
-            claim,
-            entries_of(records, claim.epoch, private),
-            after=self.stored_seq,
-            row=self._row(),
-            durable=durable,
-        )
+        entries = entries_of(records, claim.epoch, private)
+        after = self.stored_seq
+        last = records[-1].seq if records else after
+
+        async def append() -> bool:
+            row = self._row()
+            return await self.log.append(claim, entries, after=after, row=row, durable=durable)
+
+        async def appended() -> bool | None:
+            info = await self.log.info(self._run)
+            is_done = info is not None and (info.epoch, info.last_seq) == (claim.epoch, last)
+            return self._is_watched if is_done else None
+
+        is_watched = await self._insist(append, appended)
+        if self.state is _FAILED:
+            await self._release(claim)
+            return
         self._is_watched = is_watched
         self._outstanding -= outstanding
-        if records:
-            self.stored_seq = records[-1].seq
+        self.stored_seq = last
         if durable:
-            self._durable_seq = self.stored_seq
+            self._durable_seq = last
             self._wake()
         self._unhold()
+
+    async def _give_back(self) -> None:
+        """Release the claim. Everything is stored, so that nothing fails any more."""
+        claim = self.claim
+        assert claim is not None  # as in each state from which it is closed
+        self._enter(_RELEASING)
+        self.log.heartbeat.remove(self._run)
+        error = await self._release(claim)
+        if self.state is _RELEASING:
+            self._released(error)
+
+    async def _release(self, claim: Claim) -> BaseException | None:
+        """Release a claim. Returns what this has raised: there is nothing to do about it, since its lease ends."""
+        try:
+            await self._insist(lambda: self.log.release(claim), _nothing)
+        except BaseException as error:
+            if is_destroyed(error, self._task):
+                raise
+            return error
+        return None
+
+    def _released(self, error: BaseException | None) -> None:
+        self._enter(_CLOSED)
+        if error is not None:
+            logger.warning(
+                "the claim of %s was not released, and lasts until its lease ends: %s",
+                self._run,
+                describe(error),
+                extra={"run": self._run},
+            )
+        if isinstance(error, KeyboardInterrupt):
+            raise_from_loop(self._loop, error)
+        closing, self._closing = self._closing, []
+        for closed in closing:
+            if not closed.done():
+                closed.set_result(None)
+
+    async def _insist(
+        self, call: Callable[[], Awaitable[T]], is_done: Callable[[], Awaitable[T | None]]
+    ) -> T:
+        """Call the log, and again if this task was cancelled, because the event loop closes.
+
+        Args:
+            call: Calls the log.
+            is_done: Returns the result of a call that the log has done before it was made again; ``None`` if it has not.
+        """
+        cancelled = 0
+        while True:
+            try:
+                return await call()
+            except asyncio.CancelledError:
+                cancelled += 1
+                if self.state is _FAILED or cancelled > INSISTENCE:
+                    raise
+            except (FencedError, LeaseHeldError):
+                found = await is_done() if cancelled else None
+                if found is None:
+                    raise
+                return found
 
     def _add_variables(self, seq: int, private: dict[int, Private]) -> None:
         variables = {name: value for name, value in self._variables.items() if _has_json(value)}
@@ -280,19 +484,37 @@ class RunWriter:
         if self._held is not None and not self._held.done() and not self.is_full:
             self._held.set_result(None)
 
-    def _failed(self, error: Exception) -> None:
-        if self._error is not None:
+    def _fail(self, cause: BaseException) -> None:
+        """Write nothing any more, and wake what waits."""
+        if self.state not in _WRITES:
             return
-        self._error = error
-        self.is_open = False
+        self._enter(_FAILED)
+        error = self._error = _as_log_error(cause)
+        self.log.heartbeat.remove(self._run)
+        if self._timer is not None:
+            self._timer.cancel()
         self._pending, self._outstanding = [], 0
-        for _, waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_exception(error)
-                waiting.exception()
-        self._waiting = []
+        waiting = [*(future for _, future in self._waiting), *self._closing]
+        self._waiting, self._closing = [], []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
         self._unhold()
         self.on_failure(error)
+
+
+def _as_log_error(cause: BaseException) -> RxWorkerError:
+    """The error of a run whose log has raised ``cause``: a codec or a store may raise anything, and that ends this run alone."""
+    if isinstance(cause, RxWorkerError):
+        return cause
+    error = LogError(f"the log has failed: {describe(cause)}")
+    error.__cause__ = cause
+    return error
+
+
+async def _nothing() -> None:
+    return None
 
 
 def _ignore(error: Exception) -> None:

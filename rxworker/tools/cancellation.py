@@ -84,6 +84,16 @@ def _wake(waiter: asyncio.Future[None], _: asyncio.Task[Any]) -> None:
         waiter.set_result(None)
 
 
+def is_destroyed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether ``GeneratorExit`` was raised because the coroutine and its task are being destroyed, so that it must not continue."""
+    if not isinstance(error, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:
+        return True
+
+
 async def stop_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel what still runs, and wait until it has cleaned up; but not for ever."""
     running = [task for task in tasks if not task.done()]

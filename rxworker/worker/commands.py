@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.errors import CommandConflictError, LocalProtocolError, RxWorkerError
+from rxworker.errors import (
+    CommandConflictError,
+    LocalProtocolError,
+    LogError,
+    as_exception,
+    describe,
+    reason_of,
+)
 from rxworker.events import CommandTaken
+from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
 from rxworker.log.entry import record_of
 from rxworker.log.values import Command, SentMessages, send_command
 from rxworker.messages import Message
+from rxworker.tools.cancellation import is_destroyed
 from rxworker.worker.journal import TOO_LATE, Mailbox, PauseRequest
 
 logger = logging.getLogger("rxworker.worker")
@@ -34,6 +43,7 @@ class CommandReader:
         mailbox: Takes messages.
         pause_request: Takes the request to pause.
         cancel: Cancels the run.
+        barrier: Waits until the records so far are stored. The log has no run before its first record.
     """
 
     def __init__(
@@ -43,15 +53,18 @@ class CommandReader:
         mailbox: Mailbox,
         pause_request: PauseRequest,
         cancel: CancelFn,
+        barrier: Callable[[], Awaitable[None]],
     ) -> None:
         self._log = log
         self._run = run
         self._mailbox = mailbox
         self._pause_request = pause_request
         self._cancel = cancel
+        self._barrier = barrier
         self._applied: set[int] = set()
         self._sending: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._storing: set[asyncio.Task[None]] = set()
 
     async def carry_over(self, paused: str) -> None:
         """Send the messages and the cancellation again that a paused run did not take, to the run that resumes it. Doing so twice changes nothing.
@@ -88,11 +101,13 @@ class CommandReader:
         self._begin(self._read())
 
     async def read_now(self) -> None:
-        """Apply the commands that are stored by now, so that a run does not finish past a message.
+        """Apply the commands that are stored by now, or that are being stored, so that a run does not finish past a message.
 
         Raises:
             LogError: The log cannot be read.
         """
+        if self._storing:
+            await asyncio.wait(self._storing)
         for command in await self._log.sent(self._run):
             self._apply(command)
 
@@ -114,33 +129,55 @@ class CommandReader:
         token = uuid.uuid4().hex
         delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sending[token] = delivered
-        self._begin(self._store(messages, token, delivered))
+        storing = self._begin(self._store(messages, token, delivered))
+        self._storing.add(storing)
+        storing.add_done_callback(self._storing.discard)
         return delivered
 
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
+    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _store(
         self, messages: tuple[Message, ...], token: str, delivered: asyncio.Future[None]
     ) -> None:
         try:
+            await self._barrier()
             await self._log.send(self._run, send_command(messages, token))
-        except RxWorkerError as error:
+        except asyncio.CancelledError:
+            raise  # `stop` fails what is not delivered
+        except BaseException as error:
+            if is_destroyed(error, asyncio.current_task()):
+                raise
             self._sending.pop(token, None)
             if not delivered.done():
-                delivered.set_exception(error)
+                delivered.set_exception(self._as_exception(error))
                 delivered.exception()  # the sender need not await it
 
     async def _read(self) -> None:
         try:
             async for command in self._log.commands(self._run):
                 self._apply(command)
-        except RxWorkerError as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if is_destroyed(error, asyncio.current_task()):
+                raise
             logger.warning(
-                "the commands to %s cannot be read: %s", self._run, error, extra={"run": self._run}
+                "the commands to %s cannot be read: %s",
+                self._run,
+                reason_of(self._as_exception(error)),
+                extra={"run": self._run},
             )
+
+    def _as_exception(self, error: BaseException) -> Exception:
+        """An error that a codec or a store has raised. An interrupt goes on to the program; raised in a task, anything else that is no exception would end the event loop."""
+        if isinstance(error, KeyboardInterrupt):
+            raise_from_loop(asyncio.get_running_loop(), error)
+            return LogError(describe(error))
+        return as_exception(error)
 
     def _apply(self, command: Command) -> None:
         if command.number in self._applied:

@@ -1,12 +1,17 @@
 """The task that performs the turns of a run, and the one way in which every run ends.
 
-Theory of operation. A run passes through four phases, in this order; it may skip phases, and never goes back::
+Theory of operation. A run passes through four phases, in this order; it may skip phases, and never goes back, as `FOLLOWS` has it::
 
     STARTING ──▶ RUNNING ──▶ ENDING ──▶ ENDED
 
 A request to stop (`RunDriver.cancel`, ``max_seconds``, an interrupt) records the first reason and cancels the task. The task then leaves
 its turns, and shuts down: handlers, tools and ``on_abort`` hooks. If hooks or tools ignore the cancellation for `GRACE` seconds, a second task
-shuts down instead. `RunDriver._end` is the only function that sets the outcome. It does so before the records end, and wakes the
+shuts down instead. A run whose last record is emitted has ended: a request to stop that comes after that is too late, and changes nothing.
+
+In the phase ENDING nothing cuts the run off any more: a cancellation of the task does not reach the log, whose last records are stored and whose claim is
+released by the `RunWriter`. If the log does not answer for `GRACE` seconds more than its own patience, the run ends with a `LogError` without it.
+
+`RunDriver._end` is the only function that sets the outcome. It does so before the records end, and wakes the
 waiting tasks after that, so that every watcher has received the last record before a task continues with the result.
 """
 
@@ -14,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Generic
@@ -26,7 +31,6 @@ from rxworker.errors import (
     LogError,
     RunCancelledError,
     RunHandedOverError,
-    RxWorkerError,
     as_exception,
     describe,
     reason_of,
@@ -36,8 +40,9 @@ from rxworker.hub.detach import raise_from_loop
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
 from rxworker.state import RunState
+from rxworker.tools.cancellation import is_destroyed
 from rxworker.worker.context import RunContext, TurnScope, end_reports
-from rxworker.worker.loop import Emitter, cut_off, is_closed, repeat_turns
+from rxworker.worker.loop import Emitter, cut_off, repeat_turns
 from rxworker.worker.result import Paused, RunResult, T_co, result_of
 from rxworker.worker.shutdown import GRACE, cause_of, leave, shut_down
 from rxworker.worker.turn import turn
@@ -54,9 +59,18 @@ class Phase(Enum):
     RUNNING = "running"
     """Turns are performed."""
     ENDING = "ending"
-    """The run was cut short; handlers, tools and hooks are shut down."""
+    """Handlers, tools and hooks of a run that was cut short are shut down, and the last records are stored."""
     ENDED = "ended"
     """The outcome is set."""
+
+
+FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
+    Phase.STARTING: frozenset({Phase.RUNNING, Phase.ENDING, Phase.ENDED}),
+    Phase.RUNNING: frozenset({Phase.ENDING, Phase.ENDED}),
+    Phase.ENDING: frozenset({Phase.ENDED}),
+    Phase.ENDED: frozenset(),
+}
+"""Which phases may follow a phase. Only a run without a log ends without the phase ENDING, and only when it has finished or its task never began."""
 
 
 class RunDriver(Generic[T_co]):
@@ -97,7 +111,7 @@ class RunDriver(Generic[T_co]):
         self._interrupt: KeyboardInterrupt | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._waiting: list[asyncio.Future[RunResult[T_co]]] = []
-        context.journal.hub.detach_reporter.on_interrupt = self._interrupted
+        context.journal.hub.detach_reporter.on_interrupt = self.interrupt
         writer = context.journal.writer
         if writer is not None:
             writer.on_failure = self._log_failed
@@ -108,6 +122,11 @@ class RunDriver(Generic[T_co]):
         """Whether the run still accepts messages, and requests to pause or stop."""
         return self.phase is Phase.STARTING or self.phase is Phase.RUNNING
 
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the last record is emitted, so that it is too late to stop the run."""
+        return self._journal.state.status not in ("new", "running")
+
     def cancel(self, reason: str, *, after_turn: bool, number: int = 0) -> None:
         """Request that the run stops. The first reason counts; a later request can only make it stop sooner.
 
@@ -116,7 +135,7 @@ class RunDriver(Generic[T_co]):
             after_turn: Whether the turn is completed first.
             number: The number of the command that requests it; 0 for none.
         """
-        if not self.is_open:
+        if not self.is_open or self._has_ended:
             return
         self._cancelled_by = self._cancelled_by or number
         if self._stop is None:
@@ -133,7 +152,7 @@ class RunDriver(Generic[T_co]):
             reason: For people.
             seconds: How long tools that run may still take. A response that is being received is not waited for.
         """
-        if not self.is_open or self._stop is not None:
+        if not self.is_open or self._stop is not None or self._has_ended:
             return
         state = self._journal.state
         self._stop = RunHandedOverError(reason)
@@ -160,17 +179,19 @@ class RunDriver(Generic[T_co]):
         task.add_done_callback(self._task_ended)
         return task
 
+    def _enter(self, phase: Phase) -> None:
+        assert phase in FOLLOWS[self.phase], f"{self.phase} -> {phase}"
+        self.phase = phase
+
     async def _drive(self) -> None:
         error = await self._run_turns()
         if self.phase is not Phase.RUNNING:
             return  # the GRACE period was over before the task stopped: another task shuts down
-        if error is not None:
-            await self._shut_down(error)
-            return
-        if self._journal.writer is not None:
-            self.phase = Phase.ENDING  # from here on it cannot be stopped: it has finished
-            error = await self._store_end(self._journal.writer)
-        self._end(self._result() if error is None else error)
+        if error is not None or self._journal.writer is not None:
+            self._enter(Phase.ENDING)
+            await self._finish(error)
+        else:
+            self._end(self._result())
         self.task.remove_done_callback(self._task_ended)  # it would have no effect
 
     async def _run_turns(self) -> Exception | None:
@@ -179,10 +200,12 @@ class RunDriver(Generic[T_co]):
         Returns:
             The error that ended the run before its last record, if any.
         """
-        self.phase = Phase.RUNNING
+        self._enter(Phase.RUNNING)
         journal, scheduler = self._journal, self._context.scheduler
         task = asyncio.current_task(self._loop)
         try:
+            if self._stop is not None and not self._stops_after_turn:
+                return self._stop  # the writer claims the run to store that
             if journal.writer is not None:
                 is_new = journal.writer.claim is None
                 await journal.writer.open()
@@ -203,9 +226,9 @@ class RunDriver(Generic[T_co]):
             turns = repeat_turns(self._turn, self._goes_on, scheduler)
             await Emitter(journal.emit, journal.emit_many, task).follow(turns, scheduler)
         except asyncio.CancelledError as cause:
-            return None if journal.state.status == "finished" else self._cancellation(cause)
+            return None if self._has_ended else self._cancellation(cause)
         except BaseException as cause:
-            if is_closed(cause, task):
+            if is_destroyed(cause, task):
                 raise
             return self._failure(cause)
         return self._stop if journal.state.status == "running" else None
@@ -223,7 +246,7 @@ class RunDriver(Generic[T_co]):
             self._timers.append(self._loop.call_later(most, self._out_of_time, most))
 
     def _out_of_time(self, most: float) -> None:
-        if self.phase is Phase.RUNNING and not self._journal.state.is_over:
+        if self.phase is Phase.RUNNING and not self._has_ended:
             self._journal.emit(LimitReached("max_seconds", most))
             self._stop = LimitExceededError("max_seconds", most)
             self._stop_now()
@@ -238,10 +261,10 @@ class RunDriver(Generic[T_co]):
     def _give_up(self) -> None:
         """Shut down in another task, since a hook or a tool ignores the cancellation."""
         if self.phase is Phase.RUNNING:
-            self.phase = Phase.ENDING
-            self.task = self._start(self._shut_down(self._cancellation()))
+            self._enter(Phase.ENDING)
+            self.task = self._start(self._finish(self._cancellation()))
 
-    def _interrupted(self, interrupt: KeyboardInterrupt) -> None:
+    def interrupt(self, interrupt: KeyboardInterrupt) -> None:
         """Stop because of an interrupt raised by a watcher or within the run. It leaves the event loop when the run has ended."""
         if self._interrupt is not None:
             return
@@ -255,7 +278,7 @@ class RunDriver(Generic[T_co]):
     def _failure(self, cause: BaseException) -> Exception:
         """The error that the run fails with, if something in it raised ``cause``."""
         if isinstance(cause, KeyboardInterrupt):
-            self._interrupted(cause)
+            self.interrupt(cause)
             error: Exception = RunCancelledError(describe(cause))
         elif self.task.cancelling():
             error = self._cancellation()  # something raised while it was cancelled
@@ -279,25 +302,30 @@ class RunDriver(Generic[T_co]):
         error.__cause__ = self._interrupt
         return error
 
-    async def _shut_down(self, error: Exception) -> None:
-        self.phase = Phase.ENDING
+    async def _finish(self, error: Exception | None) -> None:
+        """Shut down a run that was cut short with an error, store the last records, and end the run."""
         try:
-            # A cancellation that was not raised yet must not be raised within the shutdown.
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
-            if isinstance(error, LogError | RunHandedOverError):
-                await leave(self._context, error)
-            else:
-                if self._cancelled_by:
-                    self._journal.emit(CommandTaken(self._cancelled_by, "cancel"))
-                await shut_down(self._context, error)
+            if error is not None:
+                await self._shut_down(error)
         finally:
             failed: Exception | None = None
             try:
                 if self._journal.writer is not None:
                     failed = await self._store_end(self._journal.writer)
             finally:
-                self._end(error if failed is None else failed)
+                outcome = failed or error
+                self._end(self._result() if outcome is None else outcome)
+
+    async def _shut_down(self, error: Exception) -> None:
+        # A cancellation that was not raised yet must not be raised within the shutdown.
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        if isinstance(error, LogError | RunHandedOverError):
+            await leave(self._context, error)
+            return
+        if self._cancelled_by:
+            self._journal.emit(CommandTaken(self._cancelled_by, "cancel"))
+        await shut_down(self._context, error)
 
     async def _store_end(self, writer: RunWriter) -> Exception | None:
         """Store the last records before the callers are notified of the end.
@@ -305,25 +333,46 @@ class RunDriver(Generic[T_co]):
         Returns:
             The error, if they could not be stored.
         """
+        closed = writer.close()
+        seconds = writer.log.patience + GRACE
+        until = self._loop.time() + seconds
         try:
-            await writer.close()
-        except RxWorkerError as error:
-            return error
-        return None
+            while not closed.done() and (left := until - self._loop.time()) > 0:
+                # Too late to cancel anything. If the event loop closes, this waits for the log like the writer itself.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait((closed,), timeout=left)
+        finally:
+            if not closed.done():
+                text = (
+                    f"the log has not answered for {seconds:g} s: the end of {self._journal.run} may not be stored. "
+                    "Look whether the log works; a run that is not stored as ended can be recovered when its lease has ended"
+                )
+                writer.give_up(LogError(text))
+        return closed.exception()  # pyright: ignore[reportReturnType] - the writer sets errors only
 
     def _log_failed(self, error: Exception) -> None:
         """Stop at once, since nothing may be done that cannot be stored. Nothing more is emitted."""
         if self.is_open:
             self._stop = error
             self._stop_now()
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            self.interrupt(error.__cause__)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """End a run whose task ended without that, for example because the event loop is closing: no task waits for ever."""
-        if task is self.task and self.phase is not Phase.ENDED:
-            lost = None if task.cancelled() else task.exception()
-            error = CLOSING if lost is None else self._failure(lost)
-            self._journal.emit(RunAbort(cause_of(error), reason_of(error)))
-            self._end(error)
+        if task is not self.task or self.phase is Phase.ENDED:
+            return
+        lost = None if task.cancelled() else task.exception()
+        error = CLOSING if lost is None else self._failure(lost)
+        writer = self._journal.writer
+        if self.phase is Phase.STARTING and writer is not None and writer.claim is not None:
+            self._enter(Phase.ENDING)  # its claim is not to wait for the end of its lease
+            self.task = self._start(self._finish(error))
+            return
+        self._journal.emit(RunAbort(cause_of(error), reason_of(error)))
+        if writer is not None:
+            writer.give_up(LogError(f"{self._journal.run} ended before it was stored"))
+        self._end(error)
 
     def _result(self) -> RunResult[T_co]:
         context, journal = self._context, self._journal
@@ -333,7 +382,9 @@ class RunDriver(Generic[T_co]):
 
     def _end(self, outcome: RunResult[T_co] | Exception) -> None:
         """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks."""
-        self.phase = Phase.ENDED
+        writer = self._journal.writer
+        assert writer is None or not writer.is_open
+        self._enter(Phase.ENDED)
         error = outcome if isinstance(outcome, Exception) else None
         if isinstance(outcome, Exception):
             self.outcome.set_exception(outcome)

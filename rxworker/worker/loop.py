@@ -20,6 +20,7 @@ from reactivex import Observable, abc
 from rxworker.errors import RunCancelledError, as_exception
 from rxworker.operators.disposables import Both, Slot
 from rxworker.operators.stage import Many, Sink, Stage, connect, many
+from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.clock import LoopClock
 
 A = TypeVar("A")
@@ -169,7 +170,7 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
                 self._end(cut_off(error))
             raise
         except BaseException as error:
-            if is_closed(error, self._task):
+            if is_destroyed(error, self._task):
                 raise
             self._end(as_exception(error))
         else:
@@ -188,16 +189,6 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
         if not is_again and not self._is_over:
             self._emitter.leave()
             self._task.cancel()
-
-
-def is_closed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Whether ``GeneratorExit`` was raised because the coroutine and its task are being destroyed, so that it must not continue."""
-    if not isinstance(error, GeneratorExit):
-        return False
-    try:
-        return asyncio.current_task() is not task
-    except RuntimeError:
-        return True
 
 
 def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:

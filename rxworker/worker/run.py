@@ -82,7 +82,12 @@ class Run(Generic[T_co]):
         self._commands = None
         if writer is not None:
             self._commands = CommandReader(
-                writer.log, self.id, context.mailbox, context.pause_request, self._cancel
+                writer.log,
+                self.id,
+                context.mailbox,
+                context.pause_request,
+                self._cancel,
+                writer.barrier,
             )
             self._commands.skip(taken)
             self._context = context = replace(context, commands=self._commands)

@@ -31,8 +31,8 @@ from rxworker.events import (
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.messages import ToolResult
 from rxworker.state.run import HELD_BACK
+from rxworker.tools.cancellation import is_destroyed
 from rxworker.worker.context import RunContext
-from rxworker.worker.loop import is_closed
 
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
 
@@ -175,7 +175,7 @@ async def _notify_hooks(
         except (KeyboardInterrupt, asyncio.CancelledError) as failure:
             raised = failure
         except BaseException as failure:
-            if is_closed(failure, task):
+            if is_destroyed(failure, task):
                 raise
             emit(HookVerdict(hook.name, hook.point.value, "Failed", describe(failure)))
     return raised

@@ -860,15 +860,25 @@ class Worker:
         return begun
 
     def _traceparent(self) -> str:
-        return "" if self.tracing is None else self.tracing.traceparent()
+        if self.tracing is None:
+            return ""
+        try:
+            return self.tracing.traceparent()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            logger.warning("the caller's trace is not known to a run", exc_info=True)
+            return ""
 
     def _trace(self, run: Run[Any]) -> None:
         if self.tracing is None:
             return
         try:
             self.tracing(run)
-        except Exception:
+        except BaseException as error:
             logger.warning("run %s is not traced", run.id, exc_info=True, extra={"run": run.id})
+            if isinstance(error, KeyboardInterrupt):
+                run._driver.interrupt(error)
 
     def _ended(
         self, output: Output[Any] | None, state: RunState, result: RunResult[Any] | None

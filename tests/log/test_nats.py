@@ -169,7 +169,7 @@ async def test_credentials_are_shown_nowhere(
         server.kill()
     async with open_log(f"nats://me:hush@127.0.0.1:{server.port}/x") as log:
         assert isinstance(log, NatsLog)
-        log._patience = 0.2
+        log.patience = 0.2
         with pytest.raises(LogError, match=r"cannot be reached.*start nats-server") as away:
             await log.list()
         errors.append(away.value)
