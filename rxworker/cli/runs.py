@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -99,7 +99,8 @@ async def _run(
             case "export":
                 await _export(log, run, file)
             case "import":
-                write_line(await import_run(log, _lines(file)))
+                for lines in _runs_in(_lines(file)):
+                    write_line(await import_run(log, lines))
             case _:
                 await log.delete(run)
         return 0
@@ -182,7 +183,7 @@ async def _diff(log: EventLog, a: str, b: str) -> None:
 
 async def _export(log: EventLog, run: str, file: str) -> None:
     lines = [line async for line in export_run(log, run)]
-    _write(file, b"\n".join(lines) + b"\n")
+    _write(file, b"".join(lines))
 
 
 def _write(file: str, data: bytes) -> None:
@@ -195,11 +196,22 @@ def _write(file: str, data: bytes) -> None:
         raise CommandError(f"cannot write {file}: {error.strerror}") from error
 
 
+def _runs_in(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The lines of each run of a file, which may have several: each begins with a head."""
+    some: list[bytes] = []
+    for line in lines:
+        if line.startswith(b'{"run":') and some:
+            yield some
+            some = []
+        some.append(line)
+    yield some
+
+
 def _lines(file: str) -> Iterator[bytes]:
     if file == "-":
         yield from sys.stdin.buffer
         return
     try:
-        yield from Path(file).read_bytes().splitlines()
+        yield from Path(file).read_bytes().split(b"\n")
     except OSError as error:
         raise CommandError(f"cannot read {file}: {error.strerror}", FAILED) from error

@@ -47,7 +47,7 @@ from rxworker.log.values import (
     RunRow,
     StoredStatus,
     decisions_in,
-    is_run_id,
+    is_storable,
     resumed_id,
     returned_command,
 )
@@ -142,7 +142,7 @@ class EventLog(ABC):
         """
         self._check_open()
         # Its lease may have expired while the machine was suspended. To claim it would end the run that goes on here, and count as a death.
-        if create and not is_run_id(run):
+        if create and not is_storable(run):
             raise LogError(
                 f"{run!r} cannot be the id of a run: give a text that is not empty, without null characters and without half characters"
             )

@@ -18,6 +18,7 @@ from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from math import isfinite
 from typing import Any, cast
 
 import msgspec
@@ -29,6 +30,7 @@ from rxworker.events import Event, Opaque, Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
 from rxworker.hub.history import packed
+from rxworker.log.values import is_storable
 from rxworker.messages import ToolResult
 
 VERSION = 1
@@ -36,6 +38,9 @@ VERSION = 1
 
 ABORTED, REQUEUED = "run_abort", "run_requeue"
 """The kinds of the entries that abort a run, and put it back."""
+MOST_NUMBER = 2**53
+"""The largest number of a record or an epoch: up to there all programs that read JSON have the same numbers."""
+
 NO_JSON = "this event has no JSON form"
 
 
@@ -120,6 +125,17 @@ def _tag(type_: Any) -> str:
 
 
 _KINDS: dict[str, bool] = {_tag(kind.type): kind.changes_state for kind in EVENT_KINDS}
+
+
+def kind_of(event: Event) -> str:
+    """The kind of the entry of an event.
+
+    >>> from rxworker.events import TextDelta
+    >>> kind_of(TextDelta(0, "hi"))
+    'text_delta'
+    """
+    given: Any = event
+    return _tag((given.like if given.__class__ is Deltas else given).__class__)
 
 
 def is_known(kind: str) -> bool:
@@ -256,7 +272,7 @@ def _read_body(entry: Entry) -> _Body:
             raise
         return _unknown(entry)
     except msgspec.DecodeError:
-        return msgspec.convert(json.loads(entry.body), _Body)
+        return msgspec.convert(_loads(entry.body), _Body)
 
 
 def _unknown(entry: Entry) -> _Body:
@@ -322,8 +338,15 @@ def read_line(line: bytes | str) -> Entry:
         body = bytes(read.body)
         if body.startswith(b'"'):
             body = b64decode(body[1:-1], validate=True)
+        if not is_storable(read.kind):
+            raise ValueError(f"{read.kind!r} is no kind of event")
     except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
         raise LogError(f"this is no entry of a log: {error}") from error
+    is_numbered = 0 < read.first <= read.last <= MOST_NUMBER and 0 <= read.epoch <= MOST_NUMBER
+    if not (is_numbered and isfinite(read.time) and 0 < read.v <= MOST_NUMBER):
+        raise LogError(
+            f"this is no entry of a log: records {read.first} to {read.last} of epoch {read.epoch}, at {read.time}, in version {read.v}"
+        )
     return Entry(
         read.first, read.last, read.epoch, read.kind, read.time, body, read.changes_state, read.v
     )
@@ -336,9 +359,21 @@ def _read_line(line: bytes | str) -> _Line:
         raise
     except msgspec.DecodeError:
         # Half of a surrogate pair, which msgspec does not read.
-        members = json.loads(line)
-        body = json.dumps(members.pop("body"), separators=(",", ":")).encode()
-        return msgspec.convert({**members, "body": msgspec.Raw(body)}, _Line)
+        members = _loads(line)
+        if not isinstance(members, dict):
+            raise
+        read = cast("dict[str, Any]", members)
+        body = json.dumps(read.get("body"), separators=(",", ":")).encode()
+        return msgspec.convert({**read, "body": msgspec.Raw(body)}, _Line)
+
+
+def _loads(data: bytes | str) -> object:
+    """JSON that may have half of a surrogate pair, which msgspec does not read."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    return json.loads(data, parse_constant=refuse)
 
 
 def with_body(entry: Entry, body: bytes) -> Entry:

@@ -129,6 +129,7 @@ def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
         try:
             event = _event(body)
             texts = [event["text"]] if kind == "text_delta" else _texts(kind, event, tools)
+            texts = [text for text in texts if isinstance(text, str)]
         except UNREADABLE:
             continue  # a damaged entry must not end the search of all runs
         for text in texts:

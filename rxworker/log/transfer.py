@@ -5,17 +5,28 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import LogError
-from rxworker.events import Fork, Record
+from rxworker.errors import LogError, describe
+from rxworker.events import Fork, Opaque, Record
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.entry import Entry, entries_of, read_line, record_of, round_time, write_line
-from rxworker.log.values import RunRow
+from rxworker.log.entry import (
+    Entry,
+    entries_of,
+    kind_of,
+    private_of,
+    read_line,
+    record_of,
+    round_time,
+    write_line,
+)
+from rxworker.log.values import RunRow, is_storable
+from rxworker.state import fold_run
 
 MANY = 500
 """How many entries are written in one transaction."""
@@ -27,7 +38,7 @@ class _Head(Struct, frozen=True):
 
 
 async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
-    """A run as lines of JSON, without their newlines: a head with its id and its last values, then its entries.
+    r"""A run as lines of JSON, each with its newline: a head with its id and its last values, then its entries.
 
     The lines contain everything, also results that no watcher has received. A codec is not applied to them.
 
@@ -37,45 +48,125 @@ async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
 
     Raises:
         LogError: There is no such run, or the log cannot be read.
+
+    Example:
+        >>> import asyncio, tempfile
+        >>> from pathlib import Path
+        >>> from rxworker import Worker
+        >>> from rxworker.log import MemoryLog
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main(path: Path) -> None:
+        ...     async with MemoryLog() as log, MemoryLog() as other:
+        ...         run = Worker(ScriptedModel(["Fine."]), log=log).run("How are you?")
+        ...         await run
+        ...         with path.open("wb") as file:
+        ...             file.writelines([line async for line in export_run(log, run.id)])
+        ...         with path.open("rb") as file:
+        ...             print(await import_run(other, file) == run.id)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     asyncio.run(main(Path(folder, "run.jsonl")))
+        True
     """
     info = await log.info(run)
     if info is None or info.status == "deleted":
         raise no_run(run)
-    yield msgspec.json.encode(_Head(run, info.row))
+    yield msgspec.json.encode(_Head(run, info.row)) + b"\n"
     async for entry in log.read(run):
-        yield write_line(entry)
+        yield write_line(entry) + b"\n"
 
 
 async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
-    """Store a run that was exported.
+    """Store a run that was exported. Everything in it is checked first: what is stored can be shown, searched and copied.
 
     Args:
         log: The log to write to.
-        lines: The lines of `export_run`.
+        lines: The lines of `export_run`, such as those of a file. Empty lines are ignored.
 
     Returns:
         The id of the run. One that has not ended is continued only by ``worker.recover`` with its id, not by `recover_all`. Nothing is allowed in it: the hooks run
         for all its calls, and what a person had approved needs approval again.
 
     Raises:
-        LogError: The lines are no run, a number is missing, or the log has a run with this id.
+        LogError: The lines are no run, a number is missing, or the log has a run with this id. Nothing was stored.
     """
-    source = iter(line for line in lines if line.strip())
-    try:
-        head = msgspec.json.decode(next(source, b""), type=_Head)
-    except msgspec.DecodeError as error:
-        raise LogError(f"this is no exported run: {error}") from error
+    head: _Head | None = None
     entries: list[Entry] = []
+    records: list[Record] = []
     after = 0
-    for line in source:
-        entry = read_line(line)
+    for number, line in enumerate(_split(lines), 1):
+        if not line.strip():
+            continue
+        try:
+            if head is None:
+                head = _read_head(line)
+                continue
+            entry = read_line(line)
+            if entry.first == after + 1:
+                records.append(_check_entry(entry, head.run))
+        except LogError as error:
+            raise LogError(f"line {number} of the exported run: {error}{_cause(error)}") from error
         if entry.first != after + 1:
-            raise LogError(f"the exported run {head.run} lacks record {after + 1}")
+            raise LogError(
+                f"the exported run {head.run} lacks record {after + 1}: line {number} has {entry.first}"
+            )
         after = entry.last
         entries.append(entry)
+    if head is None or not entries:
+        raise LogError(
+            "this is no exported run: give all lines of export_run, a head and at least one record"
+        )
+    try:
+        fold_run(records)
+    except Exception as error:  # of whatever record is in a place where it cannot be
+        raise LogError(
+            f"the records of the exported run {head.run} make no run: {describe(error)}"
+        ) from error
     # A permission belongs to the run that it was given to, and a file may contain any.
     await _store(log, head.run, replace(head.row, allowed=(), imported=after), entries)
     return head.run
+
+
+def _split(lines: Iterable[bytes | str]) -> Iterable[bytes | str]:
+    """The lines, also of a whole file in one piece. Texts in JSON may contain all line breaks of Unicode but this one."""
+    if isinstance(lines, str):
+        return lines.split("\n")
+    return lines.split(b"\n") if isinstance(lines, bytes) else lines
+
+
+def _read_head(line: bytes | str) -> _Head:
+    try:
+        head = msgspec.json.decode(line, type=_Head)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise LogError(f"this is no exported run: {error}") from error
+    if not is_storable(head.run) or head.row.status == "deleted":
+        raise LogError(
+            f"this is no exported run: its id is {head.run!r}, and its status {head.row.status}"
+        )
+    return head
+
+
+def _check_entry(entry: Entry, run: str) -> Record:
+    """The record of an entry, whose parts have to fit each other.
+
+    Raises:
+        LogError: They do not.
+    """
+    if entry.body[:1] != b"{":
+        raise LogError(f"record {entry.first} is encoded: export runs from a log with its codec=")
+    record = record_of(entry, run)
+    private_of(entry, run)
+    event: Any = record.event
+    kind = kind_of(event)
+    if kind != entry.kind and not isinstance(event, Opaque):
+        raise LogError(f"record {entry.first} is a {kind}, and was stored as a {entry.kind}")
+    return record
+
+
+def _cause(error: LogError) -> str:
+    """What is wrong most probably."""
+    if "trailing characters" in str(error):
+        return ". It has several lines in one: write each with its newline"
+    return ""
 
 
 async def fork_run(

@@ -203,13 +203,13 @@ def returned_in(commands: Iterable[Command]) -> frozenset[int]:
     return frozenset([epoch for epoch in epochs if isinstance(epoch, int)])
 
 
-def is_run_id(run: str) -> bool:
-    """Whether every store can have a run under this id: it is not empty, and has neither null characters nor half ones.
+def is_storable(name: str) -> bool:
+    """Whether every store can have this text as a name, such as the id of a run: it is not empty, and has neither null characters nor half ones.
 
-    >>> is_run_id("order-4711"), is_run_id(""), is_run_id("half " + chr(0xD800))
+    >>> is_storable("order-4711"), is_storable(""), is_storable("half " + chr(0xD800))
     (True, False, False)
     """
-    return bool(run) and "\0" not in run and not any("\ud800" <= one <= "\udfff" for one in run)
+    return bool(name) and "\0" not in name and not any("\ud800" <= one <= "\udfff" for one in name)
 
 
 def decisions_in(commands: Iterable[Command]) -> list[Command]:

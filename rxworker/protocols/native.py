@@ -90,7 +90,7 @@ def _with_unknown_event(data: bytes | str) -> Record | None:
         return msgspec.convert(
             {**members, "event": {"type": "opaque", "kind": kind, "raw": event}}, Record
         )
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 

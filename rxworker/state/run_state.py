@@ -265,7 +265,7 @@ def find_call(calls: Sequence[CallState], place: int, call_id: str) -> int | Non
     >>> find_call((CallState(0, ToolCall("x", "look", {})), CallState(1, ToolCall("x", "look", {}))), 1, "x")
     1
     """
-    if place < len(calls):  # usually all calls of a response are there
+    if 0 <= place < len(calls):  # usually all calls of a response are there
         each = calls[place]
         if each.place == place and each.call.id == call_id:
             return place

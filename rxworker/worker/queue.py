@@ -36,7 +36,7 @@ from rxworker.events import Event, ResponseEvent, RunResume, RunStart
 from rxworker.log import EventLog, RunInfo, RunRow
 from rxworker.log.entry import record_of
 from rxworker.log.recover import SETTLE, RunSource
-from rxworker.log.values import TENANT, Claim, is_run_id, resumed_id
+from rxworker.log.values import TENANT, Claim, is_storable, resumed_id
 from rxworker.messages import Conversation, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
@@ -289,7 +289,7 @@ def _expect_id(run: str) -> str:
         ConfigurationError: It is invalid.
     """
     is_text = isinstance(run, str)  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-    is_id = is_text and is_run_id(run) and run.isprintable() and run.strip() == run
+    is_id = is_text and is_storable(run) and run.isprintable() and run.strip() == run
     if not is_id or len(run.encode()) > MOST_ID or re.search(r"~\d+$", run):
         raise ConfigurationError(
             f"run={run!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run='order-4711', without line breaks, and without ~ and a number "

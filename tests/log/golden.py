@@ -73,7 +73,8 @@ async def states(log: EventLog) -> dict[str, Any]:
 async def lines(log: EventLog) -> dict[str, list[bytes]]:
     """Each run as it is exported."""
     return {
-        info.run: [line async for line in export_run(log, info.run)] for info in await log.list()
+        info.run: [line.rstrip() async for line in export_run(log, info.run)]
+        for info in await log.list()
     }
 
 

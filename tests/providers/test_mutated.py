@@ -7,21 +7,17 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.framing import Limited
-from rxworker.messages import Json, StopKind
+from rxworker.messages import StopKind
 from rxworker.providers import PROVIDERS
 from rxworker.testing import check_balanced
 from rxworker.views import Summary, summarise
+from tests.mutate import mixed, odd
 
-Change = Callable[[random.Random, Any], Any]
-NEW: list[Json] = [None, 1, "x", {"a": 1}, ["x"]]
-ODD: list[Json] = [None, 0, -1, 2.5, True, "", "x", "null", [], {}, [None], {"type": "x"}, 10**20]
-# What a tool is given is the model's own, so that what is new there is no addition of the protocol.
-GIVEN = ("args", "input", "arguments")
 REASON = re.compile(
     rb'("(?:finish_reason|finishReason|stop_reason|done_reason)": ?)"(?:tool_calls|tool_use|STOP|stop)"'
 )
@@ -46,32 +42,6 @@ def changed(data: bytes, change: Callable[[Any], Any]) -> bytes:
 def decode(path: Path, data: bytes) -> list[ResponseEvent]:
     decoder = PROVIDERS[path.parent.name]("m").decoder()
     return [*decoder.feed(data), *decoder.finish()]
-
-
-def mixed(chance: random.Random, value: Any) -> Any:
-    """The same with the members of objects in another order, behind one that nobody knows."""
-    if isinstance(value, list):
-        return [mixed(chance, one) for one in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    members: list[tuple[str, Any]] = [
-        (name, one if name in GIVEN and isinstance(one, dict) else mixed(chance, one))
-        for name, one in cast("dict[str, Any]", value).items()
-    ]
-    chance.shuffle(members)
-    return dict([("brand_new", chance.choice(NEW)), *members])
-
-
-def odd(chance: random.Random, value: Any) -> Any:
-    """The same with something odd in one place of fifty."""
-    if chance.random() < 0.02:
-        return chance.choice(ODD)
-    if isinstance(value, list):
-        return [odd(chance, one) for one in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value).items()
-        return {name: odd(chance, one) for name, one in members if chance.random() > 0.01}
-    return value
 
 
 def said(summary: Summary) -> tuple[object, ...]:

@@ -223,7 +223,7 @@ class Commands:
         match path.suffix:
             case ".jsonl":
                 lines = [line for info in stored.runs async for line in export_run(log, info.run)]
-                data = b"".join(line + b"\n" for line in lines)
+                data = b"".join(lines)
             case ".html":
                 parts = [await self._html(info.run) for info in stored.runs]
                 data = PAGE.format("\n".join(parts)).encode("utf-8", "replace")

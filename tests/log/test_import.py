@@ -1,0 +1,125 @@
+"""Runs from files: a round trip, and what is refused, with the line and the cause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rxworker import Worker
+from rxworker.errors import LogError, RemoteProtocolError
+from rxworker.log import MemoryLog, export_run, import_run
+from rxworker.protocols import decode_record
+from rxworker.testing import ScriptedModel, say
+from tests.log.conftest import OpenLog
+
+Change = Callable[[list[dict[str, Any]]], Any]
+
+
+async def exported() -> list[bytes]:
+    async with MemoryLog() as log:
+        run = Worker(ScriptedModel([say("An old silent pond.")]), log=log).run("A haiku!")
+        await run
+        return [line async for line in export_run(log, run.id)]
+
+
+async def test_a_run_goes_through_a_file(open_store: OpenLog, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    lines = await exported()
+    with path.open("wb") as file:
+        file.writelines(lines)
+    async with open_store() as log:
+        with path.open("rb") as file:
+            run = await import_run(log, file)
+        again = [line async for line in export_run(log, run)]
+        assert [json.loads(line) for line in again[1:]] == [json.loads(line) for line in lines[1:]]
+
+
+def as_texts(lines: list[bytes]) -> list[str]:
+    return [line.decode().strip() for line in lines]
+
+
+def with_empty_lines(lines: list[bytes]) -> list[bytes]:
+    return [b"", *lines, b"\n"]
+
+
+def as_text(lines: list[bytes]) -> str:
+    return b"".join(lines).decode()
+
+
+@pytest.mark.parametrize("form", [b"".join, as_text, as_texts, with_empty_lines])
+async def test_lines_are_taken_in_any_form(form: Callable[[list[bytes]], Any]) -> None:
+    async with MemoryLog() as log:
+        run = await import_run(log, form(await exported()))
+        assert [info.run for info in await log.list()] == [run]
+
+
+def set_last(name: str, value: object, at: int = -1) -> Change:
+    def change(lines: list[dict[str, Any]]) -> None:
+        lines[at][name] = value
+
+    return change
+
+
+def drop(name: str, at: int = -1) -> Change:
+    return lambda lines: lines[at].pop(name)
+
+
+WRONG: dict[str, tuple[Change, str]] = {
+    "no end": (set_last("last", 0), "no entry of a log: records"),
+    "an end before its begin": (set_last("last", 1), "no entry of a log: records"),
+    "a large number": (set_last("last", 2**63), "no entry of a log: records"),
+    "no time": (set_last("time", float("inf")), "no entry"),
+    "no body": (drop("body"), "no entry"),
+    "another body": (set_last("body", "AAAA"), "encoded"),
+    "an empty body": (set_last("body", ""), "encoded"),
+    "another kind": (set_last("kind", "turn_stop"), "is a run_stop, and was stored as a turn_stop"),
+    "half a kind": (set_last("kind", "\ud83d"), "no kind"),
+    "no id": (set_last("run", "", 0), "its id is ''"),
+    "a status of none": (set_last("row", {"status": "deleted"}, 0), "its status deleted"),
+    "no head": (lambda lines: lines.pop(0), "no exported run"),
+    "a head alone": (lambda lines: [lines.pop() for _ in lines[1:]], "at least one record"),
+    "a missing record": (lambda lines: lines.pop(2), "lacks record 2"),
+    "a record twice": (lambda lines: lines.insert(2, lines[1]), "lacks record 2"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_is_wrong_is_refused_and_named(name: str) -> None:
+    change, message = WRONG[name]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in await exported()]
+    change(lines)
+    async with MemoryLog() as log:
+        with pytest.raises(LogError, match=message):
+            await import_run(log, [json.dumps(line) for line in lines])
+        assert await log.list() == []
+        assert [found async for found in log.search("")] == []
+
+
+async def test_lines_without_newlines_are_explained() -> None:
+    lines = [line.strip() for line in await exported()]
+    async with MemoryLog() as log:
+        with pytest.raises(
+            LogError, match=r"line 1 .* several lines in one: write each with its newline"
+        ):
+            await import_run(log, [b"".join(lines)])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"seq":"x",\xff',
+        '{"seq":"x","\ud83d"',
+        b"[",
+        b"[" * 5000,
+        b"",
+        "null",
+        b'{"event":{"type":"owl"}',
+    ],
+)
+def test_what_is_no_record_is_a_documented_error(data: Any) -> None:
+    with pytest.raises(RemoteProtocolError, match="no record"):
+        decode_record(data)
