@@ -99,8 +99,8 @@ async def test_a_run_that_changes_meanwhile_is_spared(
         prune = log._prune
 
         async def late(rows: Any) -> set[str]:
-            await log.claim("claimed")
-            claim = await log.claim("told")
+            await log.claim("claimed", statuses=("paused",))
+            claim = await log.claim("told", statuses=("paused",))
             await log.append(claim, [], after=1, row=RunRow("queued"))
             await log.release(claim)
             await log.send("steered", Command(DECIDE, {}, key=DECIDE))
