@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -48,6 +48,39 @@ def hidden(value: object) -> object:
             return (name, HIDDEN)  # headers are given as pairs, too
         return [hidden(one) for one in several]
     return value
+
+
+def secrets_in(value: object) -> Iterator[str]:
+    """The texts of a value that stand under the name of a secret, longest first if one contains the other: what `hidden` hides.
+
+    A header may have a scheme before its secret, and a cookie a name: both are given with and without.
+
+    >>> list(secrets_in({"Authorization": "Bearer sk-1", "cookie": "theme=dark", "servers": [["x-api-key", "k"]]}))
+    ['Bearer sk-1', 'sk-1', 'theme=dark', 'dark', 'k']
+    """
+    if isinstance(value, Mapping):
+        for name, held in cast("Mapping[object, object]", value).items():
+            yield from _secrets_under(name, held)
+    elif isinstance(value, list | tuple):
+        several = cast("Sequence[object]", value)
+        if len(several) == 2 and isinstance(several[0], str):
+            yield from _secrets_under(several[0], several[1])
+        else:
+            for one in several:
+                yield from secrets_in(one)
+
+
+def _secrets_under(name: object, value: object) -> Iterator[str]:
+    if not (isinstance(name, str) and is_secret(name) and isinstance(value, str | bytes)):
+        yield from secrets_in(value)
+        return
+    text = value if isinstance(value, str) else value.decode("utf-8", "replace")
+    yield text
+    scheme, _, rest = text.partition(" ")
+    if rest and scheme.isalpha():
+        yield rest.strip()
+    if "cookie" in name.lower():
+        yield from (part.partition("=")[2].strip() for part in text.split(";"))
 
 
 def hidden_url(url: str) -> str:

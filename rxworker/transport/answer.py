@@ -144,6 +144,7 @@ class Answer(Receiver, abc.DisposableBase):
         retry: When to request it again.
         clock: The scheduler; without one there are no time-outs and no retries.
         background: Creates, from a decoder, the `Background` of a response that continues without its connection; ``None`` for any other.
+        hide: Removes the secrets of the request from a text of an error.
     """
 
     def __init__(
@@ -156,8 +157,9 @@ class Answer(Receiver, abc.DisposableBase):
         retry: Retry,
         clock: abc.SchedulerBase | None,
         background: Callable[[ResponseDecoder], Background] | None = None,
+        hide: Callable[[str], str] = str,
     ) -> None:
-        super().__init__(make, observer)
+        super().__init__(make, observer, hide)
         self._make_background = background
         self._background = background(self._decoder) if background else None
         self._first = source
@@ -198,7 +200,7 @@ class Answer(Receiver, abc.DisposableBase):
     def on_error(self, error: Exception) -> None:
         """Take what broke the connection, or what came in place of a stream."""
         try:
-            explained = self._explain(error)
+            explained = self._hidden(self._explain(error))
         except Exception as other:
             explained = other
         super().on_error(explained)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import cast
+from urllib.parse import unquote_plus
 
 from reactivex import Observable, abc
 
@@ -25,7 +26,9 @@ from rxworker.providers.base import (
     Provider,
     Request,
     ResponseDecoder,
+    secrets_in,
 )
+from rxworker.providers.endpoint import masked
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import Model, Transport
 from rxworker.transport.clock import LoopClock, loop_clock
@@ -152,8 +155,17 @@ class Client:
                 if self.max_frame != MAX_FRAME:
                     make = partial(_limited, make, self.max_frame)
                 source = self.transport.send(sent)
+                hide = partial(_without_secrets, sent, full_request)
                 answer = Answer(
-                    source, make, explain, observer, self.timeouts, self.retry, clock, background
+                    source,
+                    make,
+                    explain,
+                    observer,
+                    self.timeouts,
+                    self.retry,
+                    clock,
+                    background,
+                    hide,
                 )
             except Exception as error:
                 observer.on_error(error)
@@ -177,6 +189,15 @@ class Client:
         explained = self.provider.error(error.status, error.headers, error.body)
         explained.__cause__ = error
         return explained
+
+
+def _without_secrets(sent: HttpRequest, request: Request, text: str) -> str:
+    """A text of the service without the secrets of the request: those in its headers and its query, and of the fields of the program's own."""
+    query = [pair.partition("=") for pair in sent.url.partition("?")[2].split("&")]
+    pairs = [(name, unquote_plus(value)) for name, _, value in query]
+    own = (sent.headers, request.options.headers, request.options.extra, pairs)
+    found = [secret for part in own for secret in secrets_in(part)]
+    return masked(text, sorted(found, key=len, reverse=True))
 
 
 def _limited(make: Callable[[], ResponseDecoder], limit: int | None) -> ResponseDecoder:

@@ -8,12 +8,22 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import (
+    ProviderError,
     RemoteProtocolError,
     RxWorkerError,
     TransportError,
     TransportTimeoutError,
 )
-from rxworker.events import TRUNCATED, Error, Ping, ResponseEvent, ResponseStatus, Status, Usage
+from rxworker.events import (
+    TRUNCATED,
+    BlockAbort,
+    Error,
+    Ping,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    Usage,
+)
 from rxworker.events.deltas import Deltas, flatten, gather
 from rxworker.operators import Operator
 from rxworker.operators.recovery import error_to_exception
@@ -52,12 +62,17 @@ class Receiver(abc.ObserverBase[bytes]):
     Args:
         make: Makes the provider's decoder.
         observer: The observer of the events.
+        hide: Removes the secrets of the request from a text of an error, which may quote them.
     """
 
     def __init__(
-        self, make: Callable[[], ResponseDecoder], observer: abc.ObserverBase[ResponseEvent]
+        self,
+        make: Callable[[], ResponseDecoder],
+        observer: abc.ObserverBase[ResponseEvent],
+        hide: Callable[[str], str] = str,
     ) -> None:
         self._make = make
+        self._hide = hide
         self._observer = observer
         self._push_many = many(observer)
         self._begin()
@@ -83,7 +98,7 @@ class Receiver(abc.ObserverBase[bytes]):
         try:
             events = self._feed(value)
         except Exception as error:
-            self._give_up(error)
+            self._give_up(self._hidden(error))
             return
         if events and (type(events[0]) is not Ping or not all(type(e) is Ping for e in events)):
             self._progress += 1
@@ -146,7 +161,7 @@ class Receiver(abc.ObserverBase[bytes]):
         broken: Exception | None = None,
     ) -> None:
         """Push what a read brought."""
-        if self._failure is not None or Error in map(type, parts):
+        if self._failure is not None or not _FAILING.isdisjoint(map(type, parts)):
             for event in flatten(parts):
                 if not self._over:
                     self._tell_one(event, broken)
@@ -176,7 +191,14 @@ class Receiver(abc.ObserverBase[bytes]):
         """Keep what the end of the response needs to know."""
         if isinstance(event, Usage):
             self._usage = event
+        elif isinstance(event, BlockAbort):
+            event = replace(event, reason=self._hide(event.reason))
         elif isinstance(event, Error):
+            code, request = (
+                _optional(self._hide, event.code),
+                _optional(self._hide, event.request_id),
+            )
+            event = replace(event, code=code, request_id=request, message=self._hide(event.message))
             if broken is not None and event.code == TRUNCATED:
                 event, self._failure = _because(event, broken), broken
             else:
@@ -197,13 +219,28 @@ class Receiver(abc.ObserverBase[bytes]):
         self._stop()
         self._observer.on_error(error)
 
+    def _hidden(self, error: Exception) -> Exception:
+        """The error without what it quotes of the secrets of the request."""
+        if isinstance(error, RxWorkerError):
+            error.message = self._hide(error.message)
+            error.args = (error.message, *error.args[1:])
+            error.request_id = _optional(self._hide, error.request_id)
+        if isinstance(error, ProviderError):
+            error.code = _optional(self._hide, error.code)
+        return error
+
+
+def _optional(hide: Callable[[str], str], text: str | None) -> str | None:
+    return None if text is None else hide(text)
+
 
 CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (TransportTimeoutError, "timeout"),
     (TransportError, "connection"),
     (RemoteProtocolError, "protocol"),
 )
-_RARE: frozenset[type[object]] = frozenset({Error, Usage})
+_FAILING: frozenset[type[object]] = frozenset({BlockAbort, Error})
+_RARE: frozenset[type[object]] = _FAILING | {Usage}
 
 
 def _is_failed(event: ResponseEvent) -> bool:
