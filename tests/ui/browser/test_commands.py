@@ -55,7 +55,7 @@ async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(
         sheet = page.get_by_role("dialog", name="Keyboard shortcuts")
         await expect(sheet).to_be_visible()
         names = await sheet.locator("dt").all_text_contents()
-        assert len(names) == len(set(names)) > 10
+        assert len(names) == len(set(names)) > 7
         await keys.press("Escape")
         await expect(sheet).to_be_hidden()
         await keys.press(",")
@@ -69,8 +69,51 @@ async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(
         await keys.press("?")
         await page.get_by_label("Use shortcuts of a single key").uncheck()
         await keys.press("Escape")
-        await keys.press("n")
-        await expect(page.locator("#run-title")).to_be_visible()  # it is switched off
+        await page.locator("#run-title").click()
+        await keys.press("?")
+        await expect(sheet).to_be_hidden()  # it is switched off
+        await expect(field).to_have_value("?")
+
+
+SENTENCE = "fix the bug now, please? 3 tests, just yes"
+
+
+async def test_what_is_typed_goes_into_the_message_box_wherever_the_focus_is(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    """No key without a modifier starts a run, changes a setting or leaves the run."""
+    async with desk.serve(gated(talk(), free=True), [look]):
+        page = await desk.open()
+        field, keys = page.locator("#composer-input"), page.keyboard
+        await expect(field).to_be_focused()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.reload()
+        await expect(field).to_be_focused()
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(f"{request.method} {request.url}"))
+        address, theme = page.url, await page.locator("html").get_attribute("data-theme")
+        places = ["#run-title", "#conversation", "#run-list a", "#lanes .row .lane-name", "#side"]
+        for place in [None, *places]:
+            await field.fill("")
+            if place is not None:
+                await page.locator(place).first.click(position={"x": 3, "y": 3})
+            if await page.locator("#inspector").is_visible():
+                await keys.press("Escape")
+            await keys.type(SENTENCE)
+            await expect(field).to_have_value(SENTENCE)
+            await expect(field).to_be_focused()
+        assert page.url == address
+        assert len(desk.runs) == 1
+        assert not [each for each in requests if not each.startswith("GET")]
+        assert await page.locator("html").get_attribute("data-theme") == theme
+
+
+async def test_a_phone_does_not_open_its_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated([])):
+        page = await desk.open(width=390, has_touch=True, is_mobile=True)
+        await expect(page.locator("#composer-input")).not_to_be_focused()
+        await desk.close()
 
 
 async def test_the_palette_finds_commands_and_runs_by_some_letters(

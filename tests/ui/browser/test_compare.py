@@ -84,7 +84,9 @@ async def test_the_run_that_a_run_was_forked_from_is_offered_first(
             await fork.here
             page = await desk.open(f"#{fork.id}", url=server.url)
             await desk.status(page, "finished")
-            await page.keyboard.press("c")
+            await page.keyboard.press("Control+k")
+            await page.keyboard.type("compare")
+            await page.keyboard.press("Enter")
             offered = page.locator("#palette-list li")
             await expect(offered).to_have_count(2)
             await expect(offered.first).to_contain_text("this run was forked from it")

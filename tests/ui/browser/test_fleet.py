@@ -71,7 +71,10 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
             await expect(rows).to_have_count(1)
 
             await page.keyboard.press("Escape")
-            await page.keyboard.press("a")
+            await page.keyboard.type("act on all of them")  # no letter is a shortcut
+            await expect(rows).to_have_count(1)
+            await expect(page.locator("html")).to_have_attribute("data-theme", "light")
+            await page.locator("#reset").click()
             await expect(rows).to_have_count(2)
             await page.keyboard.press("/")
             await expect(page.locator("input[name=q]")).to_be_focused()

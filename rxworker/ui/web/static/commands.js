@@ -59,6 +59,12 @@ export class Commands extends Keys {
     };
   }
 
+  // The browser writes the character into the field that has the focus after the event.
+  typed() {
+    const { field } = this.page.views.composer;
+    if (field.checkVisibility()) field.focus();
+  }
+
   step(by) {
     this.travel.stop();
     this.travel.step(by);

@@ -1,7 +1,8 @@
 // The commands of the page: the table from which its shortcuts, their sheet, the palette and the menu of a run are made. Pure.
 //
 // A key is written as `KeyboardEvent.key`, with `Mod+` for Ctrl, or Cmd on a Mac. Keys without it work outside of fields only, and can be switched
-// off. The keys of a row with `at` are handled by a part of the page and are only listed here.
+// off; they only show something. No letter or digit is among them: what is typed goes into the message box, wherever the focus is. The keys of a
+// row with `at` are handled by a part of the page and are only listed here.
 
 import { words } from "./language.js";
 
@@ -9,36 +10,36 @@ export const COMMANDS = [
   { id: "palette", group: "page", keys: ["Mod+k"] },
   { id: "shortcuts", group: "page", keys: ["?"] },
   { id: "escape", group: "page", keys: ["Escape"], at: "page" },
-  { id: "skip", group: "page", keys: ["m"] },
-  { id: "newRun", group: "page", keys: ["n"] },
-  { id: "theme", group: "page", keys: ["t"] },
+  { id: "skip", group: "page", keys: [] },
+  { id: "newRun", group: "page", keys: [] },
+  { id: "theme", group: "page", keys: [] },
   { id: "fleet", group: "page", keys: [] },
   { id: "search", group: "list", keys: ["/"], at: "list" },
-  { id: "next", group: "list", keys: ["j", "ArrowDown"], at: "list" },
-  { id: "before", group: "list", keys: ["k", "ArrowUp"], at: "list" },
-  { id: "conversation", group: "run", keys: ["1"] },
-  { id: "timeline", group: "run", keys: ["2"] },
-  { id: "numbers", group: "run", keys: ["3"] },
+  { id: "next", group: "list", keys: ["ArrowDown"], at: "list" },
+  { id: "before", group: "list", keys: ["ArrowUp"], at: "list" },
+  { id: "conversation", group: "run", keys: [] },
+  { id: "timeline", group: "run", keys: [] },
+  { id: "numbers", group: "run", keys: [] },
   { id: "pause", group: "run", keys: [] },
   { id: "cancel", group: "run", keys: [] },
-  { id: "compare", group: "run", keys: ["c"], isInMenu: true },
-  { id: "copyLink", group: "run", keys: ["y"], isInMenu: true },
+  { id: "compare", group: "run", keys: [], isInMenu: true },
+  { id: "copyLink", group: "run", keys: [], isInMenu: true },
   { id: "saveMarkdown", group: "run", keys: [], isInMenu: true },
   { id: "saveHtml", group: "run", keys: [], isInMenu: true },
   { id: "saveRecords", group: "run", keys: [], isInMenu: true },
-  { id: "play", group: "time", keys: ["p"] },
+  { id: "play", group: "time", keys: [] },
   { id: "stepBack", group: "time", keys: [","] },
   { id: "stepOn", group: "time", keys: ["."] },
-  { id: "leave", group: "time", keys: ["e"] },
-  { id: "fork", group: "time", keys: ["f"] },
+  { id: "leave", group: "time", keys: [] },
+  { id: "fork", group: "time", keys: [] },
 ];
 
 // Those of the page of all runs.
 export const FLEET_COMMANDS = [
   ...COMMANDS.filter(({ id }) => ["palette", "shortcuts", "theme"].includes(id)),
-  { id: "conversations", group: "page", keys: ["c"] },
+  { id: "conversations", group: "page", keys: [] },
   { id: "search", group: "list", keys: ["/"] },
-  { id: "everything", group: "list", keys: ["a"] },
+  { id: "everything", group: "list", keys: [] },
 ];
 
 export const nameOf = (command) => words.commands[command.id];

@@ -44,12 +44,18 @@ export class Keys {
       return;
     }
     const command = this.commands.find(({ at, keys }) => !at && keys.some((key) => fits(event, key)));
-    if (!command) return;
     const isSingle = !event.ctrlKey && !event.metaKey, isOpen = document.querySelector("dialog:modal") !== null;
-    if (isSingle && (!this.hasKeys || isOpen || isField(event.target))) return;
+    if (isSingle && (isOpen || isField(event.target))) return;
+    if (!command || (isSingle && !this.hasKeys)) {
+      if (isText(event)) this.typed();
+      return;
+    }
     if (isOpen && !this.palette.dialog.open) return;
     if (this.run(command)) event.preventDefault();
   }
+
+  // A character was typed outside of any field.
+  typed() {}
 
   // Whether Escape did anything.
   escape({ target }) {
@@ -67,6 +73,12 @@ export class Keys {
 }
 
 export const isField = (node) => node.matches?.("textarea, select, input:not([type=checkbox], [type=radio], [type=range]), [contenteditable]");
+
+// Whether a key writes something, also by an input method or together with the next key. Space presses buttons and scrolls.
+function isText(event) {
+  const hasModifier = (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
+  return !hasModifier && (["Dead", "Process"].includes(event.key) || ([...event.key].length === 1 && event.key !== " "));
+}
 
 function recalled() {
   try {

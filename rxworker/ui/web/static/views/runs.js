@@ -14,7 +14,7 @@ const NAMES = {
   hour: words.runs.hour, day: words.runs.day, week: words.runs.week, month: words.runs.month,
   newest: words.runs.newest, cost: words.runs.cost, duration: words.runs.duration,
 };
-const STEPS = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, Home: -Infinity, End: Infinity };
+const STEPS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
 const STATUSES = ["running", "paused", "finished", "aborted"];
 
 class RunLink {
@@ -186,7 +186,7 @@ export class RunsView {
     const step = STEPS[event.key], { target } = event, field = this.fields.search;
     if (event.key === "Escape" && target.closest("#run-filter")) return this.escape(event);
     if (step === undefined || (target !== field && !target.closest("#run-list"))) return;
-    if (target === field ? event.key !== "ArrowDown" : event.key.length === 1 && !this.hasKeys()) return;
+    if (target === field && event.key !== "ArrowDown") return;
     const links = [...this.list.querySelectorAll("a")], at = target === field ? -1 : links.indexOf(target.closest("a"));
     const next = Math.max(-1, Math.min(links.length - 1, at + step));
     event.preventDefault();

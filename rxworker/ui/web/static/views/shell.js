@@ -27,6 +27,11 @@ export function isWide() {
   return !byId("views").checkVisibility();
 }
 
+// Whether there is a keyboard, most likely. On a phone a focused field opens one over half of the page.
+export function hasKeyboard() {
+  return matchMedia("(hover: hover) and (pointer: fine)").matches;
+}
+
 export function isMenuOpen() {
   return document.body.classList.contains("menu-open");
 }
