@@ -22,11 +22,21 @@ import msgspec
 import pytest
 from mcp.types import ElicitResult
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker import Paused, Worker, tool
 from rxworker.errors import RxWorkerError
-from rxworker.hooks import Skip, ToolCallContext, before_tool_call
-from rxworker.log import MemoryLog
+from rxworker.events import RunPause
+from rxworker.hooks import (
+    Pause,
+    Skip,
+    ToolCallContext,
+    TurnEndContext,
+    before_tool_call,
+    on_turn_end,
+)
+from rxworker.hub.history import expand
+from rxworker.log import MemoryLog, entries_of, records_of
 from rxworker.log.recover import DECIDE
 from rxworker.log.values import Command
 from rxworker.providers import Request
@@ -34,6 +44,7 @@ from rxworker.testing import Call, Reply, ScriptedModel, say
 from rxworker.ui.mcp import McpServer
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import Answer, Approve, Deny, load_paused, save_paused
+from rxworker.worker.decisions import RECOVERY
 from rxworker.worker.paused import VERSION
 from tests.ui.acp import test_agent as acp
 from tests.ui.mcp import test_mcp
@@ -654,6 +665,7 @@ class Editor(acp.Client):
         message = json.loads(line)
         if message.get("method") != "session/request_permission":
             return await super().write(line)
+        self.questions.append(message["params"])
         for result in self.results:
             self.send({"id": message["id"], "result": result})
         self.results = [{"outcome": {"outcome": "cancelled"}}]
@@ -975,3 +987,185 @@ async def test_what_is_understood_runs_the_call_once(kind: type[Door]) -> None:
         run = await door.begin("pay")
         answer = await door.send(run, door.right, "ada")
         assert (PAID, await door.waits(run)) == ([1000], False), answer
+
+
+# Calls that may have had their effect
+
+
+async def doubtful(log: MemoryLog, run: str) -> str:
+    """A run like one that waits for approval, whose call was running when its process ended."""
+    records = [
+        each
+        for record in records_of([entry async for entry in log.read(run)], run)
+        for each in expand(record)
+    ]
+    pause = records[-1].event
+    assert isinstance(pause, RunPause)
+    asked = replace(pause, hook=RECOVERY, paused_at=None, approved_count=0, unknown=(0,))
+    entries = [
+        entry for each in (*records[:-1], replace(records[-1], event=asked))
+        for entry in entries_of([each], 1)
+    ]  # fmt: skip
+    info = await log.info(run)
+    assert info is not None
+    claim = await log.claim("doubt-1", create=True)
+    await log.append(claim, entries, after=0, row=info.row)
+    await log.release(claim)
+    return "doubt-1"
+
+
+async def test_a_call_that_may_have_run_is_decided_about_once_and_never_allowed_always() -> None:
+    """Over HTTP: to go on, or to allow the tool always, is refused; a decision about the call is not."""
+    async with (
+        MemoryLog() as log,
+        WebServer(make_worker, port=0, log=log) as server,
+        aiohttp.ClientSession(server.url, trust_env=False) as http,
+    ):
+        async with http.post("api/runs", json={"input": "pay"}) as answer:
+            run = (await answer.json())["id"]
+        async with http.get(f"api/runs/{run}/events") as events:
+            await events.read()
+        path = f"api/runs/{await doubtful(log, run)}"
+        async with http.get(path) as answer:
+            pause = (await answer.json())["pause"]
+        assert [call["needs_decision"] for call in pause["pending"]] == [True]
+        for body, problem in [
+            ({"continue": True}, "not known whether the call 'pay_1' of pay had an effect"),
+            ({"decisions": [{**YES, "always": True}]}, "always: only the call"),
+        ]:
+            async with http.post(f"{path}/resume", json=body) as answer:
+                told = await answer.json()
+            assert (answer.status, problem in told["error"]["message"]) == (400, True), told
+        assert not PAID
+        async with http.post(f"{path}/resume", json={"decisions": [NO]}) as answer:
+            assert (answer.status, (await answer.json())["allowed"]) == (201, [])
+    assert not PAID
+
+
+@pytest.mark.parametrize(
+    ("option", "paid"), [("allow_always", []), ("reject_once", []), ("allow_once", [1000])]
+)
+async def test_an_editor_offers_no_always_for_a_call_that_may_have_run(
+    option: str, paid: list[int]
+) -> None:
+    async with MemoryLog() as log:
+        first = Editor()
+        first.results = [chosen("no such option")]
+        task = asyncio.create_task(acp.AcpAgent(make_worker, first, log=log).serve())
+        session = await first.open()
+        with pytest.raises(acp.RefusedError):
+            await first.prompt(session, "pay")
+        first.leave()
+        await task
+        (info,) = await log.list()
+        await doubtful(log, info.run)
+        second = Editor()
+        second.results = [chosen(option)]
+        task = asyncio.create_task(acp.AcpAgent(make_worker, second, log=log).serve())
+        await second.ask("initialize", protocolVersion=1)
+        await second.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
+        if option == "allow_always":
+            with pytest.raises(acp.RefusedError, match="optionId is 'allow_always'"):
+                await second.prompt(session, "and?")
+        else:
+            await second.prompt(session, "and?")
+        second.leave()
+        await task
+        assert paid == PAID
+        options = [each["optionId"] for each in second.questions[0]["options"]]
+        assert options == ["allow_once", "reject_once"]
+        assert {info.row.allowed for info in await log.list()} == {()}
+
+
+async def test_the_end_of_a_turn_is_left_by_a_word_of_the_client() -> None:
+    """AG-UI: a text or true goes on, false and a cancelled interrupt end the run, and nothing else is understood."""
+
+    @on_turn_end
+    def review(context: TurnEndContext) -> Pause | None:
+        return Pause("Read it.") if context.text == "A draft." else None
+
+    def make() -> Worker:
+        return Worker(ScriptedModel(["A draft.", "Better."]), hooks=[review])
+
+    rows: list[tuple[Any, str, str]] = [
+        (resolved("Shorter.", "RUN:"), "Better.", "paused"),
+        (resolved(True, "RUN:"), "RUN_FINISHED", "paused"),
+        (resolved({"approved": True}, "RUN:"), "RUN_FINISHED", "paused"),
+        (resolved(False, "RUN:"), "did not want to go on", "aborted"),
+        (resolved({"approved": False, "reason": "Too long."}, "RUN:"), "Too long", "aborted"),
+        ([{"interruptId": "RUN:", "status": "cancelled"}], "did not want to go on", "aborted"),
+        (resolved(None, "RUN:"), "payload is missing", "paused"),
+        (resolved({"aproved": False}, "RUN:"), "did you mean 'approved'", "paused"),
+        (resolved({"text": "go"}, "RUN:"), "payload", "paused"),
+        (resolved(1, "RUN:"), "payload", "paused"),
+    ]
+    async with AsyncExitStack() as stack:
+        door = AgUi()
+        server = await stack.enter_async_context(WebServer(make, port=0, user=by_name))
+        session = aiohttp.ClientSession(server.url, trust_env=False)
+        door.http, door.number = await stack.enter_async_context(session), 0
+        for sent, answer, status in rows:
+            run = await door.begin("write")
+            told = await door.send(run, sent, "ada")
+            assert (answer in told.replace("\\u0027", "'"), (await door.state(run))["status"]) == (
+                True,
+                status,
+            ), (sent, told)
+
+
+# Which run a client of OpenAI's APIs continues
+
+
+OPEN_TAB: Any = {"name": "open_tab", "parameters": {"type": "object", "properties": {}}}
+
+
+def introduce(request: Request) -> Reply:
+    messages = request.conversation.messages
+    results = messages[-1].tool_results
+    if results:
+        return say(f"{messages[0].text}: {results[0].text}")
+    return Reply(tool_calls=(Call("open_tab", {}, "x"),))
+
+
+@pytest.mark.parametrize("api", ["v1/chat/completions", "v1/responses"])
+async def test_results_continue_the_run_of_the_messages_that_are_sent_with_them(api: str) -> None:
+    """Two users of one token have calls of one id: neither gets the conversation of the other, whose results come in any order."""
+    is_chat = "chat" in api
+
+    async def post(*items: Any) -> Any:
+        tools: Any = [
+            {"type": "function", "function": OPEN_TAB}
+            if is_chat
+            else {"type": "function", **OPEN_TAB}
+        ]
+        body: Any = {"model": "worker", "tools": tools, "messages" if is_chat else "input": items}
+        async with http.post(api, json=body) as answer:
+            assert answer.status == 200, await answer.text()
+            told = await answer.json()
+        return told["choices"][0]["message"] if is_chat else told["output"]
+
+    def with_result(text: str, made: Any) -> list[Any]:
+        said = {"role": "user", "content": text}
+        if is_chat:
+            return [said, made, {"role": "tool", "tool_call_id": "x", "content": "done"}]
+        return [said, *made, {"type": "function_call_output", "call_id": "x", "output": "done"}]
+
+    async with (
+        WebServer(lambda: Worker(ScriptedModel(introduce)), port=0) as server,
+        aiohttp.ClientSession(server.url, trust_env=False) as http,
+    ):
+        made = {name: await post({"role": "user", "content": name}) for name in ("Ada", "Bob")}
+        for name in ("Ada", "Bob"):
+            told = json.dumps(await post(*with_result(name, made[name])))
+            assert f"{name}: done" in told
+        async with http.get("api/runs") as answer:
+            runs = (await answer.json())["runs"]
+        resumed = {run["title"] for run in runs if run["resumed_as"]}
+        assert resumed == {"Ada", "Bob"}  # their own runs were continued
+        # Of two runs with the same messages neither is continued, and a stranger's messages continue none.
+        twice = [await post({"role": "user", "content": "Eve"}) for _ in range(2)]
+        await post(*with_result("Eve", twice[0]))
+        await post(*with_result("Mallory", made["Ada"]))
+        async with http.get("api/runs") as answer:
+            runs = (await answer.json())["runs"]
+        assert {run["title"] for run in runs if run["resumed_as"]} == {"Ada", "Bob"}
