@@ -11,7 +11,7 @@ import pytest
 
 from rxworker import tool
 from rxworker.state import fold_run
-from rxworker.testing import call, say
+from rxworker.testing import Call, Reply, call, say
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -332,3 +332,20 @@ async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[Gated
         records = desk.records_of(page, desk.runs[0])
         assert fold_run(records).status == "finished"
     desk.problems.clear()  # the browser tells of the request that was cut
+
+
+async def test_two_calls_of_one_id_are_decided_about_one_by_one(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    calls = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
+    replies = [Reply(tool_calls=calls), say("One of them.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        await desk.ask(page)
+        field = page.locator("#approval .field input")
+        await expect(field).to_have_value("a.txt")
+        await desk.press(page, "Deny")
+        await expect(field).to_have_value("b.txt")
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+    assert deleted == ["b.txt"]

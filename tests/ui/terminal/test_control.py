@@ -409,3 +409,42 @@ async def test_an_edit_of_a_file_is_shown_as_a_diff_before_and_after_it_is_made(
         await person.sees("Done.")
         for text in ("a.py +2 -1", "-2", "+two", "+more", "✓ Edit it", "○ Look at it", "+new line"):
             assert text in person.screen
+
+
+async def test_a_pause_by_request_approves_no_call_that_a_hook_paused_at(open_app: Open) -> None:
+    """A hook pauses the run before the requested pause comes: to resume is to decide about the call."""
+    it = Deleting(call("delete", path="a.txt"), "Then not.")
+
+    @before_tool_call(name="first", priority=1)
+    async def wait(context: ToolCallContext) -> None:
+        reached.set()
+        await go.wait()
+
+    reached, go = asyncio.Event(), asyncio.Event()
+    it.worker.hooks.add(wait)
+    async with open_app(it.worker) as person:
+        await person.say("Clean up.")
+        await reached.wait()
+        await person.press("ctrl+p")
+        go.set()
+        await person.rest()
+        if not isinstance(person.app.screen, ApprovalScreen):
+            await person.press("ctrl+r")
+        await person.sees("delete waits for approval")
+        assert it.deleted == []
+        await person.press("ctrl+d")
+        await person.sees("Then not.")
+        assert it.deleted == []
+
+
+async def test_two_calls_of_one_id_are_decided_about_one_by_one(open_app: Open) -> None:
+    calls = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
+    it = Deleting(Reply(tool_calls=calls), "One of them.")
+    async with open_app(it.worker) as person:
+        await person.ask("Clean up.")
+        await person.sees("Delete a.txt?")
+        await person.press("ctrl+d")
+        await person.sees("Delete b.txt?")
+        await person.press("ctrl+s")
+        await person.sees("One of them.")
+        assert it.deleted == ["b.txt"]
