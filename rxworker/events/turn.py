@@ -15,7 +15,7 @@ from rxworker.events.block import BlockEvent
 from rxworker.events.meta import Meta
 from rxworker.messages.content import ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
-from rxworker.messages.message import Conversation, Message
+from rxworker.messages.message import Conversation, Message, Role
 from rxworker.messages.output import OutputFormat
 from rxworker.messages.usage import Usage
 
@@ -192,12 +192,14 @@ class HookMessage(Struct, frozen=True, tag="hook_message", omit_defaults=True):
         level: ``message``, a ``system`` notice, or ``debug`` data.
         content: For people.
         data: With ``debug``.
+        role: With ``message``: the role in which it is shown.
     """
 
     hook: str
     level: Literal["message", "system", "debug"]
     content: str
     data: JsonObject | None = None
+    role: Role = "assistant"
 
 
 class HookVerdict(Struct, frozen=True, tag="hook_verdict", omit_defaults=True):

@@ -40,6 +40,7 @@ from rxworker.hooks.operator import (
 from rxworker.hooks.points import (
     Abort,
     AfterToolCallVerdict,
+    Answer,
     BeforeToolCallVerdict,
     Cancel,
     Continue,
@@ -136,6 +137,7 @@ __all__ = [
     "Continue",
     "Cancel",
     "Skip",
+    "Answer",
     "Abort",
     "Pause",
     "Finish",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,7 @@ class KnownSharedState(Protocol):
         ...
 
 
+ROLES = typing.get_args(Role)
 INSTEAD = {
     "content": "use set_content(text)",
     "tool_result": "use set_content(text), or assign result",
@@ -92,8 +94,9 @@ REWRITTEN = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END)
 
 @functools.cache
 def fields_of(kind: type[HookContext]) -> frozenset[str]:
-    """The names of the fields of a context."""
-    return frozenset(field.name for field in dataclasses.fields(kind))
+    """The names of the fields of a context that are assigned when it is made."""
+    fields = dataclasses.fields(kind)
+    return frozenset(f.name for f in fields if f.init or f.default is dataclasses.MISSING)
 
 
 def unmade() -> None:
@@ -360,12 +363,18 @@ class HookContext:
         # A caller that passes a text alone gets a helpful error when the message is emitted.
         self.add_messages((cast("Message", message),))
 
-    def send_message(self, content: str) -> None:
+    def send_message(self, content: str, role: Role = "assistant") -> None:
         """Send the watchers a message; the model does not get it. Also called ``stream_message``.
+
+        Args:
+            content: The text.
+            role: The role in which it is shown, for user interfaces that distinguish roles.
 
         After the run has ended it is dropped, with a warning in the log ``rxworker.hooks``; so it is with the two below.
         """
-        self.emit(HookMessage(self.hook, "message", content))
+        if role not in ROLES:
+            raise TypeError(f"{role!r} is no role: {', '.join(ROLES)}")
+        self.emit(HookMessage(self.hook, "message", content, role=role))
 
     def send_system(self, content: str) -> None:
         """Send the watchers a notice; the model does not receive it. Also called ``stream_system_message``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, cast
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import InvalidArgumentError
 from rxworker.events.arguments import arguments_object, changed_by_json, decode_arguments
-from rxworker.hooks.context import CallableTool, HookContext
+from rxworker.hooks.context import ROLES, CallableTool, HookContext
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, changed
 from rxworker.messages import (
@@ -25,7 +24,6 @@ from rxworker.messages import (
     Image,
     JsonObject,
     Message,
-    Role,
     Text,
     ToolCall,
     ToolMeta,
@@ -33,7 +31,6 @@ from rxworker.messages import (
     validate,
 )
 
-ROLES = typing.get_args(Role)
 SENT = (Text, Image, Document, Audio)
 """The blocks that the content of a result may have."""
 
@@ -316,6 +313,7 @@ class ToolResultContext(HookContext):
         call: The call.
         result: The result of the call; may be replaced.
         tool: The tool itself.
+        finished_by: The name of the hook that has finished the run, if one has. The hooks after it run nevertheless.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.AFTER_TOOL_CALL
@@ -324,6 +322,7 @@ class ToolResultContext(HookContext):
     call: ToolCall
     result: ToolResult
     tool: CallableTool
+    finished_by: str = field(init=False, default="")
 
     @property
     def call_id(self) -> str | None:
@@ -388,6 +387,11 @@ class ToolResultContext(HookContext):
     def set_content(self, content: str) -> None:
         """Replace the text of the result; whether it is an error stays as it is."""
         self.result = replace(self.result, content=content)
+
+    def finish(self, hook: str) -> None:
+        """Note that a hook has finished the run; made for the code that runs hooks."""
+        if not self.finished_by:
+            self._assign("finished_by", hook)
 
     def withhold(self, reason: str) -> None:
         """Let the model read an error in place of the result."""

@@ -68,7 +68,7 @@ class AddMessages(Struct, frozen=True):
 
 
 class Complete(Struct, frozen=True):
-    """End the turn; the hooks after this one do not run."""
+    """End the run as finished; `Cancel` at ``on_message_send``, where nothing was answered."""
 
 
 class LegacyError(Struct, frozen=True):
@@ -88,6 +88,7 @@ LegacyAnswer: TypeAlias = LegacyResult | Verdict | None
 LegacyFunction: TypeAlias = Callable[[Any], LegacyAnswer | Awaitable[LegacyAnswer]]
 
 COMPLETED = "a hook has completed the turn"
+NO_FINISH = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_ABORT)
 
 
 def understood(
@@ -130,7 +131,7 @@ def verdict_of(result: LegacyResult, context: HookContext, point: HookPoint) -> 
         case AddMessages(messages=messages):
             context.add_messages(messages)
         case Complete():
-            return Finish(final=True) if point is HookPoint.ON_TURN_END else _end(COMPLETED, point)
+            return _end(COMPLETED, point) if point in NO_FINISH else Finish(final=True)
         case LegacyError(message=message):
             return _end(message, point)
         case LegacyContinue() | LegacySkip():

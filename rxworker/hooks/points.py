@@ -3,8 +3,8 @@
 | point | verdicts |
 |---|---|
 | ``on_message_send`` | `Continue`, `Cancel` |
-| ``before_tool_call`` | `Continue`, `Skip`, `Abort`, `Pause` |
-| ``after_tool_call`` | `Continue`, `Abort` |
+| ``before_tool_call`` | `Continue`, `Skip`, `Answer`, `Abort`, `Pause`, ``Finish(final=True)`` |
+| ``after_tool_call`` | `Continue`, `Abort`, ``Finish(final=True)`` |
 | ``on_turn_end`` | `Finish`, `ContinueWithMessages`, `Pause` |
 | ``on_abort`` | none |
 
@@ -19,7 +19,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, HookError
-from rxworker.messages import Message
+from rxworker.messages import Message, ResultContent
 
 
 class Continue(Struct, frozen=True):
@@ -50,6 +50,20 @@ class Skip(Struct, frozen=True):
     reason: str = "This call was not allowed."
 
 
+class Answer(Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
+    """Do not run the call, and use this as its result: the verdict of a hook, for example with a cached result, or the decision of a person.
+
+    The hooks after this one do not run for the call. The ``after_tool_call`` hooks run for the result.
+
+    Attributes:
+        content: The result for the model.
+        is_error: Whether the result is an error.
+    """
+
+    content: ResultContent
+    is_error: bool = False
+
+
 class Abort(Struct, frozen=True):
     """End the run with `RunAbortedError`.
 
@@ -72,6 +86,10 @@ class Pause(Struct, frozen=True):
 
 class Finish(Struct, frozen=True, omit_defaults=True):
     """The turn may end, if the next hooks agree.
+
+    At the tool points only ``Finish(final=True)`` is accepted: the run ends as `Finished`, without another request. At ``before_tool_call`` no call
+    of the response runs. At ``after_tool_call`` the other results are checked first, as usual, and the hooks after this one run, since what
+    they change stays in the conversation.
 
     Attributes:
         final: Whether the turn ends at once: the hooks after this one do not run.
@@ -115,13 +133,15 @@ class EndRun(Exception):  # noqa: N818 - it is a wish, not an error
 
 MessageSendVerdict: TypeAlias = Continue | Cancel
 """What a hook of ``on_message_send`` may return."""
-BeforeToolCallVerdict: TypeAlias = Continue | Skip | Abort | Pause
+BeforeToolCallVerdict: TypeAlias = Continue | Skip | Answer | Abort | Pause | Finish
 """What a hook of ``before_tool_call`` may return."""
-AfterToolCallVerdict: TypeAlias = Continue | Abort
+AfterToolCallVerdict: TypeAlias = Continue | Abort | Finish
 """What a hook of ``after_tool_call`` may return."""
 TurnEndVerdict: TypeAlias = Finish | ContinueWithMessages | Pause
 """What a hook of ``on_turn_end`` may return."""
-Verdict: TypeAlias = Continue | Cancel | Skip | Abort | Pause | Finish | ContinueWithMessages
+Verdict: TypeAlias = (
+    Continue | Cancel | Skip | Answer | Abort | Pause | Finish | ContinueWithMessages
+)
 """Any verdict."""
 
 
@@ -160,8 +180,8 @@ OLDER_NAMES = {
 
 VERDICTS: dict[HookPoint, tuple[type[Verdict], ...]] = {
     HookPoint.ON_MESSAGE_SEND: (Continue, Cancel),
-    HookPoint.BEFORE_TOOL_CALL: (Continue, Skip, Abort, Pause),
-    HookPoint.AFTER_TOOL_CALL: (Continue, Abort),
+    HookPoint.BEFORE_TOOL_CALL: (Continue, Skip, Answer, Abort, Pause, Finish),
+    HookPoint.AFTER_TOOL_CALL: (Continue, Abort, Finish),
     HookPoint.ON_TURN_END: (Finish, ContinueWithMessages, Pause),
     HookPoint.ON_ABORT: (),
 }
@@ -190,7 +210,7 @@ def wrong_verdict(what: str, hook: str, point: HookPoint, otherwise: str = "None
         otherwise: The return values that are allowed in addition to the verdicts of the point.
 
     >>> wrong_verdict("answered True", "permit", HookPoint.AFTER_TOOL_CALL).message
-    "hook 'permit' answered True at after_tool_call, where it may answer Continue, Abort or None"
+    "hook 'permit' answered True at after_tool_call, where it may answer Continue, Abort, Finish or None"
     """
     verdicts = ", ".join(verdict.__name__ for verdict in VERDICTS[point])
     accepted = f"{verdicts} or {otherwise}" if verdicts else otherwise

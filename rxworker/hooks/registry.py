@@ -12,8 +12,9 @@ from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook, Hook
 from rxworker.hooks.coerce import HookLike, hooks_of
 from rxworker.hooks.context import HookContext
+from rxworker.hooks.contexts import ToolResultContext
 from rxworker.hooks.points import Continue, EndRun, Finish, HookPoint, Verdict, point_of
-from rxworker.hooks.runner import Answer, Report, run_hooks
+from rxworker.hooks.runner import NamedVerdict, Report, run_hooks
 from rxworker.hooks.settings import HookSettings
 
 
@@ -223,7 +224,7 @@ class Hooks:
         # Most have none, and a member of an enumeration is dear to look up.
         return self._orders.get(known, ()) if self._orders else ()
 
-    async def run(self, point: HookPoint, context: HookContext, report: Report) -> Answer:
+    async def run(self, point: HookPoint, context: HookContext, report: Report) -> NamedVerdict:
         """Call the hooks of a point one after the other, until one returns a verdict other than `Continue`.
 
         Args:
@@ -241,6 +242,9 @@ class Hooks:
             answer = await run_hooks(self.at(point), context, report)
         except EndRun as ended:
             raise RunAbortedError(ended.reason, hook=ended.hook) from None
+        finished = context.finished_by if isinstance(context, ToolResultContext) else ""
+        if finished and (answer is None or isinstance(answer[0], Continue)):
+            return Finish(final=True), finished
         if answer is not None:
             return answer
         return (Finish() if point is HookPoint.ON_TURN_END else Continue()), ""

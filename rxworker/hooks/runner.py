@@ -33,7 +33,8 @@ from rxworker.hooks.points import (
 )
 
 Report: TypeAlias = Callable[[HookVerdict], None]
-Answer: TypeAlias = tuple[Verdict, str]
+NamedVerdict: TypeAlias = tuple[Verdict, str]
+"""A verdict, and the name of the hook that gave it."""
 
 ALLOWED = "this tool is always allowed here"
 """The reason of the verdict of a hook whose `Pause` is not wanted."""
@@ -46,13 +47,15 @@ INSTEAD = {
 }
 """What a hook does in place of changing a value that is immutable, by the end of the error."""
 
+ON_CALLS = (ToolCallContext, ToolResultContext)
+
 GRACE = 2.0
 """Seconds in which a hook may clean up after its time-out, before it is abandoned."""
 
 
 async def run_hooks(
     hooks: Sequence[AnyHook], context: HookContext, report: Report, within: str = ""
-) -> Answer | None:
+) -> NamedVerdict | None:
     """Call hooks one after the other, until one returns a verdict other than `Continue`.
 
     Args:
@@ -106,7 +109,9 @@ def numbered(names: Iterable[str]) -> list[tuple[str, int]]:
     return pairs
 
 
-async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
+async def _run(
+    hook: AnyHook, context: HookContext, report: Report, name: str
+) -> NamedVerdict | None:
     """Run one hook, and handle its failure as its ``on_failure`` requires."""
     context.enter(name)
     undo = unmade if hook.on_failure == "abort" else context.checkpoint()
@@ -135,10 +140,15 @@ async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -
             return None
         reason: str = getattr(verdict, "reason", "")
         report(_event(hook, name, context, type(verdict).__name__, reason))
+        if isinstance(context, ToolResultContext) and isinstance(verdict, Finish):
+            context.finish(name)
+            return None
     return answer
 
 
-async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
+async def _in_time(
+    hook: AnyHook, context: HookContext, report: Report, name: str
+) -> NamedVerdict | None:
     """The hook's answer, if it comes in time. What it raises becomes a `HookError`."""
     task = asyncio.current_task()
     cancels = task.cancelling() if task is not None else 0
@@ -170,7 +180,7 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
     return answer
 
 
-async def _released(call: Coroutine[Any, Any, Answer | None]) -> Answer | None:
+async def _released(call: Coroutine[Any, Any, NamedVerdict | None]) -> NamedVerdict | None:
     """The answer of a hook whose time is limited. A hook that catches its cancellation and continues is abandoned."""
     task = asyncio.get_running_loop().create_task(_kept(call))
     try:
@@ -186,8 +196,8 @@ async def _released(call: Coroutine[Any, Any, Answer | None]) -> Answer | None:
 
 
 async def _kept(
-    call: Coroutine[Any, Any, Answer | None],
-) -> Answer | SystemExit | KeyboardInterrupt | GeneratorExit | None:
+    call: Coroutine[Any, Any, NamedVerdict | None],
+) -> NamedVerdict | SystemExit | KeyboardInterrupt | GeneratorExit | None:
     """The answer, or what must not be the exception of a task: it would end the event loop, or close the coroutine that awaits it."""
     try:
         return await call
@@ -195,7 +205,9 @@ async def _kept(
         return error
 
 
-async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
+async def _answer(
+    hook: AnyHook, context: HookContext, report: Report, name: str
+) -> NamedVerdict | None:
     task = asyncio.current_task()
     try:
         if not await hook.applies(context):
@@ -218,6 +230,9 @@ async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str
         if inspect.iscoroutine(verdict):
             verdict.close()  # it was not awaited, and need not complain of that as well
         raise wrong_verdict(f"answered {verdict!r}", name, hook.point)
+    if isinstance(verdict, Finish) and not verdict.final and isinstance(context, ON_CALLS):
+        what = "answered Finish(), which is Finish(final=True) there,"
+        raise wrong_verdict(what, name, hook.point)
     return None if is_going_on(verdict) else (verdict, name)
 
 
@@ -239,7 +254,7 @@ def is_going_on(verdict: Verdict) -> bool:
 
 def _failed(
     hook: AnyHook, context: HookContext, report: Report, name: str, error: HookError
-) -> Answer | None:
+) -> NamedVerdict | None:
     report(_event(hook, name, context, "Failed", str(error)))
     if hook.on_failure == "abort":
         raise error

@@ -240,6 +240,11 @@ class EarlyCalls:
         self.accepted += 1
         return True
 
+    def has_started(self, call: ToolCall, place: int = 0) -> bool:
+        """Whether this very call has started, or waits for its turn."""
+        early = self._calls.get(place)
+        return early is not None and early.is_for(call)
+
     def take(self, call: ToolCall, place: int = 0) -> asyncio.Task[FinishedCall] | None:
         """Hand a call over, once, if this very one has started: the same place, id, tool and arguments."""
         early = self._calls.get(place)

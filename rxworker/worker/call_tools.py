@@ -24,7 +24,12 @@ from contextvars import copy_context
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
-from rxworker.errors import InvalidArgumentError, RunAbortedError
+from rxworker.errors import (
+    ExecutionFailedError,
+    HookError,
+    InvalidArgumentError,
+    RunAbortedError,
+)
 from rxworker.events import (
     BlockStop,
     BlockType,
@@ -40,7 +45,16 @@ from rxworker.events import (
 from rxworker.events.arguments import decode_arguments
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.turn import CLIENT_TOOL, DISCARDED_EARLY
-from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks import (
+    Abort,
+    Answer,
+    Finish,
+    HookPoint,
+    Pause,
+    Skip,
+    ToolCallContext,
+    ToolResultContext,
+)
 from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
 from rxworker.hooks.runner import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
@@ -49,7 +63,7 @@ from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.state import RunState, content_of, step_block
 from rxworker.tools import CallScope, ClientTool, EarlyCalls, Tool, policy_of, run_calls
-from rxworker.tools.results import clean
+from rxworker.tools.results import clean, to_content, truncate
 from rxworker.worker.context import (
     CALLING,
     RunContext,
@@ -262,7 +276,7 @@ async def _run_calls(
             hold_back(context, emit)(ToolStop(answer, place=each.place))
         tool = context.tools.get(each.call.name)
         results[each.place] = await _after_result_hooks(context, scope, each, tool, answer, emit)
-    if context.pause_request.reason is not None:
+    if not scope.finished_by and context.pause_request.reason is not None:
         # The hooks run for all of these when the run resumes.
         discard_early(context, scope)
         context.pause_request.take(emit, _pause(scope, BY_CALLER, waiting, results))
@@ -273,10 +287,15 @@ async def _run_calls(
     # The calls that started early are already counted.
     before_calls(context, state, len(waiting) - (0 if early is None else early.begun), emit)
     allowed: Sequence[Waiting] = waiting
-    if context.hooks.at(BEFORE) or context.tools.wants_approval([each.call for each in waiting]):
+    if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
+        allowed = _begun(scope, waiting)
+    elif context.hooks.at(BEFORE) or context.tools.wants_approval([each.call for each in waiting]):
         allowed = await _ask(context, scope, waiting, results, emit)
         if scope.paused:
             return
+    if scope.finished_by:
+        kept = {each.place for each in allowed}
+        _refuse(scope, [each for each in waiting if each.place not in kept], results, emit)
     by_client = [
         each
         for each in allowed
@@ -312,7 +331,9 @@ async def _run_calls(
             results[each.place] = await _after_result_hooks(
                 context, scope, each, tool, result, emit
             )
-    if by_client:
+    if scope.finished_by:
+        _refuse(scope, by_client, results, emit)
+    elif by_client:
         names = tuple(names_in(context.hooks.at(BEFORE)))
         tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
         pause = _pause(scope, CLIENT_TOOL, by_client, results, f"{tool_names} runs in the client")
@@ -322,6 +343,51 @@ async def _run_calls(
     scope.called = True
     emit(MessageAdd((Message("user", _in_order(results)),), "tools"))
     after_calls(context, emit)
+
+
+def _begun(scope: TurnScope, waiting: Sequence[Waiting]) -> list[Waiting]:
+    """The calls of pure tools that run already."""
+    early = scope.early
+    return [each for each in waiting if early and early.has_started(each.call, each.place)]
+
+
+def _refuse(
+    scope: TurnScope, some: Sequence[Waiting], results: dict[int, ToolResult], emit: Emit
+) -> None:
+    """Give calls that will not run, since a hook has finished the run, a result: a conversation has one for each call."""
+    for each in some:
+        if each.place in results:
+            continue
+        text = f"This call was not run: {scope.finished_by} has finished the run."
+        results[each.place] = ToolResult(each.call.id, text, is_error=True, name=each.call.name)
+        emit(ToolStop(results[each.place], place=each.place))
+
+
+def _finish(context: RunContext, scope: TurnScope, hook: str, point: HookPoint) -> None:
+    """Let the run end after this turn.
+
+    Raises:
+        HookError: The run must return a value, and the model has not answered yet.
+    """
+    if context.output is not None:
+        text = f"hook {hook!r} answered Finish(final=True) at {point.value}, where the run has no value of its output type yet: use Abort"
+        raise HookError(text, hook=hook, point=point.value, kind="verdict")
+    scope.finished_by = scope.finished_by or hook
+
+
+def _answered(call: ToolCall, tool: Tool, answer: Answer, hook: str) -> ToolResult:
+    """The result that a hook has given a call, as if the tool had returned it.
+
+    Raises:
+        HookError: It has no JSON form.
+    """
+    try:
+        content = to_content(answer.content, call.name)
+    except ExecutionFailedError as error:
+        text = f"hook {hook!r} answered a {type(answer.content).__name__}, which has no JSON form"
+        raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict") from error
+    content = truncate(clean(content), policy_of(tool).max_output)
+    return ToolResult(call.id, content, answer.is_error, call.name)
 
 
 def _pause(
@@ -380,6 +446,17 @@ async def _ask(
                 results[place] = ToolResult(call.id, reason, is_error=True, name=call.name)
                 emit(ToolStop(results[place], place=place))
                 continue
+            case Answer():
+                answer = _answered(call, tool, verdict, hook)
+                hold_back(context, emit)(ToolStop(answer, place=place))
+                made = replace(each, call=left)
+                results[place] = await _after_result_hooks(context, scope, made, tool, answer, emit)
+                if scope.finished_by:
+                    return _begun(scope, waiting)
+                continue
+            case Finish():
+                _finish(context, scope, hook, BEFORE)
+                return _begun(scope, waiting)
             case Abort(reason=reason):
                 raise RunAbortedError(reason, hook=hook)
             case Pause(reason=reason):
@@ -473,6 +550,8 @@ async def _after_result_hooks(
         verdict, hook = await context.hooks.run(AFTER, hook_context, emit)
         if isinstance(verdict, Abort):
             raise RunAbortedError(verdict.reason, hook=hook)
+        if isinstance(verdict, Finish):
+            _finish(context, scope, hook, AFTER)
         left = replace(hook_context.result, content=clean(hook_context.result.content))
     if left != result or each.place in _held_back(context):
         emit(ToolOutput(left, each.place))

@@ -261,6 +261,7 @@ class TurnScope(Struct, eq=False):
         early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must receive their results.
         paused: Whether a hook paused the run.
+        finished_by: The name of the hook that has finished the run at a tool point, if one has.
         error: Why a recovered run ends at once, if it does.
     """
 
@@ -276,6 +277,7 @@ class TurnScope(Struct, eq=False):
     early: EarlyCalls | None = None
     called: bool = False
     paused: bool = False
+    finished_by: str = ""
     error: Exception | None = None
 
 

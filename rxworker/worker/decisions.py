@@ -23,7 +23,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from rxworker.errors import DecisionError
-from rxworker.messages import JsonObject, Message, ResultContent, ToolCall
+from rxworker.hooks.points import Answer
+from rxworker.messages import JsonObject, Message, ToolCall
 
 S = TypeVar("S", bound=Struct)
 K = TypeVar("K", bound=str)
@@ -48,18 +49,6 @@ class Deny(Struct, frozen=True, tag="deny", forbid_unknown_fields=True):
     """
 
     reason: str = "This call was not approved."
-
-
-class Answer(Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
-    """Do not run the call, and use this as its result.
-
-    Attributes:
-        content: The result for the model.
-        is_error: Whether the result is an error.
-    """
-
-    content: ResultContent
-    is_error: bool = False
 
 
 Decision: TypeAlias = Approve | Deny | Answer

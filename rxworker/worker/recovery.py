@@ -20,6 +20,7 @@ from rxworker.events import (
     CommandTaken,
     Event,
     HandOver,
+    HookVerdict,
     MessageAdd,
     Record,
     ResponseStatus,
@@ -34,6 +35,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
+from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import numbered
 from rxworker.log.entry import Private
 from rxworker.messages import StopKind, ToolCall, ToolResult
@@ -43,6 +45,7 @@ from rxworker.tools import Done, NotDone, Toolbox, Unknown, policy_of, reconcile
 from rxworker.tools.invocation import key_of
 from rxworker.worker.context import TurnScope, Waiting
 from rxworker.worker.decisions import RECOVERY
+from rxworker.worker.journal import SOURCE
 from rxworker.worker.stored import StoredRun
 
 OnUnknown: TypeAlias = Literal["ask", "fail", "tell_model"]
@@ -51,6 +54,7 @@ DEATHS = 3
 """A run is aborted when its process has ended so often at one place."""
 
 CUT = "its process ended before the response was complete"
+TOOL_POINTS = (HookPoint.BEFORE_TOOL_CALL.value, HookPoint.AFTER_TOOL_CALL.value)
 UNKNOWN = "The process that ran this tool ended before it. Whether it had an effect is not known."
 
 
@@ -114,9 +118,13 @@ async def continue_run(
     turn = _last_turn(own)
     if not turn:
         # Behind an answer without calls, what the end of the turn decided is not stored: it is decided again.
-        return Continuation(
-            [], TurnScope(variables=stored.variables, is_resumed=_is_answered(state))
+        finished_by = _finished_by(_stopped_turn(own), stored.foreign)
+        scope = TurnScope(
+            variables=stored.variables,
+            is_resumed=bool(finished_by) or _is_answered(state),
+            finished_by=finished_by,
         )
+        return Continuation([], scope)
     begin = turn[0].event
     if state.response is None and not isinstance(begin, RunResume):
         is_sent = any(isinstance(record.event, AttemptStart) for record in turn)
@@ -136,11 +144,28 @@ async def continue_run(
         is_resumed=True,
         key="" if resume is None else resume.key,
         called=called,
+        finished_by=_finished_by(turn, stored.foreign),
     )
     if resume is not None and not state.calls and not called:
         sends_request = bool(resume.refused) or any(isinstance(r.event, MessageAdd) for r in turn)
         return Continuation([], replace_scope(scope, is_resumed=not sends_request))
     return await _with_calls(stored, turn, run, scope, tools, on_unknown, resume)
+
+
+def _finished_by(turn: Sequence[Record], foreign: int) -> str:
+    """The hook that has finished the run at a tool point in this turn, if one has, and no message was delivered since, which is answered first."""
+    for at, record in enumerate(turn):
+        event = record.event
+        if (
+            isinstance(event, HookVerdict)
+            and record.seq > foreign
+            and event.verdict == "Finish"
+            and event.point in TOOL_POINTS
+        ):
+            later = [each.event for each in turn[at:]]
+            is_sent = any(isinstance(e, MessageAdd) and e.source == SOURCE for e in later)
+            return "" if is_sent else event.hook
+    return ""
 
 
 def replace_scope(scope: TurnScope, *, is_resumed: bool) -> TurnScope:
@@ -295,6 +320,12 @@ def _last_turn(own: Sequence[Record]) -> list[Record]:
         if isinstance(event, RunResume):
             return list(own[at:])
     return []
+
+
+def _stopped_turn(own: Sequence[Record]) -> list[Record]:
+    """The records of the last turn that has stopped; none if there is none."""
+    stops = [at for at, record in enumerate(own) if isinstance(record.event, TurnStop)]
+    return _last_turn(own[: stops[-1]]) if stops else []
 
 
 def _last(turn: Sequence[Record], *kinds: type[object]) -> object:

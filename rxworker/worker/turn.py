@@ -169,6 +169,15 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     """
     if scope.paused:
         return
+    if scope.finished_by:
+        if context.commands is not None:
+            await context.commands.read_now()
+        is_over = not context.mailbox.waiting
+        context.mailbox.deliver(emit)
+        emit(TurnStop())
+        if is_over:
+            emit(RunStop())
+        return
     if scope.called:
         emit(TurnStop())
         if context.pause_request.reason is not None:

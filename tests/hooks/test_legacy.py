@@ -131,10 +131,22 @@ async def test_complete_ends_the_turn_and_the_next_hook_is_not_asked() -> None:
     assert (said(worker), behind.call_count) == (["Read a.", "Done."], 0)
 
 
-@pytest.mark.parametrize("point", POINTS[:3])
-async def test_complete_before_there_is_an_answer_ends_the_run(point: str) -> None:
+async def test_complete_before_a_request_ends_the_run_without_a_result() -> None:
     with pytest.raises(RunAbortedError, match="a hook has completed the turn"):
-        await run_with(point, Complete())
+        await run_with("OnMessageSend", Complete())
+
+
+@pytest.mark.parametrize(
+    ("point", "result"),
+    [
+        ("PreToolUse", "This call was not run: older has finished the run."),
+        ("PostToolUse", "in a"),
+    ],
+)
+async def test_complete_at_the_tool_points_ends_the_run_well(point: str, result: str) -> None:
+    worker, model, _ = await run_with(point, Complete())
+    assert len(model.requests) == 1
+    assert worker.conversation.messages[-1].tool_results[0].text == result
 
 
 async def test_the_verdicts_of_the_point_are_understood_as_well() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from rxworker import Message, Worker, on_message_send, tool
 from rxworker.errors import HookError
+from rxworker.events import HookMessage
 from rxworker.hooks import MessageSendContext
 from rxworker.messages import Conversation
 from rxworker.testing import ScriptedModel, call, fail
@@ -128,3 +129,20 @@ async def test_arguments_that_are_changed_in_the_request_stay_in_the_conversatio
     result = await Worker(model, tools=[read], hooks=[mask]).run("Read a.")
     assert model.requests[-1].conversation.messages[1].tool_calls[0].input == {"path": "***"}
     assert result.conversation.messages[1].tool_calls[0].input == {"path": "a"}
+
+
+async def test_a_message_to_the_watchers_has_a_role() -> None:
+    @on_message_send
+    def speak(context: MessageSendContext) -> None:
+        context.stream_message("as the user", "user")
+        context.send_message("as usual")
+        with pytest.raises(TypeError, match="'bot' is no role: system, user, assistant"):
+            context.send_message("x", "bot")  # pyright: ignore[reportArgumentType]
+
+    run = Worker(ScriptedModel(["Hello."]), hooks=[speak]).run("Hi.")
+    heard: list[tuple[str, str]] = []
+    run.events.subscribe(
+        lambda e: heard.append((e.role, e.content)) if isinstance(e, HookMessage) else None
+    )
+    await run
+    assert heard == [("user", "as the user"), ("assistant", "as usual")]

@@ -55,8 +55,8 @@ class FineLater:
 
 
 class Wrong:
-    def before_tool_call(self, context: ToolCallContext) -> Finish:
-        return Finish()
+    def before_tool_call(self, context: ToolCallContext) -> Cancel:
+        return Cancel("no")
 
 
 class WrongLater:
