@@ -72,9 +72,9 @@ class Private(Struct, frozen=True, omit_defaults=True):
     """Data that a run needs to continue, and that no watcher receives. It is stored in the body of an entry, as ``private``.
 
     Attributes:
-        held: The result of a tool as the tool returned it, where ``after_tool_call`` hooks see it before the watchers.
+        held: The result of a tool as the tool returned it. No longer written here: see ``held`` of `RunRow`.
         variables: The variables of hooks and tools that JSON can hold.
-        answered: Results that a person has given in place of running calls, with the places of these, before ``after_tool_call`` hooks have seen them.
+        answered: Results that a person has given in place of running calls, with the places of these. No longer written here either.
         agreed: The names of the hooks that were in force when a call started; all of them have agreed to it.
         approved: Whether a person had approved the call that started.
     """
@@ -260,6 +260,20 @@ def private_of(entry: Entry, run: str) -> Private | None:
         return _read_body(entry).private
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _damaged(entry, run, error) from error
+
+
+def without_results(entry: Entry) -> Entry:
+    """The entry without results that ``after_tool_call`` hooks had not seen, which an older rxworker has stored with it.
+
+    Raises:
+        LogError: The entry is damaged.
+    """
+    private = private_of(entry, "")
+    if private is None or (private.held is None and not private.answered):
+        return entry
+    return with_body(
+        entry, _encode(replace(_read_body(entry), private=replace(private, held=None, answered=())))
+    )
 
 
 def _read_body(entry: Entry) -> _Body:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import LogError, describe
-from rxworker.events import Fork, Opaque, Record
+from rxworker.events import (
+    Fork,
+    MessageAdd,
+    Opaque,
+    Record,
+    RunResume,
+    ToolOutput,
+    ToolStart,
+    ToolStop,
+)
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.entry import (
@@ -23,9 +32,11 @@ from rxworker.log.entry import (
     read_line,
     record_of,
     round_time,
+    without_results,
     write_line,
 )
 from rxworker.log.values import RunRow, is_storable
+from rxworker.messages import ToolResult
 from rxworker.state import fold_run
 
 MANY = 500
@@ -40,7 +51,7 @@ class _Head(Struct, frozen=True):
 async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
     r"""A run as lines of JSON, each with its newline: a head with its id and its last values, then its entries.
 
-    The lines contain everything, also results that no watcher has received. A codec is not applied to them.
+    The lines contain everything but results that ``after_tool_call`` hooks have not seen yet. A codec is not applied to them.
 
     Args:
         log: The log of the run.
@@ -70,9 +81,9 @@ async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
     info = await log.info(run)
     if info is None or info.status == "deleted":
         raise no_run(run)
-    yield msgspec.json.encode(_Head(run, info.row)) + b"\n"
+    yield msgspec.json.encode(_Head(run, replace(info.row, held={}))) + b"\n"
     async for entry in log.read(run):
-        yield write_line(entry) + b"\n"
+        yield write_line(without_results(entry)) + b"\n"
 
 
 async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
@@ -122,7 +133,7 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
             f"the records of the exported run {head.run} make no run: {describe(error)}"
         ) from error
     # A permission belongs to the run that it was given to, and a file may contain any.
-    await _store(log, head.run, replace(head.row, allowed=(), imported=after), entries)
+    await _store(log, head.run, replace(head.row, allowed=(), imported=after, held={}), entries)
     return head.run
 
 
@@ -196,7 +207,13 @@ async def fork_run(
     info = await log.info(run)
     if info is None or info.status == "deleted":
         raise no_run(run)
-    entries = [entry async for entry in log.read(run) if entry.first <= seq]
+    entries: list[Entry] = []
+    later: list[Entry] = []
+    async for entry in log.read(run):
+        if entry.first <= seq:
+            entries.append(entry)
+        elif entry.kind in RESULTS:
+            later.append(entry)
     if not entries or entries[-1].last < seq:
         raise LogError(f"{run} cannot be forked at record {seq}: it has {info.last_seq} records")
     if entries[-1].last > seq:
@@ -217,11 +234,62 @@ async def fork_run(
         recoveries=0,
         allowed=(),
         imported=0,
+        held=_results_at(entries, later, info.row, run),
     )
     if labels is not None:
         row = replace(row, labels=dict(labels))
     await _store(log, new, row, [*entries, *entries_of([fork], 1)])
     return new
+
+
+STEPS = ("run_resume", "turn_start", "attempt_retract", "message_add")
+RESULTS = frozenset({*STEPS, "tool_start", "tool_stop", "tool_output"})
+"""The kinds of the entries from which the results of calls are known."""
+
+
+def _results_at(
+    entries: Sequence[Entry], later: Iterable[Entry], row: RunRow, run: str
+) -> dict[int, ToolResult]:
+    """The results that a fork has from the first: of calls that have ended where the hooks have not seen the results yet, and those that a person has given.
+
+    The source keeps none of them behind that. What its hooks have made of them is in the records that follow.
+    """
+    missing: set[int] = set()
+    for record in _own(entries, run):
+        match record.event:
+            case RunResume(places=places, approved=approved):
+                missing = set(places) - set(approved)
+            case ToolStop(place=place, result=None):
+                missing.add(place)
+            case ToolStart(place=place) | ToolStop(place=place) | ToolOutput(place=place):
+                missing.discard(place)
+            case _:
+                missing.clear()
+    found: dict[int, ToolResult] = {}
+    for record in _own(later, run) if missing else ():
+        match record.event:
+            case ToolStart(place=place):
+                missing.discard(place)
+            case (
+                ToolStop(place=place, result=ToolResult() as result)
+                | ToolOutput(result=result, place=place)
+            ):
+                if place in missing:
+                    found[place] = result
+            case ToolStop():
+                pass
+            case _:
+                return found
+    return {place: result for place, result in row.held.items() if place in missing} | found
+
+
+def _own(entries: Iterable[Entry], run: str) -> Iterator[Record]:
+    records = (record_of(entry, run) for entry in entries if entry.kind in RESULTS)
+    for record in records:
+        # A message of a hook may come between the results.
+        is_message = isinstance(record.event, MessageAdd) and record.event.source != "tools"
+        if not record.path and not is_message:
+            yield record
 
 
 async def _store(log: EventLog, run: str, row: RunRow, entries: list[Entry]) -> None:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from rxworker.messages import JsonObject, Message
+from rxworker.messages import JsonObject, Message, ToolResult
 
 StoredStatus: TypeAlias = Literal["queued", "running", "paused", "finished", "aborted", "deleted"]
 """The status of a stored run."""
@@ -58,6 +58,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         priority: Of two queued runs the one with the higher priority is taken first.
         allowed: The tools that a person always allows, each with the hook that then pauses no run for it.
         imported: The number of the last record that was imported; 0 for none. Such a run is recovered only by its name, and carries no permission up to that record.
+        held: Results that the ``after_tool_call`` hooks have not seen yet, by the places of their calls in the last response. They are not exported, and are
+            gone as soon as the hooks have seen them.
     """
 
     status: StoredStatus = "running"
@@ -84,6 +86,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     allowed: tuple[tuple[str, str], ...] = ()
     imported: int = 0
+    held: dict[int, ToolResult] = {}
 
 
 class RunInfo(Struct, frozen=True):

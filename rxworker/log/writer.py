@@ -28,7 +28,18 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe
-from rxworker.events import Record, ToolStart, ToolStop
+from rxworker.events import (
+    AttemptRetract,
+    MessageAdd,
+    Record,
+    RunAbort,
+    RunPause,
+    RunStop,
+    ToolOutput,
+    ToolStart,
+    ToolStop,
+    TurnStop,
+)
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
 from rxworker.log.entry import Private, entries_of
@@ -82,6 +93,8 @@ FOLLOWS: Mapping[WriterState, frozenset[WriterState]] = {
 
 # Constants, since a member of an enumeration is slow to look up.
 _NEW, _CLAIMING, _OPEN, _CLOSING, _RELEASING, _CLOSED, _FAILED = WriterState
+# Behind these the results of the turn are in the conversation, or nothing comes of them.
+_SEEN = frozenset({AttemptRetract, TurnStop, RunPause, RunStop, RunAbort})
 _WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
 _APPENDS = frozenset({_OPEN, _CLOSING})
 
@@ -95,6 +108,7 @@ class RunWriter:
         row: Returns what a list shows of the run now.
         variables: The variables of hooks and tools. Those that JSON can hold are stored when they have changed.
         claim: The claim of the run, if it exists; a new run is claimed by ``open``.
+        held: Results that ``after_tool_call`` hooks have not seen yet, by the places of their calls; see `RunRow`.
 
     Attributes:
         log: The log to write to.
@@ -111,6 +125,7 @@ class RunWriter:
         row: Callable[[], RunRow],
         variables: Mapping[str, object],
         claim: Claim | None = None,
+        held: Mapping[int, ToolResult] | None = None,
     ) -> None:
         self.log = log
         self.claim = claim
@@ -123,7 +138,8 @@ class RunWriter:
         self._variables = variables
         self._stored_variables = b"{}"
         self._private: dict[int, Private] = {}
-        self._results: dict[int, ToolResult] = {}
+        self._results: dict[int, ToolResult] = {}  # of calls whose end is not emitted yet
+        self._unseen = dict(held or {})
         self._agreed: dict[int, Private] = {}
         self._loop = asyncio.get_running_loop()
         self._pending: list[Record] = []
@@ -189,7 +205,7 @@ class RunWriter:
             self._loop.call_soon_threadsafe(self._fail, error)
 
     def hold_result(self, place: int, result: ToolResult) -> None:
-        """Store a result with the next `ToolStop` of this place, which has none for the watchers."""
+        """Store a result with the next `ToolStop` of this place, which has none for the watchers, until hooks have seen it."""
         self._results[place] = result
 
     def keep_agreement(self, place: int, agreed: Sequence[str], *, approved: bool) -> None:
@@ -197,8 +213,8 @@ class RunWriter:
         self._agreed[place] = Private(agreed=tuple(agreed), approved=approved)
 
     def keep_answers(self, answered: tuple[tuple[int, ToolResult], ...]) -> None:
-        """Store results that a person has given with the first record of the run."""
-        self._private[1] = Private(answered=answered)
+        """Store results that a person has given with the first record of the run, until their calls have ended."""
+        self._unseen.update(answered)
 
     def put(self, record: Record) -> None:
         """Write a record soon. Called while ``is_open``."""
@@ -215,10 +231,17 @@ class RunWriter:
             agreed = self._agreed.pop(event.place, None)
             if agreed is not None:
                 self._private[record.seq] = agreed
+        if self._unseen and not record.path:
+            if event.__class__ is ToolOutput or event.__class__ is ToolStop:
+                self._unseen.pop(event.place, None)
+            elif event.__class__ in _SEEN or (
+                event.__class__ is MessageAdd and event.source == "tools"
+            ):
+                self._unseen.clear()
         if event.__class__ is ToolStop and not record.path:
             held = self._results.pop(event.place, None)
             if held is not None and event.result is None:
-                self._private[record.seq] = Private(held=held)
+                self._unseen[event.place] = held
             self.flush()
         elif self._outstanding > MOST:
             self._flush()
@@ -377,11 +400,12 @@ class RunWriter:
         if records and self._variables:
             self._add_variables(records[-1].seq, private)
         entries = entries_of(records, claim.epoch, private)
+        unseen = dict(self._unseen)  # as of these records
         after = self.stored_seq
         last = records[-1].seq if records else after
 
         async def append() -> bool:
-            row = self._row()
+            row = replace(self._row(), held=unseen)
             return await self.log.append(claim, entries, after=after, row=row, durable=durable)
 
         async def appended() -> bool | None:

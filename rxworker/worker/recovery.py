@@ -203,7 +203,7 @@ async def _with_calls(
     waiting: list[Waiting] = []
     answered: list[tuple[Waiting, ToolResult]] = []
     unknown: list[tuple[CallState, str]] = []
-    given = {} if resume is None else stored.answered
+    given = stored.unseen if resume is None else {**stored.answered, **stored.unseen}
     for each in state.calls:
         call, place = each.call, each.place
         if each.phase == "waiting" and place in given:
@@ -213,7 +213,8 @@ async def _with_calls(
             if each.result is not None:
                 scope.refused = {**scope.refused, place: each.result}
             else:
-                held = stored.held.get(ends[place].seq) if place in ends else None
+                older = stored.held.get(ends[place].seq) if place in ends else None
+                held = stored.unseen.get(place, older)
                 answer = held or ToolResult(call.id, UNKNOWN, is_error=True, name=call.name)
                 answered.append((Waiting(place, call, has_ended=True), answer))
             continue

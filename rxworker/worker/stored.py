@@ -43,8 +43,9 @@ class StoredRun(Struct, frozen=True):
         records: Its records; spans of deltas are one each.
         state: Their fold.
         variables: The variables of hooks and tools that were stored.
-        held: The results that ``after_tool_call`` hooks had not seen, by the numbers of the ends of their calls.
-        answered: The results that a person gave when the run was resumed, by the places of their calls.
+        held: The results that ``after_tool_call`` hooks had not seen, by the numbers of the ends of their calls, as an older rxworker has stored them.
+        unseen: Such results, and those that a person has given, by the places of their calls.
+        answered: The results that a person gave when the run was resumed, by the places of their calls, as an older rxworker has stored them.
         called: The names of the tools that the model has called.
         taken: The numbers of the commands that were taken, or are void.
         agreed: Which hooks had agreed to a call, and whether a person had, by the number of the start of the call.
@@ -59,6 +60,7 @@ class StoredRun(Struct, frozen=True):
     state: RunState
     variables: dict[str, object]
     held: dict[int, ToolResult]
+    unseen: dict[int, ToolResult]
     answered: dict[int, ToolResult]
     called: list[str]
     taken: frozenset[int]
@@ -75,13 +77,13 @@ class StoredRun(Struct, frozen=True):
         return result_of(self.state, run, None, self.variables, self.called, is_foreign=is_foreign)
 
 
-async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
+async def read_run(log: EventLog, run: str, row: RunRow | None = None) -> StoredRun:
     """A run as its log has it.
 
     Args:
         log: The log of the run.
         run: The run's id.
-        imported: As in the `RunRow` of the run.
+        row: What a list shows of it, if it is to be continued.
 
     Raises:
         LogError: The log cannot be read or is damaged, or has a kind of entry that this rxworker cannot continue from.
@@ -106,7 +108,7 @@ async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
             agreed[entry.last] = private
     own = [record.event for record in records if not record.path]
     copied = max((r.seq for r in records if isinstance(r.event, Fork) and not r.path), default=0)
-    foreign = max(copied, imported)
+    foreign = max(copied, 0 if row is None else row.imported)
     tools: dict[str, str] = {}
     for event in own:
         if isinstance(event, RunStart | RunResume | RunRecover):
@@ -129,6 +131,7 @@ async def read_run(log: EventLog, run: str, imported: int = 0) -> StoredRun:
         state,
         variables,
         held,
+        {} if row is None else row.held,
         answered,
         list(dict.fromkeys(called)),
         frozenset(taken),
@@ -256,7 +259,9 @@ class LoggedRun(Struct, frozen=True):
         journal = Journal(run, clock=_logged_time, loop=loop)
         if self.run is not None:
             journal.load(self.run.records)
-        row = self.row if outer is None else replace(self.row, outer=outer.journal.run)
+        row, held = replace(self.row, held={}), self.row.held
+        if outer is not None:
+            row = replace(row, outer=outer.journal.run)
         kept = ref(journal)
 
         def last_values() -> RunRow:
@@ -264,7 +269,7 @@ class LoggedRun(Struct, frozen=True):
             own = replace(row, allowed=tuple(allowed))
             return own if journal is None else row_of(journal.state, own, prices)
 
-        journal.writer = RunWriter(self.log, run, last_values, scope.variables, self.claim)
+        journal.writer = RunWriter(self.log, run, last_values, scope.variables, self.claim, held)
         return journal
 
 

@@ -676,7 +676,7 @@ class Worker:
             raise LocalProtocolError(
                 f"{run} is aborted: {info.row.reason}, so that it has no result"
             )
-        stored = await read_run(log, run, info.row.imported)
+        stored = await read_run(log, run, info.row)
         if stored.state.status not in ("finished", "paused"):
             what = f"{run} is {stored.state.status}"
             why = f": {stored.state.reason}" if stored.state.reason else ""
@@ -714,7 +714,7 @@ class Worker:
             info = await log.info(run)
             if info is None:
                 raise no_run(run)
-            stored = await read_run(log, run, info.row.imported)
+            stored = await read_run(log, run, info.row)
             check_tools(stored.tools, self.tools, run)
             self._check_free("recover")
             progress = progress_of(stored.records)
@@ -772,7 +772,7 @@ class Worker:
             if info.status == "aborted":
                 raise LocalProtocolError(info.row.reason or "it was aborted")
             if info.status != "running":
-                return (await read_run(log, run, info.row.imported)).result(run)
+                return (await read_run(log, run, info.row)).result(run)
             if info.owner and info.lease_until > time.time():
                 # The process that held both has ended; its lease has not.
                 await asyncio.sleep(info.lease_until - time.time() + 0.01)

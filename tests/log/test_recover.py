@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from rxworker import Answer, Approve, Finished, Paused, Worker, tool
@@ -38,8 +39,10 @@ from rxworker.log import (
     RunInfo,
     RunRow,
     entries_of,
+    export_run,
     records_of,
 )
+from rxworker.log.entry import with_body
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
@@ -252,7 +255,7 @@ async def test_a_reconcile_that_raises_leaves_it_unknown() -> None:
     assert "no network" in result.reason
 
 
-async def test_a_result_that_hooks_had_not_seen_is_kept() -> None:
+async def test_a_result_that_an_older_version_kept_with_the_end_of_its_call_is_used() -> None:
     seen: list[str] = []
 
     @after_tool_call(matcher="pay")
@@ -260,9 +263,15 @@ async def test_a_result_that_hooks_had_not_seen_is_kept() -> None:
         seen.append(context.result.text)
 
     run, entries, _ = await whole(hooks=[look])
-    every = list(entries)
-    at = next(n for n, e in enumerate(every) if e.kind == "tool_stop" and b'"held"' in e.body)
-    log = await cut(run, every[: at + 1])
+    at = next(
+        n for n, e in enumerate(entries) if e.kind == "tool_stop" and b'"result"' not in e.body
+    )
+    body = msgspec.json.decode(entries[at].body)
+    call_id = body["event"]["call_id"]
+    body["private"] = {"held": {"tool_use_id": call_id, "content": "paid 1", "name": "pay"}}
+    stop = with_body(entries[at], msgspec.json.encode(body))
+    log = await cut(run, [*entries[:at], stop])
+    assert not [line async for line in export_run(log, run) if b"paid 1" in line]
     bank = Bank()
     seen.clear()
     result = await (await bank.worker(log, hooks=[look]).recover(run))
