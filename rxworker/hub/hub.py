@@ -18,11 +18,12 @@ The hub belongs to one thread, that of its event loop; a `Watch` may be used in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from itertools import count
+from typing import Any
 
-from reactivex import abc
+from reactivex import Observable, abc
 
 from rxworker.events import Event, Record
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_seq
@@ -30,6 +31,7 @@ from rxworker.hub.detach import DetachReporter, OnRaise
 from rxworker.hub.history import History
 from rxworker.hub.push import ImmediateWatchers
 from rxworker.hub.scheduler import Callback, Defer, FlushScheduler
+from rxworker.hub.timing import TimedPipeline, noted
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import OneShotEvent, Watcher, WatcherState, running_loop
 from rxworker.operators.stage import Stage
@@ -190,13 +192,18 @@ class Hub(Stage[Record]):
         return Watch(self, delivery, max(after, 0), name)
 
     @property
+    def timing(self) -> Callable[[Observable[Any]], Stage[Any]]:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute would be a circle
+        """Gives a pipeline the time of the event loop."""
+        return partial(TimedPipeline[Any], self)
+
+    @property
     def events(self) -> Stage[Event]:
         """The bare events of the records: what ``pipe(events())`` emits, without a record being made for each.
 
         That operator is the plain definition. Deltas from one network read reach the observer without a record being made of each.
         """
         stage: Stage[Event] = Stage(self._subscribe_events)
-        stage.is_direct = True
+        stage.is_direct, stage.timing = True, self.timing
         return stage
 
     def entries(self, after: int = 0, name: str = "") -> Stage[Record]:
@@ -210,27 +217,28 @@ class Hub(Stage[Record]):
         """
 
         def subscribe(
-            observer: abc.ObserverBase[Record], _: abc.SchedulerBase | None = None
+            observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            return Watcher(self, None, after, name or "instrument", observer, takes="entries")
+            name_ = name or "instrument"
+            return noted(Watcher(self, None, after, name_, observer, takes="entries"), scheduler)
 
         stage: Stage[Record] = Stage(subscribe)
-        stage.is_direct = True
+        stage.is_direct, stage.timing = True, self.timing
         return stage
 
     def _subscribe_core(
         self,
         observer: abc.ObserverBase[Record],
-        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
+        scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
-        return Watcher(self, None, 0, "", observer)
+        return noted(Watcher(self, None, 0, "", observer), scheduler)
 
     def _subscribe_events(
         self,
         observer: abc.ObserverBase[Event],
-        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
+        scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
-        return Watcher(self, None, 0, "", observer, takes="events")
+        return noted(Watcher(self, None, 0, "", observer, takes="events"), scheduler)
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """Everything from the start, record by record, at the reader's own pace."""

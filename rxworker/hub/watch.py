@@ -14,6 +14,7 @@ from reactivex.internal import default_error, noop
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
 from rxworker.hub.delivery import Delivery
+from rxworker.hub.timing import noted
 from rxworker.hub.watcher import WatchedHub, Watcher, ignore, running_loop
 from rxworker.operators.stage import Sink, Stage
 
@@ -50,6 +51,7 @@ class Watch(Stage[Record]):
     def __init__(self, hub: WatchedHub, delivery: Delivery, after: int, name: str) -> None:
         super().__init__()
         self._hub = hub
+        self.timing = hub.timing
         self._delivery = delivery
         self._after = after
         self._name = name
@@ -124,9 +126,11 @@ class Watch(Stage[Record]):
     def _subscribe_core(
         self,
         observer: abc.ObserverBase[Record],
-        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
+        scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
-        return Watcher(self._hub, self._delivery, self._after, self._name, observer)
+        return noted(
+            Watcher(self._hub, self._delivery, self._after, self._name, observer), scheduler
+        )
 
 
 async def iterate(

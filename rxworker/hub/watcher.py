@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
-from reactivex import abc
+from reactivex import Observable, abc
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
@@ -32,7 +32,7 @@ from rxworker.hub.delivery import (
     take,
 )
 from rxworker.hub.history import History
-from rxworker.operators.stage import Many, many
+from rxworker.operators.stage import Many, Stage, many
 
 END_TIMEOUT = 5.0
 """Seconds that a watcher elsewhere waits for the end of a run whose event loop is closing."""
@@ -83,6 +83,11 @@ class WatchedHub(Protocol):
     history: History
     loop: asyncio.AbstractEventLoop | None
     over: OneShotEvent
+
+    @property
+    def timing(self) -> Callable[[Observable[Any]], Stage[Any]] | None:
+        """Gives a pipeline the time of the event loop."""
+        ...
 
     @property
     def ended(self) -> bool:

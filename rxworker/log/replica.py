@@ -82,6 +82,7 @@ class Replica:
         """The observable of the records. Each subscriber receives all of them, from the first."""
         records: Stage[Record] = Stage(partial(connect, self.hub))
         records.is_direct = records.emits_records = True
+        records.timing = self.hub.timing
         return records
 
     @property

@@ -210,10 +210,12 @@ class Stage(Observable[A]):
     Attributes:
         is_direct: Whether nothing upstream waits in the trampoline of the thread that subscribes.
         emits_records: Whether it emits the records of a run, and not bare events.
+        timing: Gives a pipeline on it the time of its event loop, where operators of other libraries are in it; ``None`` where it has no event loop.
     """
 
     is_direct = False
     emits_records = False
+    timing: Callable[[Observable[Any]], Stage[Any]] | None = None
     _subscribe = None
 
     def __init__(self, subscribe: abc.Subscription[A] | None = None) -> None:
@@ -254,14 +256,23 @@ class Stage(Observable[A]):
                 ConfigurationError: One only makes an operator: its parentheses are missing.
             """
             result = self
+            timing = self.timing
+            has_foreign = False
             for operator in operators:
                 try:
                     result = operator(result)
                 except TypeError:
                     expect_operator(operator)
                     raise
-                if result.__class__ is FunctionType:
+                if isinstance(result, Stage):
+                    if result.timing is None:
+                        result.timing = timing
+                elif result.__class__ is FunctionType:
                     expect_operator(operator)
+                else:
+                    has_foreign = True
+            if has_foreign and timing is not None and isinstance(result, Observable):
+                return timing(result)
             return result
 
 
@@ -303,6 +314,8 @@ def stage(
     made: Stage[B] = Stage(subscribe)
     if getattr(source, "is_direct", False):
         made.is_direct = True
+    if isinstance(source, Stage):
+        made.timing = source.timing
     return made
 
 

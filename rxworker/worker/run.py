@@ -116,6 +116,7 @@ class Run(Generic[T_co]):
         """The observable of the records. Each subscriber receives all of them, from the first. It fails with the error that ended the run."""
         records: Stage[Record] = Stage(partial(connect, self._journal.hub))
         records.is_direct = records.emits_records = True
+        records.timing = self._journal.hub.timing
         return records
 
     def entries(self, after: int = 0, *, name: str = "") -> Observable[Record]:
@@ -338,6 +339,14 @@ class Run(Generic[T_co]):
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that it runs on."""
         return self._loop
+
+    @property
+    def scheduler(self) -> abc.SchedulerBase:
+        """The time of the run's event loop, for operators that take a scheduler: ``run.events.pipe(coalesce(1 / 60, run.scheduler))``.
+
+        Operators of reactivex in a pipeline on the run have it already; only the run's event loop may use it.
+        """
+        return self._context.scheduler
 
     def send(self, message: Input) -> asyncio.Future[None]:
         """Add a message to the conversation at the next safe moment: before the next request, and before the run would finish.

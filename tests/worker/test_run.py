@@ -420,6 +420,7 @@ def test_these_are_the_public_names_of_a_run() -> None:
         "pipe",
         "records",
         "result",
+        "scheduler",
         "send",
         "snapshot",
         "state",

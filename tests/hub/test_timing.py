@@ -1,0 +1,169 @@
+"""Operators that wait run on the run's event loop, at every door of a run, and what they raise detaches their watcher."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import reactivex
+from reactivex import operators as ops
+
+from rxworker import Run, Worker
+from rxworker.events import TextDelta, WatcherDetach
+from rxworker.operators import coalesce, events, only, text_deltas
+from rxworker.testing import ScriptedModel
+
+SOON = 0.002
+
+
+def model(delay: float = 0.004) -> ScriptedModel:
+    return ScriptedModel(["one two three four"], delay=delay)
+
+
+DOORS: dict[str, Callable[[Run[Any]], Callable[..., Any]]] = {
+    "run": lambda run: run.pipe,
+    "records": lambda run: run.records.pipe,
+    "events": lambda run: run.events.pipe,
+    "entries": lambda run: run.entries().pipe,
+    "watch": lambda run: run.watch().pipe,
+    "two pipes": lambda run: run.events.pipe(only(TextDelta)).pipe,
+    "events of records": lambda run: run.pipe(events()).pipe,
+    "a pipe of pipes": lambda run: run.events.pipe(ops.map(str)).pipe,
+}
+
+
+def to_list(window: reactivex.Observable[Any]) -> reactivex.Observable[Any]:
+    return window.pipe(ops.to_list())
+
+
+WAITING: dict[str, Callable[[], Any]] = {
+    "buffer_with_time": lambda: ops.buffer_with_time(SOON),
+    "debounce": lambda: ops.debounce(SOON),
+    "delay": lambda: ops.delay(SOON),
+    "sample": lambda: ops.sample(SOON),
+    "throttle_with_timeout": lambda: ops.throttle_with_timeout(SOON),
+    "timeout": lambda: ops.timeout(0.0001, reactivex.of("late")),
+    "window_with_time": lambda: reactivex.compose(
+        ops.window_with_time(SOON), ops.flat_map(to_list)
+    ),
+    "interval": lambda: ops.merge(reactivex.interval(SOON).pipe(ops.take(2))),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("waiting", WAITING)
+async def test_what_waits_is_called_on_the_loop(door: str, waiting: str) -> None:
+    run = Worker(model(0.001)).run("Hi")
+    threads: set[int] = set()
+    others = threading.active_count()
+    count = 0
+
+    def observe(_: object) -> None:
+        nonlocal count
+        count += 1
+        threads.add(threading.get_ident())
+
+    DOORS[door](run)(WAITING[waiting]()).subscribe(observe, print)
+    await run
+    await asyncio.sleep(3 * SOON)
+    assert threads == {threading.get_ident()}
+    assert count
+    assert threading.active_count() <= others
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if door != "entries"])
+async def test_a_watcher_that_raises_at_a_timer_is_detached_and_reported(door: str) -> None:
+    run = Worker(model()).run("Hi")
+    errors: list[Exception] = []
+    calls = 0
+
+    def observe(_: object) -> None:
+        nonlocal calls
+        calls += 1
+        raise OSError("the display is gone")
+
+    DOORS[door](run)(ops.buffer_with_time(SOON)).subscribe(observe, errors.append)
+    watchers = [state.name for state in run.watchers.now]
+    found = [r.event async for r in run if isinstance(r.event, WatcherDetach)]
+    assert [(each.watcher, "the display is gone" in each.error) for each in found] == [
+        (watchers[0], True)
+    ]
+    assert [str(error) for error in errors] == ["the display is gone"]
+    assert calls == 1
+    assert (await run).text == "one two three four"
+
+
+async def test_a_function_of_an_operator_that_raises_at_a_timer_is_an_error_of_its_stream() -> None:
+    run = Worker(model()).run("Hi")
+    errors: list[Exception] = []
+
+    def refuse(_: object) -> object:
+        raise ValueError("no")
+
+    run.events.pipe(ops.buffer_with_time(SOON), ops.map(refuse)).subscribe(print, errors.append)
+    await run
+    assert [str(error) for error in errors] == ["no"]
+
+
+async def test_what_does_not_wait_emits_at_once() -> None:
+    run = Worker(ScriptedModel(["one"])).run("Hi")
+    await run
+    seen: list[str] = []
+
+    def pair(text: str) -> reactivex.Observable[str]:
+        return reactivex.of(text, "!")
+
+    run.events.pipe(text_deltas(), ops.start_with("0"), ops.flat_map(pair)).subscribe(seen.append)
+    assert "".join(seen).replace("!", "") == "0one"
+
+
+async def test_a_scheduler_of_the_subscriber_s_is_used() -> None:
+    from reactivex.scheduler import HistoricalScheduler
+
+    run = Worker(ScriptedModel(["one"])).run("Hi")
+    clock = HistoricalScheduler()
+    seen: list[object] = []
+    run.events.pipe(ops.delay(5.0)).subscribe(seen.append, scheduler=clock)
+    await run
+    assert seen == []
+    clock.start()
+    assert seen
+
+
+async def test_another_thread_may_subscribe_to_a_watch_with_a_pipe() -> None:
+    run = Worker(model()).run("Hi")
+    threads: set[int] = set()
+
+    def observe(_: object) -> None:
+        threads.add(threading.get_ident())
+
+    def subscribe() -> Any:
+        return run.watch().pipe(ops.buffer_with_time(SOON)).subscribe(observe)
+
+    subscription = await asyncio.to_thread(subscribe)
+    await run
+    await asyncio.to_thread(subscription.dispose)
+    assert threads == {threading.get_ident()}
+
+
+async def test_the_run_s_scheduler_is_public() -> None:
+    run = Worker(model()).run("Hi")
+    seen: list[str] = []
+    run.events.pipe(coalesce(0.05, run.scheduler), text_deltas()).subscribe(seen.append)
+    await run
+    assert seen == ["one two three four"]
+
+
+def test_a_run_that_has_ended_is_replayed_without_its_loop() -> None:
+    async def main() -> Run[Any]:
+        run = Worker(ScriptedModel(["one"])).run("Hi")
+        await run
+        return run
+
+    run = asyncio.run(main())
+    seen: list[str] = []
+    run.events.pipe(ops.map(str), ops.to_list()).subscribe(seen.append)  # pyright: ignore
+    assert len(seen) == 1
