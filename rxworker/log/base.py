@@ -575,7 +575,7 @@ class EventLog(ABC):
         that other processes work meanwhile; several may prune at once.
 
         Args:
-            max_age: Delete runs whose last entry is older than so many seconds.
+            max_age: Delete runs whose last entry is older than so many seconds, and those without an entry that were claimed before that and never accepted.
             max_runs: Keep at most so many runs.
             max_bytes: Keep at most so many bytes of entries.
 
@@ -616,6 +616,8 @@ class EventLog(ABC):
                     continue
                 rows.append(row)
                 runs, size = runs - 1, size - of_run
+        if max_age is not None:
+            rows += await self._never_accepted(now - max_age)
         deleted: list[str] = []
         while rows:
             some = _take_some(rows)
@@ -626,6 +628,15 @@ class EventLog(ABC):
         if deleted:
             await self._reclaim()
         return deleted
+
+    async def _never_accepted(self, until: float) -> list[StoredRow]:
+        """The runs whose process ended between the claim and the first entry, and that were claimed before a time."""
+        rows: list[StoredRow] = []
+        before = ""
+        while page := await self._list("running", before, PAGE, is_empty=True):
+            before = page[-1][0]
+            rows += [row for row in page if row[8] < until]
+        return rows
 
     async def _may_prune(self, run: str, is_over: bool) -> bool:
         """Whether nothing is lost with a paused run."""
@@ -706,8 +717,9 @@ class EventLog(ABC):
 
     @abstractmethod
     async def _list(
-        self, status: StoredStatus | None, before: str, limit: int
-    ) -> list[StoredRow]: ...
+        self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
+    ) -> list[StoredRow]:
+        """Runs with entries, or those without, the newest first and without deleted ones."""
 
     @abstractmethod
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]: ...

@@ -182,7 +182,9 @@ class MemoryLog(EventLog):
         found = self._runs.get(run)
         return None if found is None else found.stored()
 
-    async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
+    async def _list(
+        self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
+    ) -> list[StoredRow]:
         end = len(self._listed)
         if before:
             known = self._runs.get(before)
@@ -190,7 +192,8 @@ class MemoryLog(EventLog):
         wanted = (
             found
             for at in range(end - 1, -1, -1)
-            if (found := self._listed[at]).last_seq and (status is None or found.status == status)
+            if ((found := self._listed[at]).last_seq == 0) is is_empty
+            and (status is None or found.status == status)
         )
         return [found.stored() for found in islice(wanted, limit)]
 

@@ -231,8 +231,10 @@ class NatsLog(EventLog):
         until = lease_end(run, row.epoch, row.owner, row.claimed, row.lease, beat)
         return row.stored(revision, self._clock.wall(until))
 
-    async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
-        return await (await self._rows()).list(status, before, limit)
+    async def _list(
+        self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
+    ) -> list[StoredRow]:
+        return await (await self._rows()).list(status, before, limit, is_empty)
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         return await (await self._rows()).changed_since(revision, limit)
@@ -456,7 +458,7 @@ class NatsLog(EventLog):
         if owner.is_deleted or owner.epoch != epoch:
             return False
         last = await session.last_append(run)
-        if last is None or last[1].last != last_seq:
+        if (0 if last is None else last[1].last) != last_seq:
             return False
         return await session.last_command(run) == sent
 

@@ -62,8 +62,10 @@ class Index:
             caught_up=lambda: self._advance(self._floor),
         )
 
-    async def list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
-        """Runs, the newest first."""
+    async def list(
+        self, status: StoredStatus | None, before: str, limit: int, is_empty: bool
+    ) -> list[StoredRow]:
+        """Runs, the newest first: those with entries, or those without."""
         await self._catch_up()
         end = len(self._orders)
         if before:
@@ -72,7 +74,7 @@ class Index:
         wanted = (
             found
             for at in range(end - 1, -1, -1)
-            if (found := self._rows[self._orders[at][1]])[1].last_seq
+            if ((found := self._rows[self._orders[at][1]])[1].last_seq == 0) is is_empty
             and (status is None or found[1].status == status)
         )
         return [self._stored(*found) for found in islice(wanted, limit)]

@@ -335,9 +335,12 @@ class PostgresLog(EventLog):
 
         return await self._reads.put(_Job(sql.INFOS, (run,), judge))
 
-    async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
+    async def _list(
+        self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
+    ) -> list[StoredRow]:
         statuses = [*LISTED] if status is None else [status]
         values: dict[str, object] = {"before": before, "limit": limit, "statuses": statuses}
+        values["is_empty"] = is_empty
         return await self._reads.put(_Job(sql.LIST, values, self._all_stored))
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:

@@ -210,7 +210,7 @@ INFOS: LiteralString = f"SELECT query.n, {_STORED} FROM unnest(%b::text[]) WITH 
 # Each status has an index of its own, so that nothing reads the tombstones, of which there may be many.
 LIST: LiteralString = (
     f"SELECT {_STORED} FROM unnest(%(statuses)b::text[]) AS wanted CROSS JOIN LATERAL ("
-    "SELECT * FROM runs WHERE status = wanted AND last > 0 AND id < "
+    "SELECT * FROM runs WHERE status = wanted AND (last = 0) = %(is_empty)b AND id < "
     "CASE %(before)b WHEN '' THEN 9223372036854775807 ELSE (SELECT id FROM runs WHERE run = %(before)b) END "
     "ORDER BY id DESC LIMIT %(limit)b) AS runs JOIN revisions ON revisions.run = runs.id ORDER BY runs.id DESC LIMIT %(limit)b"
 )

@@ -32,7 +32,10 @@ from rxworker.errors import (
     RxWorkerError,
     describe,
 )
+from rxworker.events import Event, Record, RunAbort, RunRecover
 from rxworker.log.base import EventLog, no_run
+from rxworker.log.entry import check_continuable, entries_of, records_of, round_time
+from rxworker.log.follow import PAGE
 from rxworker.log.values import (
     DECIDE,
     DISMISS,
@@ -46,6 +49,8 @@ from rxworker.log.values import (
     decisions_in,
     resumed_id,
 )
+from rxworker.state import fold_run
+from rxworker.state.closing import call_ends, response_ends
 
 R_co = TypeVar("R_co", covariant=True)
 W = TypeVar("W")
@@ -146,6 +151,7 @@ class RunSource:
         self._has_followed = False
         self._left: set[str] = set()  # to the process that has decided
         self._unreadable: set[str] = set()  # reported once
+        self._nested: dict[str, set[str]] = {}  # nested runs that are cut off, by their outer runs
         self._changed = asyncio.Event()
         self._loaded = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -176,7 +182,9 @@ class RunSource:
             info = self.pending.pop()
             if info is None and not wait:
                 return None
-            if info is not None and (not info.row.outer):
+            if info is not None and info.row.outer:
+                await self._end_nested(info)
+            elif info is not None:
                 try:
                     is_due = await self._is_due(info)
                 except RxWorkerError as error:
@@ -186,6 +194,20 @@ class RunSource:
                     return info
             if info is None:
                 await self._unless_failed(self._changed, self.pending.next_deferral)
+
+    async def _end_nested(self, info: RunInfo) -> None:
+        """End a nested run that no process holds, if its outer run has ended. Otherwise the outer run continues it, or this is done when that ends."""
+        try:
+            if await _is_over(self.log, info.row.outer):
+                await end_run(self.log, info.run, OUTER_ENDED)
+            else:
+                self._nested.setdefault(info.row.outer, set()).add(info.run)
+        except LeaseHeldError:
+            self.pending.defer(info.run, time.time() + self.log.lease / 3)
+        except RunStatusError:
+            self.pending.drop(info.run)  # another process was faster
+        except RxWorkerError as error:
+            self._retry(info.run, error)
 
     async def recover(
         self,
@@ -332,6 +354,10 @@ class RunSource:
                 logger.warning(
                     "%s is not recovered: %s", info.run, info.error, extra={"run": info.run}
                 )
+            for outer in (info.run, info.row.resumes) if self._nested else ():
+                if outer != info.run or info.status not in OPEN:
+                    for nested in self._nested.pop(outer, ()):
+                        self.pending.defer(nested, now)
             self._revision = max(self._revision, info.revision)
         self._changed.set()
 
@@ -510,6 +536,75 @@ class PendingRuns:
 
 def _progress_of(info: RunInfo) -> tuple[str, int, int]:
     return info.status, info.last_seq, info.sent
+
+
+OUTER_ENDED = "its outer run has ended"
+
+
+async def _is_over(log: EventLog, outer: str) -> bool:
+    """Whether an outer run never continues its nested runs. One that is in another log is not known here."""
+    info = await log.listed(outer)
+    if info is None or info.status in OPEN:
+        return False
+    if info.status != "paused":
+        return True
+    resumed = await log.listed(resumed_id(outer))  # its nested runs are its own
+    return resumed is not None and resumed.last_seq > 0
+
+
+async def end_nested(log: EventLog, outer: str) -> None:
+    """End the runs nested in a run that ends and does not continue them. Those that a process holds are left to it.
+
+    Raises:
+        LogError: The log cannot be read or written.
+    """
+    infos = await log.list(status="running", limit=PAGE)
+    while infos:
+        for info in infos:
+            if info.row.outer == outer:
+                with suppress(LeaseHeldError, RunStatusError):
+                    await end_run(log, info.run, OUTER_ENDED)
+        infos = await log.list(status="running", before=infos[-1].run, limit=PAGE)
+
+
+async def end_run(log: EventLog, run: str, reason: str) -> None:
+    """End a run that is cut off, and the runs nested in it: what is open is closed, and it is aborted. No hook is called.
+
+    Args:
+        log: The log of the run.
+        run: The run's id.
+        reason: For people.
+
+    Raises:
+        RunStatusError: It has ended.
+        LeaseHeldError: A process holds it.
+        LogError: There is no such run, or the log cannot be read or written.
+    """
+    claim = await log.claim(run)
+    try:
+        await end_nested(log, run)
+        info = await log.info(run)
+        entries = [entry async for entry in log.read(run)]
+        if info is None or not entries:
+            raise no_run(run)
+        check_continuable(entries, run)
+        stored = list(records_of(entries, run))
+        state, last = fold_run(stored), next(each for each in reversed(stored) if not each.path)
+        events: list[Event] = [
+            RunRecover(claim.epoch, claim.owner, reason),
+            *response_ends(state, reason),
+            *call_ends(state, "cancel"),
+            RunAbort("cancel", reason),
+        ]
+        now = round_time(time.time())
+        records = [
+            Record(seq, run, last.turn, last.attempt, now, event)
+            for seq, event in enumerate(events, claim.last_seq + 1)
+        ]
+        row = replace(info.row, status="aborted", reason=reason, cause="cancel")
+        await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
+    finally:
+        await log.release(claim)
 
 
 async def dismiss_run(log: EventLog, run: str, reason: str) -> None:

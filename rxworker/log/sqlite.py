@@ -286,11 +286,13 @@ class SQLiteLog(EventLog):
             lambda db: db.execute(f"SELECT {_STORED} FROM runs WHERE run=?", (run,)).fetchone()
         )
 
-    async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
+    async def _list(
+        self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
+    ) -> list[StoredRow]:
         is_older = "AND id<(SELECT id FROM runs WHERE run=:before)" if before else ""
         # The index of each status, merged: nothing reads the tombstones, of which there may be many.
         some = [
-            f"SELECT {_STORED}, id FROM runs WHERE status='{one}' AND last>0 {is_older}"
+            f"SELECT {_STORED}, id FROM runs WHERE status='{one}' AND last{'=' if is_empty else '>'}0 {is_older}"
             for one in (LISTED if status is None else (status,))
         ]
         query = f"{' UNION ALL '.join(some)} ORDER BY id DESC LIMIT :limit"

@@ -75,6 +75,9 @@ class CommandReader:
         Raises:
             LogError: The log cannot be read or written.
         """
+        info = await self._log.listed(paused)
+        if info is None or info.status == "deleted" or info.error:
+            return  # its commands are lost with it, and the run goes on without them
         sent = await self._log.sent(paused)
         if not sent:
             return

@@ -210,7 +210,7 @@ class RunDriver(Generic[T_co]):
                 is_new = journal.writer.claim is None
                 await journal.writer.open()
                 first = journal.first
-                if self._commands is not None:
+                if self._commands is not None and self._stop is None:
                     if isinstance(first, RunResume):
                         await self._commands.carry_over(first.resumes)
                     if isinstance(first, RunResume) or not is_new:

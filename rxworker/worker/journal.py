@@ -103,7 +103,8 @@ class Journal:
     def load(self, records: Sequence[Record]) -> None:
         """Continue behind these records of a stored run."""
         self.hub.push_many(records)
-        last = records[-1]
+        # Records of nested runs have the turns of those.
+        last = next((each for each in reversed(records) if not each.path), records[-1])
         self.turn = last.turn
         self._attempt = last.attempt
 

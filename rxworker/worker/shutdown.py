@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Literal, TypeAlias
 
 from rxworker.errors import (
     HookError,
@@ -18,23 +17,15 @@ from rxworker.errors import (
 )
 from rxworker.events import (
     AttemptRetract,
-    BlockAbort,
     Event,
     HandOver,
     HookVerdict,
-    ResponseStatus,
     RunAbort,
-    Status,
-    ToolOutput,
-    ToolStop,
 )
 from rxworker.hooks import AbortContext, HookPoint
-from rxworker.messages import ToolResult
-from rxworker.state.run import HELD_BACK
+from rxworker.state.closing import Cause, call_ends, response_ends
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.worker.context import RunContext
-
-Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -61,7 +52,8 @@ async def shut_down(context: RunContext, error: Exception) -> None:
     except asyncio.CancelledError as cancelled:
         raised = cancelled  # the event loop is closing: no hook is skipped for that
     raised = _close_response(context, reason, emit) or raised
-    _stop_tools(context, cause, emit)
+    for event in call_ends(context.journal.state, cause):
+        emit(event)
     raised = await _notify_hooks(context, cause, reason, error) or raised
     emit(RunAbort(cause, reason))
     if raised is not None:
@@ -126,29 +118,9 @@ def _close_response(
         interrupt = raised
     except BaseException as raised:
         _log_handler(context, raised)
-    response = context.journal.state.response
-    if response is not None:
-        for block in response.open.values():
-            emit(BlockAbort(block.index, block.block_type, reason))
-        if response.status is ResponseStatus.STARTED and response.error is None:
-            emit(Status(ResponseStatus.CANCELLED))
+    for event in response_ends(context.journal.state, reason):
+        emit(event)
     return interrupt
-
-
-def _stop_tools(context: RunContext, cause: Cause, emit: Callable[[Event], None]) -> None:
-    """Emit an end for each running tool, and an error result for each call whose result the hooks have not passed.
-
-    The state adds them to the conversation, and answers the other calls.
-    """
-    ended = {"cancel": "was cancelled", "limit": "reached a limit"}.get(cause, "failed")
-    text = f"The run {ended} while this tool ran. Whether it had an effect is not known."
-    for each in context.journal.state.calls:
-        call, place = each.call, each.place
-        if each.phase == "running":
-            result = ToolResult(call.id, text, is_error=True, name=call.name)
-            emit(ToolStop(result, place=place))
-        elif each.phase == "ended" and each.result is None:
-            emit(ToolOutput(ToolResult(call.id, HELD_BACK, is_error=True, name=call.name), place))
 
 
 async def _notify_hooks(

@@ -17,13 +17,14 @@ from msgspec.structs import replace
 from rxworker.errors import (
     ConfigurationError,
     LocalProtocolError,
+    LogError,
     RunStatusError,
     WorkerBusyError,
 )
 from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart, SharedStateChange
 from rxworker.hooks import HookLike, Hooks
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.recover import resumed_id
+from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.values import Claim, RunRow, returned_in
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.providers import Options, Provider
@@ -715,6 +716,9 @@ class Worker:
             if info is None:
                 raise no_run(run)
             stored = await read_run(log, run, info.row)
+            if not stored.records:
+                text = f"{run} has no records: its process ended before it was accepted, so start it again"
+                raise LogError(text)
             check_tools(stored.tools, self.tools, run)
             self._check_free("recover")
             progress = progress_of(stored.records)
@@ -727,9 +731,14 @@ class Worker:
             recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
             if output is None and stored.state.output_format is not None:
                 output = Output.from_format(stored.state.output_format)
+            sent = await log.sent(run)
             error = cancelled_before(stored) or too_many_deaths(
-                deaths_at(progress, stored, returned_in(await log.sent(run))), progress
+                deaths_at(progress, stored, returned_in(sent)), progress
             )
+            if error is not None or any(
+                command.kind == "cancel" and command.number not in stored.taken for command in sent
+            ):
+                await end_nested(log, run)  # no call continues them any more
             if error is None:
                 on_unknown = self.on_unknown
                 if on_unknown == "ask" and info.row.outer:

@@ -1,0 +1,206 @@
+"""Runs that are cut off and that no process can continue: nested ones whose outer run has ended, those without a record, and those whose paused run is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from rxworker import Run, Worker, tool
+from rxworker.errors import LeaseHeldError, LogError, RunCancelledError
+from rxworker.events import Record, RunAbort, RunStop
+from rxworker.log import (
+    Command,
+    EventLog,
+    MemoryLog,
+    RunRow,
+    entries_of,
+    records_of,
+)
+from rxworker.log.recover import RunSource
+from rxworker.testing import ScriptedModel, call, lint, say
+from rxworker.tools import ToolContext
+from rxworker.worker.nested import worker_tool
+from rxworker.worker.queue import work
+from tests.log.conftest import OpenLog
+
+
+def make_worker(log: EventLog, in_tool: asyncio.Event, may_end: asyncio.Event) -> Worker:
+    """A run in a run in a run, the innermost with a tool that takes as long as the test wants."""
+
+    @tool
+    async def pay(context: ToolContext) -> str:
+        """Pay."""
+        in_tool.set()
+        await may_end.wait()
+        return "paid"
+
+    inner = Worker(ScriptedModel([say("One") + call("pay"), "Done."]), tools=[pay])
+    middle = Worker(
+        ScriptedModel([call("pay_by", task="Pay."), "Done."]),
+        tools=[worker_tool(inner, name="pay_by", description="Pay.")],
+    )
+    asks = worker_tool(middle, name="ask_to", description="Ask.")
+    return Worker(ScriptedModel([call("ask_to", task="Pay."), "Done."]), tools=[asks], log=log)
+
+
+async def killed() -> tuple[MemoryLog, list[str]]:
+    """A log as a process left it that was killed while the innermost tool ran; the ids of the three runs, the outermost first."""
+    in_tool, may_end = asyncio.Event(), asyncio.Event()
+    async with MemoryLog() as log:
+        run = make_worker(log, in_tool, may_end).run("Begin.")
+        await in_tool.wait()
+        await run.barrier()
+        infos = await log.list()
+        entries = {info.run: [entry async for entry in log.read(info.run)] for info in infos}
+        may_end.set()
+        await run
+    left = MemoryLog(lease=0.0)
+    runs = sorted(entries, key=len)
+    for info in reversed(infos):
+        claim = await left.claim(info.run, create=True)
+        await left.append(claim, entries[info.run], after=0, row=info.row)
+    left.lease = 15.0
+    return left, runs
+
+
+async def check_ended(log: EventLog, runs: list[str]) -> None:
+    """All of these runs are aborted, and their records are legal."""
+    assert await log.list(status="running") == []
+    for run in runs:
+        records = list(records_of([entry async for entry in log.read(run)], run))
+        own = [record for record in records if not record.path]
+        assert isinstance(own[-1].event, RunAbort), run
+        assert lint([record.event for record in own]) == []
+        info = await log.info(run)
+        assert info is not None
+        assert (info.status, info.row.cause, info.owner) == ("aborted", "cancel", "")
+    assert sorted(await log.prune(max_runs=0)) == sorted(runs)
+
+
+async def test_a_cancellation_after_a_crash_ends_the_nested_runs_too() -> None:
+    log, runs = await killed()
+    await log.send(runs[0], Command("cancel"))
+    worker = make_worker(log, asyncio.Event(), asyncio.Event())
+    with pytest.raises(RunCancelledError):
+        await (await worker.recover(runs[0]))
+    await check_ended(log, runs)
+
+
+async def test_runs_nested_in_one_that_has_ended_are_ended_by_whatever_takes_runs() -> None:
+    """Each way in which the outer run may end: before the look, after it, and by its deletion."""
+    for is_late in (False, True):
+        log, runs = await killed()
+        async with RunSource(log) as source:
+            if is_late:
+                claim = await log.claim(runs[0])
+                assert await source.take(wait=False) is None
+                assert (
+                    len(await log.list(status="running")) == 3
+                )  # its process may make the calls again
+                end = Record(claim.last_seq + 1, runs[0], 1, 1, 0.0, RunAbort("cancel", "x"))
+                aborted = RunRow("aborted", cause="cancel")
+                await log.append(claim, entries_of([end], 2), after=claim.last_seq, row=aborted)
+                await log.release(claim)
+            else:
+                await end_run_alone(log, runs[0])
+            await source.reaches((await log.info(runs[0])).revision)  # pyright: ignore[reportOptionalMemberAccess]
+            assert await source.take(wait=False) is None
+        assert await log.list(status="running") == []
+    log, runs = await killed()
+    await log.delete(runs[0])
+    async with RunSource(log) as source:
+        assert await source.take(wait=False) is None
+    assert await log.list(status="running") == []
+    assert {info.status for info in await log.list()} == {"aborted"}
+
+
+async def end_run_alone(log: EventLog, run: str) -> None:
+    claim = await log.claim(run)
+    await log.append(claim, [], after=claim.last_seq, row=RunRow("aborted"))
+    await log.release(claim)
+
+
+async def test_a_run_nested_in_one_of_another_log_is_left_to_that() -> None:
+    log, runs = await killed()
+    for run in runs[1:]:
+        claim = await log.claim(run)
+        info = await log.info(run)
+        assert info is not None
+        await log.append(claim, [], after=claim.last_seq, row=RunRow(outer="run-of-another-log"))
+        await log.release(claim)
+    async with RunSource(log) as source:
+        info = await source.take(wait=False)
+        assert info is not None
+        assert info.run == runs[0]
+        assert await source.take(wait=False) is None
+    assert len(await log.list(status="running")) == 3
+
+
+async def recovered(worker: Worker, run: str) -> Run[Any]:
+    """Recover a run when its lease has ended, by the clock of the store."""
+    while True:
+        try:
+            return await worker.recover(run)
+        except LeaseHeldError as error:
+            await asyncio.sleep(max(error.until - time.time(), 0.0) + 0.005)
+
+
+async def test_a_run_without_a_record_is_not_continued_and_not_held(open_store: OpenLog) -> None:
+    """Its process ended between its claim and its first append: nothing was accepted."""
+    async with open_store(lease=0.0) as log:
+        await log.claim("run-0", create=True, row=RunRow(title="Hi"))
+        log.lease = 15.0
+        worker = Worker(ScriptedModel(["Hello."]), log=log)
+        with pytest.raises(LogError, match="run-0 has no records"):
+            await recovered(worker, "run-0")
+        info = await log.info("run-0")
+        assert info is not None
+        assert (info.owner, await log.list()) == ("", [])
+        async with RunSource(log) as source:
+            assert await source.take(wait=False) is None
+        held = await log.claim("run-1", create=True)
+        await worker.run("Hi")
+        assert await log.prune(max_age=3600) == []
+        assert await log.prune(max_runs=5) == []
+        pruned = await log.prune(max_age=-1)
+        assert len(pruned) == 2
+        assert "run-0" in pruned
+        await log.append(held, entries_of([Record(1, "run-1", 0, 0, 0.0, RunStop())], 1), after=0)
+        assert [info.run for info in await log.list()] == ["run-1"]
+
+
+async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
+    log = MemoryLog(lease=0.0)
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    async with MemoryLog() as first:
+        worker = Worker(ScriptedModel([call("pay"), "Done."]), tools=[pay], log=first)
+        paused = await worker.run("Pay.")
+        resumed = worker.resume()
+        await resumed
+        entries = [entry async for entry in first.read(resumed.id)]
+        assert paused.run in resumed.id
+    for name, some in ((paused.run, []), (resumed.id, entries[:1])):
+        claim = await log.claim(name, create=True)
+        if some:
+            await log.append(claim, some, after=0, row=RunRow(resumes=paused.run))
+    await log.delete(paused.run)
+    log.lease = 15.0
+    working = asyncio.create_task(
+        work(log, lambda _: Worker(ScriptedModel(["Done."]), tools=[pay], log=log))
+    )
+    async with asyncio.timeout(10):
+        async for infos in log.changes(every=0.0):
+            if any(info.status == "finished" for info in infos):
+                break
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    (info,) = await log.list()
+    assert (info.run, info.row.recoveries) == (resumed.id, 1)
