@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import time
@@ -449,10 +450,8 @@ class Worker:
                 "that was reported to the model as not run"
             )
             raise LocalProtocolError(message)
-        if claim is not None and not claim(waiting.run):
-            raise LocalProtocolError(
-                f"{waiting.run} was resumed by another process: no call is run twice"
-            )
+        if claim is not None:
+            _check_claim(claim(waiting.run), waiting.run)
         scope.variables = dict(waiting.variables)
         title = title_of(last_input(waiting.conversation.messages))
         row = self._row(title, resumes=waiting.run)
@@ -917,6 +916,19 @@ class Worker:
             f"this worker is busy with {current.id}: await it, cancel it, or use another Worker"
         )
         raise WorkerBusyError(message)
+
+
+def _check_claim(answer: object, run: str) -> None:
+    """Check that this process may resume a run. Anything but true, such as a coroutine, is no permission."""
+    if isinstance(answer, bool):
+        if answer:
+            return
+        raise LocalProtocolError(f"{run} was resumed by another process: no call is run twice")
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise ConfigurationError(
+        f"claim returned {answer!r:.80}: give a function, no coroutine function, that returns True or False"
+    )
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

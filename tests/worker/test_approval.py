@@ -364,3 +364,23 @@ async def test_the_idempotency_key_survives_a_second_pause() -> None:
     assert isinstance(again, Paused)
     await worker.resume(decisions={call.id: Approve() for call in again.pending})
     assert [key.rpartition("/")[0] for _, key in RAN] == [f"{paused.run}/1/{n}" for n in range(3)]
+
+
+@pytest.mark.parametrize("answer", [None, 1, "yes", "false", [True], object()])
+async def test_a_claim_is_true_or_false(answer: Any) -> None:
+    """What a function of the program returns by mistake is no permission."""
+    worker, paused = await paused_at_three()
+    with pytest.raises(ConfigurationError, match="claim returned"):
+        worker.resume(paused, claim=lambda _: answer)
+    assert RAN == []
+
+
+async def test_a_claim_is_no_coroutine_function() -> None:
+    worker, paused = await paused_at_three()
+
+    async def claim(_: str) -> bool:
+        return False
+
+    with pytest.raises(ConfigurationError, match="no coroutine function"):
+        worker.resume(paused, claim=claim)  # pyright: ignore[reportArgumentType]
+    assert RAN == []

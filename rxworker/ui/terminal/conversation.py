@@ -121,12 +121,12 @@ class RunScreen(Screen[None]):
             return
         self.follow()
 
-    def go_on(self, decision: Decision | None = None) -> None:
+    def go_on(self, decision: Decision | None = None, *, always: bool = False) -> None:
         """Decide about the call that waits, or resume a run that waits for no call."""
         try:
             if decision is None:
                 self.session.resume()
-            elif not self.session.decide(decision):
+            elif not self.session.decide(decision, always=always):
                 self.show_approval()
                 return
         except RxWorkerError as error:
@@ -421,11 +421,9 @@ class ConversationScreen(RunScreen):
         call = self.session.waiting_call
         if answer is not None and call is not None:
             decision, is_always = answer
-            allowed = self.session.allowable
-            if is_always and allowed is not None:
-                self.session.allow(*allowed)
+            self.go_on(decision, always=is_always)
+            if is_always and call.name in self.session.allowed:
                 self.inform(f"{call.name} is always allowed here. /allow ends that.")
-            self.go_on(decision)
         self.query_one(Composer).focus()
 
     # Actions on the display.

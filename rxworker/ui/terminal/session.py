@@ -273,8 +273,12 @@ class Session:
         self._started(self.worker.run(text))
         self._before, self._held = self._before + self._held, Totals()
 
-    def decide(self, decision: Decision) -> bool:
+    def decide(self, decision: Decision, *, always: bool = False) -> bool:
         """Decide about the call that waits, and resume the run unless another call needs a decision, too.
+
+        Args:
+            decision: The decision.
+            always: Whether calls of its tool are allowed from now on, if they can be.
 
         Returns:
             Whether the run was resumed.
@@ -287,7 +291,16 @@ class Session:
             self._decided[index] = decision  # by its index: two calls may have the same id
         if self._next is not None:
             return False
-        self.resume()
+        allowed = self.allowable if always else None
+        is_new = allowed is not None and allowed not in self.worker.allowed
+        if allowed is not None:
+            self.allow(*allowed)
+        try:
+            self.resume()
+        except RxWorkerError:
+            if is_new:
+                self._allow([each for each in self.worker.allowed if each != allowed])
+            raise
         return True
 
     def resume(self, text: str = "") -> None:

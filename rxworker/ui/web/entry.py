@@ -144,6 +144,7 @@ class ConversationEntry:
 
     __slots__ = (
         "_before",
+        "_has_allowed",
         "_worker",
         "allowed",
         "client_tools",
@@ -175,6 +176,7 @@ class ConversationEntry:
         self.client_tools: tuple[str, ...] = ()
         self.output: type[Any] | None = None
         self.allowed: tuple[AllowedTool, ...] = ()
+        self._has_allowed = False
         self.is_allowing = False
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self.made = Conversation()
@@ -189,11 +191,13 @@ class ConversationEntry:
         self.client_tools = ()
         self.made = worker.conversation
         self.options = worker.options
-        self.allow(self.allowed or [AllowedTool(*each) for each in worker.allowed])
+        # What the worker allows is where a conversation begins: later its user may have withdrawn all of it.
+        is_new = not self._has_allowed
+        self.allow([AllowedTool(*each) for each in worker.allowed] if is_new else self.allowed)
 
     def allow(self, allowed: Iterable[AllowedTool]) -> None:
         """Always allow calls of these tools, and of no others."""
-        self.allowed = tuple(allowed)
+        self.allowed, self._has_allowed = tuple(allowed), True
         if self._worker is not None:
             self._worker.allowed[:] = self.allowed_pairs
         run = None if self.current is None else self.current.here

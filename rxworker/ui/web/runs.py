@@ -333,7 +333,9 @@ class Runs:
             await self.allow(conversation, dict.fromkeys((*old, allowed)))
             entry = await self._resume(before, decided, add, shared_state)
         except BaseException:
-            await self.allow(conversation, old)
+            # Another may have been withdrawn meanwhile.
+            left = [each for each in conversation.allowed if each != allowed or each in old]
+            await self.allow(conversation, left)
             raise
         self._changed_in(conversation)
         return entry

@@ -447,3 +447,16 @@ async def test_a_function_with_defaults_gets_no_request(open_desk: OpenDesk) -> 
     ):
         info = await (await http.get("api/info")).json()
         assert info["workers"][0]["model"] == "small"
+
+
+async def test_what_a_user_withdraws_is_not_allowed_again_by_a_new_worker() -> None:
+    """A worker of the program allows a tool; the user of a conversation withdraws that, and its worker is made again."""
+    first = Worker(ScriptedModel([]))
+    first.allowed.append(("delete", "requires_approval"))
+    conversation = ConversationEntry("c", "clerk", first)
+    assert conversation.allowed_pairs == (("delete", "requires_approval"),)
+    conversation.allow(())
+    again = Worker(ScriptedModel([]))
+    again.allowed.append(("delete", "requires_approval"))
+    conversation.use(again)
+    assert (conversation.allowed, again.allowed) == ((), [])
