@@ -34,6 +34,16 @@ CancelFn = Callable[[str, int, bool], None]
 """Takes the reason for a cancellation, the number of its command, and whether the turn may end first."""
 
 
+def reason_in(command: Command) -> str:
+    """The reason that a command gives.
+
+    >>> reason_in(Command("cancel"))
+    'requested by a cancel command'
+    """
+    reason = command.data.get("reason")
+    return reason if isinstance(reason, str) else f"requested by a {command.kind} command"
+
+
 class CommandReader:
     """Reads the commands to a run while it runs, and applies each once.
 
@@ -186,8 +196,7 @@ class CommandReader:
         if command.number in self._applied:
             return
         self._applied.add(command.number)
-        reason = command.data.get("reason")
-        text = reason if isinstance(reason, str) else f"requested by a {command.kind} command"
+        text = reason_in(command)
         match command.kind:
             case "send":
                 try:

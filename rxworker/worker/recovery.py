@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
 from rxworker.events import (
@@ -38,11 +39,13 @@ from rxworker.events import (
 from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import numbered
 from rxworker.log.entry import Private
+from rxworker.log.values import Command
 from rxworker.messages import StopKind, ToolCall, ToolResult
 from rxworker.state import RunState
 from rxworker.state.run_state import CallState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown, policy_of, reconcile_of
 from rxworker.tools.invocation import key_of
+from rxworker.worker.commands import reason_in
 from rxworker.worker.context import TurnScope, Waiting
 from rxworker.worker.decisions import RECOVERY
 from rxworker.worker.journal import SOURCE
@@ -350,6 +353,24 @@ def cancelled_before(stored: StoredRun) -> RunCancelledError | None:
         elif isinstance(event, RunRequeue):
             is_cancelled = False  # it was put back after that
     return RunCancelledError("cancelled before its process ended") if is_cancelled else None
+
+
+def is_cancelled(stored: StoredRun, sent: Iterable[Command]) -> bool:
+    """Whether it will end by a command that no process has taken."""
+    return any(each.kind == "cancel" and each.number not in stored.taken for each in sent)
+
+
+def cancelled_now(
+    stored: StoredRun, sent: Iterable[Command]
+) -> tuple[StoredRun, Continuation | None]:
+    """How a run ends that was cancelled while no process ran it: at once, so that no tools are needed. The command is taken with that."""
+    for command in sent:
+        is_now = command.kind == "cancel" and command.data.get("when") != "after_turn"
+        if is_now and command.number not in stored.taken:
+            taken = replace(stored, taken=stored.taken | {command.number})
+            first: list[Event] = [CommandTaken(command.number, "cancel")]
+            return taken, Continuation(first, error=RunCancelledError(reason_in(command)))
+    return stored, None
 
 
 def too_many_deaths(deaths: int, progress: int) -> WorkerError | None:

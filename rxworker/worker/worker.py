@@ -57,8 +57,10 @@ from rxworker.worker.recovery import (
     Continuation,
     OnUnknown,
     cancelled_before,
+    cancelled_now,
     continue_run,
     deaths_at,
+    is_cancelled,
     progress_of,
     too_many_deaths,
 )
@@ -718,8 +720,8 @@ class Worker:
             if not stored.records:
                 text = f"{run} has no records: its process ended before it was accepted, so start it again"
                 raise LogError(text)
-            check_tools(stored.tools, self.tools, run)
-            self._check_free("recover")
+            sent = await log.sent(run)
+            stored, cancelled = cancelled_now(stored, sent)
             progress = progress_of(stored.records)
             form = None if output is None else output.format
             more = {
@@ -730,22 +732,22 @@ class Worker:
             recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
             if output is None and stored.state.output_format is not None:
                 output = Output.from_format(stored.state.output_format)
-            sent = await log.sent(run)
             error = cancelled_before(stored) or too_many_deaths(
                 deaths_at(progress, stored, returned_in(sent)), progress
             )
-            if error is not None or any(
-                command.kind == "cancel" and command.number not in stored.taken for command in sent
-            ):
+            if cancelled is not None or error is not None or is_cancelled(stored, sent):
                 await end_nested(log, run)  # no call continues them any more
-            if error is None:
+            if cancelled is not None:
+                after = cancelled
+            elif error is not None:
+                after = Continuation([], error=error)
+            else:
+                check_tools(stored.tools, self.tools, run)
                 on_unknown = self.on_unknown
                 if on_unknown == "ask" and info.row.outer:
                     on_unknown = "tell_model"  # a nested run cannot wait for a decision
                 after = await continue_run(stored, run, self.tools, on_unknown)
-                self._check_free("recover")
-            else:
-                after = Continuation([], error=error)
+            self._check_free("recover")
         except BaseException:
             await log.release(claim)
             raise

@@ -361,3 +361,17 @@ async def test_a_started_call_is_repeated_without_approval_only_if_it_had_one(by
         result = await (await after.worker(log).recover(started))
         assert isinstance(result, Paused if by == "nobody" else Finished)
         assert after.wiped == ([] if by == "nobody" else ["a"])
+
+
+@pytest.mark.parametrize("kind", ["run_resume", "tool_start"])
+async def test_a_new_hook_is_asked_about_a_call_that_a_person_has_approved(kind: str) -> None:
+    disk = Disk()
+    async with MemoryLog() as log:
+        run = await resumed(log, disk)
+        refusing = Asked("refuse", skips=True)
+        worker = disk.worker(log, hooks=[refusing.hook])
+        assert isinstance(await (await worker.recover(await cut(log, run, kind))), Finished)
+        assert (refusing.count, disk.wiped) == (1, ["a"])
+        again = await disk.worker(log).recover(await cut(log, run, kind, new="again"))
+        assert isinstance(await again, Finished)
+        assert disk.wiped == ["a", "a"]

@@ -11,13 +11,14 @@ import pytest
 from rxworker import Finished, Paused, Worker, tool
 from rxworker.errors import ConfigurationError
 from rxworker.events import RunRecover, RunResume
-from rxworker.log import MemoryLog
+from rxworker.log import Command, MemoryLog
 from rxworker.log.recover import RunSource
 from rxworker.messages import ToolMeta
 from rxworker.testing import call, say
 from rxworker.tools import Tool
 from rxworker.worker import submit, work
 from rxworker.worker.paused import decide_command
+from rxworker.worker.queue import end_cancelled
 from rxworker.worker.stored import digest_of, is_same_tool
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored
@@ -183,3 +184,21 @@ async def test_a_tool_that_no_worker_had_is_still_reported_to_the_model() -> Non
         texts = [r.text for m in result.conversation.messages for r in m.tool_results]
         assert texts[0] == "paid 3"
         assert "fly" in texts[1]
+
+
+@pytest.mark.parametrize("kind", ["run_start", "tool_start"])
+async def test_a_run_that_was_put_back_is_cancelled_by_a_process_without_its_tools(
+    kind: str,
+) -> None:
+    async with MemoryLog() as log:
+        run = worker(log, pay_tool()).run("Pay.")
+        await run
+        name = await cut(log, run.id, kind)
+        recovered = await worker(log, pay_tool()).recover(name)
+        await recovered.cancel()
+        await log.requeue(name)
+        await log.send(name, Command("cancel", {"reason": "enough"}))
+        await end_cancelled(log, name)
+        info = await log.info(name)
+        assert info is not None
+        assert (info.status, info.owner, info.row.cause) == ("aborted", "", "cancel")
