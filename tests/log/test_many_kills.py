@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from rxworker.log import EventLog, RunInfo, open_log, records_of
+from rxworker.log.replica import ENDS
 from tests.log.conftest import NewAddress
 
 PROGRAM = Path(__file__).with_name("many_runs.py")
@@ -111,6 +112,8 @@ async def test_all_runs_finish_whatever_is_killed(
         for run, info in infos.items():
             records = list(records_of([e async for e in log.read(run)], run))
             assert records[-1].seq == info.last_seq
+            own = [type(record.event) for record in records if not record.path]
+            assert [at for at, kind in enumerate(own, 1) if kind in ENDS] == [len(own)], own
             recovered += info.row.recoveries
         assert recovered > 0 or not IS_WHOLE
     lines = effects.read_text().splitlines()
