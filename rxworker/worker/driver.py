@@ -253,6 +253,7 @@ class RunDriver(Generic[T_co]):
 
     def _stop_now(self) -> None:
         self._stops_after_turn = False
+        self._journal.is_left = isinstance(self._stop, LogError | RunHandedOverError)
         # A task that is cancelled before it began never runs at all; it checks for a request to stop when it begins.
         if self.phase is Phase.RUNNING:
             self.task.cancel()

@@ -46,6 +46,7 @@ class Journal:
         hub: The hub that publishes the records.
         turn: The number of the turn.
         writer: Writes the records of a logged run.
+        is_left: Whether the run stops in this process and is not over: another process continues it.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Journal:
         self._clock = clock
         self._state = RunState()
         self.writer: RunWriter | None = None
+        self.is_left = False
 
     def emit(self, event: Event) -> None:
         """Number the event and give it to the hub."""

@@ -157,7 +157,11 @@ async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> st
         result: RunResult[Any] = await run
     except asyncio.CancelledError:
         if not run.done():
-            await run.cancel(reason="the outer run was cancelled")
+            if outer is not None and outer.journal.is_left:
+                # The process that continues the outer run makes this call again, which continues the run.
+                await run.hand_over(reason="its outer run was handed over", seconds=0.0)
+            else:
+                await run.cancel(reason="the outer run was cancelled")
         raise
     finally:
         watching.dispose()

@@ -784,8 +784,8 @@ class Worker:
             if info.status != "running":
                 return (await read_run(log, run, info.row)).result(run)
             if info.owner and info.lease_until > time.time():
-                # The process that held both has ended; its lease has not.
-                await asyncio.sleep(info.lease_until - time.time() + 0.01)
+                # The process that held both has ended, and its lease has not; or it is about to release it.
+                await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
             elif info.last_seq:
                 return await self._recover(log, run, "its outer run was recovered")
             else:

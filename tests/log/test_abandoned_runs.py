@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rxworker import Run, Worker, tool
-from rxworker.errors import LeaseHeldError, LogError, RunCancelledError
+from rxworker.errors import LeaseHeldError, LogError, RunCancelledError, RunHandedOverError
 from rxworker.events import Record, RunAbort, RunStop
 from rxworker.log import (
     Command,
@@ -25,6 +25,7 @@ from rxworker.tools import ToolContext
 from rxworker.worker.nested import worker_tool
 from rxworker.worker.queue import work
 from tests.log.conftest import OpenLog
+from tests.log.victim import ByTurn
 
 
 def make_worker(log: EventLog, in_tool: asyncio.Event, may_end: asyncio.Event) -> Worker:
@@ -37,13 +38,13 @@ def make_worker(log: EventLog, in_tool: asyncio.Event, may_end: asyncio.Event) -
         await may_end.wait()
         return "paid"
 
-    inner = Worker(ScriptedModel([say("One") + call("pay"), "Done."]), tools=[pay])
+    inner = Worker(ByTurn([say("One") + call("pay"), say("Done.")]), tools=[pay])
     middle = Worker(
-        ScriptedModel([call("pay_by", task="Pay."), "Done."]),
+        ByTurn([call("pay_by", task="Pay."), say("Done.")]),
         tools=[worker_tool(inner, name="pay_by", description="Pay.")],
     )
     asks = worker_tool(middle, name="ask_to", description="Ask.")
-    return Worker(ScriptedModel([call("ask_to", task="Pay."), "Done."]), tools=[asks], log=log)
+    return Worker(ByTurn([call("ask_to", task="Pay."), say("Done.")]), tools=[asks], log=log)
 
 
 async def killed() -> tuple[MemoryLog, list[str]]:
@@ -204,3 +205,20 @@ async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
     await asyncio.gather(working, return_exceptions=True)
     (info,) = await log.list()
     assert (info.run, info.row.recoveries) == (resumed.id, 1)
+
+
+async def test_a_hand_over_hands_the_nested_runs_over_too() -> None:
+    """Its tools do not end in time: the nested runs are not cancelled, and the process that continues the outer run continues them."""
+    in_tool, may_end = asyncio.Event(), asyncio.Event()
+    async with MemoryLog() as log:
+        run = make_worker(log, in_tool, asyncio.Event()).run("Begin.")
+        await in_tool.wait()
+        with pytest.raises(RunHandedOverError):
+            await asyncio.gather(run, run.hand_over(reason="a new version", seconds=0.0))
+        assert {info.status for info in await log.list()} == {"running"}
+        assert {info.owner for info in await log.list()} == {""}
+        may_end.set()
+        result = await (await make_worker(log, in_tool, may_end).recover(run.id))
+        results = [r for message in result.conversation.messages for r in message.tool_results]
+        assert [(one.text, one.is_error) for one in results] == [("Done.", False)]
+        assert {info.status for info in await log.list()} == {"finished"}
