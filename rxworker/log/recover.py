@@ -424,8 +424,9 @@ class PendingRuns:
         is_open = info.status in OPEN
         is_held = is_open and bool(info.owner) and info.lease_until > now
         self._hold(run, info.row.labels.get(TENANT, "") if is_held else None)
-        # An imported run is continued by its name alone, and one that cannot be decoded not at all.
-        is_taken = is_open and not info.row.imported
+        # An imported run is first continued by its name alone, and one that cannot be decoded not at all.
+        imported = info.row.imported
+        is_taken = is_open and (not imported or info.last_seq > imported)
         if info.error or not (is_taken or (info.status == "paused" and info.sent)):
             self._forget(run)
             return

@@ -57,7 +57,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         labels: Labels of the application, for example the name of a tenant; see ``labels`` of `Worker`.
         priority: Of two queued runs the one with the higher priority is taken first.
         allowed: The tools that a person always allows, each with the hook that then pauses no run for it.
-        imported: The number of the last record that was imported; 0 for none. Such a run is recovered only by its name, and carries no permission up to that record.
+        imported: The number of the last record that was imported; 0 for none. Such a run is first recovered only by its name, and carries no permission up to that record.
         held: Results that the ``after_tool_call`` hooks have not seen yet, by the places of their calls in the last response. They are not exported, and are
             gone as soon as the hooks have seen them.
     """

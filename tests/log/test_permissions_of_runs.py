@@ -282,6 +282,29 @@ async def test_an_imported_run_is_recovered_only_by_name_and_has_no_permissions(
         assert disk.wiped == ["a", "a"]
 
 
+@pytest.mark.parametrize("how", ["recover", "requeue"])
+async def test_an_imported_run_that_was_continued_by_name_is_one_of_the_log(how: str) -> None:
+    disk = Disk()
+    async with MemoryLog() as source, MemoryLog() as log:
+        worker = disk.worker(source)
+        worker.allowed.append(ALWAYS)
+        run = worker.run("Clean up.")
+        await run
+        started = await cut(source, run.id, "tool_start", allowed=(ALWAYS,))
+        if how == "requeue":
+            await (await Disk(requires_approval=False).worker(source).recover(started)).cancel()
+            name = await imported(log, source, started, "aborted")
+            await log.requeue(name)
+        else:
+            name = await imported(log, source, started)
+            await (await disk.worker(log).recover(name)).hand_over(seconds=0.0)
+        found = [each async for each in recover_all(log, lambda _: disk.worker(log), once=True)]
+        assert [each.id for each in found] == [name]
+        result = await found[0]  # what the file contains still allows nothing
+        assert isinstance(result, Paused if how == "recover" else Finished)
+        assert disk.wiped == ["a"]  # the call of the run that was put back ended with its cancel
+
+
 async def test_an_imported_pause_has_approved_nothing() -> None:
     """A file may say that hooks and a person have agreed to the calls before the one that it paused at."""
     both = [call("wipe", disk="a") + call("wipe", disk="b"), say("Done.")]
