@@ -104,6 +104,7 @@ def _run(argv: Sequence[str] | None) -> int:
             set_up_logging(args.log_level, args.log_format)
             return serve(
                 _worker_options(args),
+                makers=args.maker,
                 host=args.host,
                 port=args.port,
                 token_env=args.token_env,
@@ -168,19 +169,14 @@ def _run(argv: Sequence[str] | None) -> int:
                 run=args.run,
             )
         case "runs":
-            from rxworker.cli.runs import runs
+            from rxworker.cli.runs import Options, runs
 
-            return runs(
-                args.log,
-                args.action,
-                args.run,
-                status=args.status,
-                limit=args.limit,
-                seq=args.at,
-                speed=args.speed,
-                file=args.file,
-                other=args.other,
-            )
+            given = {
+                name: value
+                for name, value in vars(args).items()
+                if name in Options.__struct_fields__
+            }
+            return runs(args.log, args.action, Options(**given))
         case _:
             write_error(parser.format_help().rstrip())
             return MISUSED
@@ -207,6 +203,7 @@ examples:
   rxworker serve --demo
   rxworker serve --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
   rxworker serve --log sqlite:runs.db --provider anthropic --model claude-sonnet-4-5
+  rxworker serve --log sqlite:runs.db my_workers:make_clerk
   rxworker serve --log sqlite:runs.db --queue clerk
   TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-4-5
 
@@ -239,6 +236,11 @@ examples:
   rxworker runs --log sqlite:runs.db replay run-4fd5696ea3b4 --speed 4
   rxworker runs --log sqlite:runs.db diff run-4fd5696ea3b4 run-93ac17d2e0b8
   rxworker runs --log sqlite:runs.db export run-4fd5696ea3b4 --file run.jsonl
+  rxworker runs --log sqlite:runs.db decide run-4fd5696ea3b4 --deny call_1 --reason "too dear"
+  rxworker runs --log sqlite:runs.db prune --max-age 30d
+
+What is sent, decided, cancelled or put back is stored in the log; the process that runs the run takes it from there, or the next process of rxworker work
+or rxworker serve. decide approves nothing without --approve; without an argument it lists the calls that wait.
 """
 ACTIONS = {
     "list": "list runs, the newest first",
@@ -246,9 +248,14 @@ ACTIONS = {
     "replay": "print the records of a run as lines of JSON, at the times at which they happened",
     "fork": "copy a run up to a record into a new run, which a worker can continue",
     "diff": "compare two runs, such as a run and its fork",
+    "send": "send a message to a run that is queued or running",
+    "cancel": "cancel a run: one that runs, waits in a queue or is paused",
+    "decide": "decide about the calls that a paused run waits for",
+    "requeue": "put an aborted run back into the queue, under its id",
     "export": "print a run as lines of JSON, with everything that is stored of it",
     "import": "store a run that was exported",
     "delete": "delete a run",
+    "prune": "delete the oldest runs that have ended",
 }
 WORK = """
 examples:
@@ -345,6 +352,8 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = serve.add_argument
+    about = "the function that makes a worker for a conversation; it has the function's name without make_, or NAME"
+    add("maker", metavar="[NAME=]MODULE:FUNCTION", nargs="*", help=about)
     add("--host", default="127.0.0.1", help="the address to listen on; by default 127.0.0.1")
     add("--port", type=_port, default=8080, help="the port; by default 8080, 0 for any free one")
     add("--token-env", metavar="NAME", help="the environment variable that holds the token")
@@ -547,11 +556,11 @@ def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
-    about = "list, show, replay, fork, compare, export, import and delete stored runs"
+    about = "list, show, replay, steer, fork, compare, export, import and delete stored runs"
     runs = commands.add_parser(
         "runs",
         help=about,
-        description="List, show, replay, fork, compare, export, import and delete the runs of a log.",
+        description="List, show, replay, steer, fork, compare (diff), export, import and delete the runs of a log.",
         epilog=RUNS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -561,45 +570,96 @@ def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
     actions = runs.add_subparsers(
         dest="action", metavar="action", required=True, parser_class=Parser
     )
-    defaults = {
-        "run": "",
-        "status": None,
-        "limit": 20,
-        "at": None,
-        "speed": 1.0,
-        "file": "-",
-        "other": "",
-    }
     for name, what in ACTIONS.items():
-        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
-        action.set_defaults(**defaults)
+        # Without abbreviations: a misspelt option must not allow anything.
+        action = actions.add_parser(
+            name,
+            help=what,
+            description=f"{what.capitalize()}.",
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+        )
         add = action.add_argument
-        if name not in ("list", "import"):
+        if name not in ("list", "import", "prune"):
             add("run", metavar="RUN", help="the id of the run")
-        if name == "list":
-            states = ["queued", "running", "cut-off", "paused", "finished", "aborted"]
-            add("--status", choices=states, help="only runs of this status")
-            add("--limit", type=_positive, metavar="N", help="at most so many; by default 20")
-        elif name == "replay":
-            add(
-                "--speed",
-                type=float,
-                metavar="N",
-                help="how much faster than it was; 0 for no pauses",
-            )
-        elif name == "fork":
-            add(
-                "--at",
-                type=_positive,
-                metavar="SEQ",
-                help="the last record to copy; by default all",
-            )
-        elif name == "diff":
-            add("other", metavar="OTHER", help="the id of the run to compare it with")
-        elif name == "export":
-            add("--file", metavar="FILE", help="by default standard output")
-        elif name == "import":
-            add("file", metavar="FILE", help="- is standard input")
+        match name:
+            case "list":
+                states = [
+                    "queued",
+                    "running",
+                    "cut-off",
+                    "paused",
+                    "resumed",
+                    "finished",
+                    "aborted",
+                ]
+                add("--status", choices=states, help="only runs of this status")
+                add("--limit", type=_positive, metavar="N", help="at most so many; by default 20")
+            case "replay":
+                add(
+                    "--speed",
+                    type=float,
+                    metavar="N",
+                    help="how much faster than it was; 0 for no pauses",
+                )
+            case "fork":
+                add(
+                    "--at",
+                    type=_positive,
+                    metavar="SEQ",
+                    help="the last record to copy; by default all",
+                )
+            case "diff":
+                add("other", metavar="OTHER", help="the id of the run to compare it with")
+            case "export":
+                add("--file", metavar="FILE", help="by default standard output")
+            case "import":
+                add("file", metavar="FILE", help="- is standard input")
+            case "send":
+                add("text", metavar="TEXT", help="the message")
+            case "cancel" | "requeue":
+                add("--reason", metavar="TEXT", help="why; it is stored")
+            case "decide":
+                _add_decide(action)
+            case "prune":
+                about = (
+                    "delete runs whose last entry is older, such as 30d, 12h or a number of seconds"
+                )
+                add("--max-age", type=_duration, metavar="AGE", help=about)
+                add("--max-runs", type=_count, metavar="N", help="keep at most so many runs")
+                about = "keep at most so many bytes of entries, such as 5G, 300M"
+                add("--max-bytes", type=_bytes, metavar="SIZE", help=about)
+            case _:
+                pass
+
+
+def _add_decide(action: Parser) -> None:
+    add = action.add_argument
+    for verb in ("approve", "deny"):
+        about = f"{verb} this call; may be given several times"
+        add(f"--{verb}", metavar="CALL", action="append", help=about)
+    add("--reason", metavar="TEXT", help="with --deny: why, for the model")
+    about = 'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type": "deny"}}}; - is standard input'
+    add("--decisions", metavar="JSON", help=about)
+    add("--continue", dest="go_on", action="store_true", help="go on, where no call waits")
+
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SIZES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def _duration(text: str) -> float:
+    return _seconds(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _seconds(text)
+
+
+def _bytes(text: str) -> int:
+    return _count(text[:-1]) * SIZES[text[-1]] if text[-1:] in SIZES else _count(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 up")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -15,7 +15,13 @@ from rxworker.cli.process import (
     write_error,
     write_line,
 )
-from rxworker.cli.resolve import WorkerOptions, import_maker, import_object, read_variable
+from rxworker.cli.resolve import (
+    WorkerOptions,
+    import_maker,
+    import_object,
+    name_of,
+    read_variable,
+)
 from rxworker.errors import ConfigurationError
 from rxworker.log import open_log
 from rxworker.ui.acp import serve_acp
@@ -116,8 +122,7 @@ def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
     name, _, path = given.rpartition("=")
     found = import_object(one_line(given, 80), path, "my_workers:make_clerk")
     made = found if isinstance(found, McpWorker) else import_maker(path)
-    attribute = path.rpartition(":")[2].rpartition(".")[2]
-    return name or attribute.removeprefix("make_"), made
+    return name or name_of(path), made
 
 
 def acp(

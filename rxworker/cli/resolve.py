@@ -129,6 +129,25 @@ def import_maker(name: str) -> Callable[..., Any]:
     return found
 
 
+def import_named(given: str) -> tuple[str, Callable[..., Any]]:
+    """The name and the function of ``name=module:function``; without a name, that of the function without ``make_``.
+
+    Raises:
+        CommandError: As for `import_maker`.
+    """
+    name, _, path = given.rpartition("=")
+    return name or name_of(path), import_maker(path)
+
+
+def name_of(path: str) -> str:
+    """The name of a worker that the function of ``module:function`` makes.
+
+    >>> name_of("my_workers:make_clerk")
+    'clerk'
+    """
+    return path.rpartition(":")[2].rpartition(".")[2].removeprefix("make_")
+
+
 def import_tools(names: Iterable[str]) -> Toolbox:
     """Import the tools of these names, in order.
 

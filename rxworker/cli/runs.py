@@ -1,20 +1,26 @@
-"""``rxworker runs``: the runs of a log, listed, shown, replayed, forked, compared, exported, imported and deleted."""
+"""``rxworker runs``: the runs of a log, listed, shown and replayed; steered; copied and compared; and deleted."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
+from msgspec import Struct
 from reactivex import operators as ops
 
-from rxworker.cli.process import FAILED, CommandError, run_async, write_line
+from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write_line
+from rxworker.errors import LogError, RunCancelledError
 from rxworker.events import Record
 from rxworker.log import (
+    Command,
     EventLog,
     RunInfo,
+    StoredStatus,
     diff_runs,
+    dismiss_run,
     export_run,
     fork_run,
     import_run,
@@ -22,45 +28,85 @@ from rxworker.log import (
     records_of,
     replay,
 )
+from rxworker.log.values import resumed_id, send_command
+from rxworker.messages import Message
 from rxworker.protocols import encode_record
 from rxworker.state import fold_run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_message, plural
+from rxworker.worker import Approve, Deny, Paused, QueuedWorker
+from rxworker.worker.decisions import (
+    ApproveAlways,
+    Decision,
+    Decisions,
+    PendingCalls,
+    assign,
+    read_resume,
+)
+from rxworker.worker.queue import end_cancelled
 
 PAGE = 100
 WIDTH = 160
+BY_COMMAND = "by rxworker runs"
+"""The reason where none is given."""
+STORED = {"cut-off": "running", "resumed": "paused"}
+"""The statuses that are stored under another name."""
 
 
-def runs(
-    address: str,
-    action: str,
-    run: str,
-    *,
-    status: str | None = None,
-    limit: int = 20,
-    seq: int | None = None,
-    speed: float = 1.0,
-    file: str = "-",
-    other: str = "",
-) -> int:
+class Options(Struct, frozen=True):
+    """The arguments of an action; each action has some of them.
+
+    Attributes:
+        run: The id of a run.
+        status: Only runs of this status.
+        limit: At most so many runs.
+        at: The number of the last record to copy.
+        speed: How much faster than it was; 0 for no pauses.
+        file: The file; ``-`` is standard output or input.
+        other: The id of the run to compare with.
+        text: The message to send.
+        reason: Why.
+        approve: The ids of the calls to approve.
+        deny: The ids of the calls to deny.
+        decisions: The body with which a client resumes a run, as JSON.
+        go_on: Whether a run that waits for no call goes on.
+        max_age: Delete runs that are older than so many seconds.
+        max_runs: Keep at most so many runs.
+        max_bytes: Keep at most so many bytes.
+    """
+
+    run: str = ""
+    status: str | None = None
+    limit: int = 20
+    at: int | None = None
+    speed: float = 1.0
+    file: str = "-"
+    other: str = ""
+    text: str = ""
+    reason: str | None = None
+    approve: Sequence[str] = ()
+    deny: Sequence[str] = ()
+    decisions: str | None = None
+    go_on: bool = False
+    max_age: float | None = None
+    max_runs: int | None = None
+    max_bytes: int | None = None
+
+
+def runs(address: str, action: str, options: Options) -> int:
     """Do something with the runs of a log.
 
     Args:
         address: The address of the log.
-        action: ``list``, ``show``, ``replay``, ``fork``, ``diff``, ``export``, ``import`` or ``delete``.
-        run: The id of a run, where the action has one.
-        status: For ``list``: only runs of this status.
-        limit: For ``list``: at most so many.
-        seq: For ``fork``: the number of the last record to copy.
-        speed: For ``replay``: how much faster than it was; 0 for no pauses.
-        file: For ``export`` and ``import``: the file; ``-`` is standard output or input.
-        other: For ``diff``: the id of the run to compare with.
+        action: The name of the action.
+        options: Its arguments.
 
     Returns:
         The exit code.
 
     Raises:
-        CommandError: There is no such log.
+        CommandError: There is no such log, or the arguments do not fit the run.
+        DecisionError: A decision is not understood, or is about no pending call.
         LogError: There is no such run, or the log cannot be read or written.
     """
     scheme, _, path = address.partition(":")
@@ -68,65 +114,169 @@ def runs(
         raise CommandError(
             f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
         )
-    return run_async(_run(address, action, run, status, limit, seq, speed, file, other))
+    return run_async(_run(address, action, options))
 
 
-async def _run(
-    address: str,
-    action: str,
-    run: str,
-    status: str | None,
-    limit: int,
-    seq: int | None,
-    speed: float,
-    file: str,
-    other: str,
-) -> int:
+async def _run(address: str, action: str, options: Options) -> int:
+    run = options.run
     async with open_log(address) as log:
         match action:
             case "list":
-                await _list(log, status, limit)
+                await _list(log, options.status, options.limit)
             case "show":
                 await _show(log, run)
             case "replay":
-                await _replay(log, run, speed)
+                await _replay(log, run, options.speed)
             case "fork":
                 info = await log.info(run)
-                last = seq if seq is not None or info is None else info.last_seq
+                last = options.at if options.at is not None or info is None else info.last_seq
                 write_line(await fork_run(log, run, last or 0))
             case "diff":
-                await _diff(log, run, other)
+                await _diff(log, run, options.other)
             case "export":
-                await _export(log, run, file)
+                await _export(log, run, options.file)
             case "import":
-                for lines in _runs_in(_lines(file)):
+                for lines in _runs_in(_lines(options.file)):
                     write_line(await import_run(log, lines))
+            case "send":
+                await _send(log, run, options.text)
+            case "cancel":
+                await _cancel(log, run, options.reason)
+            case "decide":
+                await _decide(log, options)
+            case "requeue":
+                await log.requeue(run, reason=options.reason or BY_COMMAND)
+                write_line(f"{run} is queued")
+            case "prune":
+                await _prune(log, options)
             case _:
                 await log.delete(run)
         return 0
 
 
+async def _send(log: EventLog, run: str, text: str) -> None:
+    info = await _info(log, run)
+    if info.status == "paused":
+        raise CommandError(
+            f"{run} is paused and reads no messages: decide about it first, with rxworker runs decide"
+        )
+    await log.send(run, send_command((Message.user(text),)))
+    write_line(f"sent to {run}, which is {_status(info)}")
+
+
+async def _cancel(log: EventLog, run: str, reason: str | None) -> None:
+    text = reason or BY_COMMAND
+    info = await _info(log, run)
+    if info.status == "paused":
+        await dismiss_run(log, run, str(RunCancelledError(text)))
+    else:
+        await log.send(run, Command("cancel", {"when": "now", "reason": text}))
+        if info.status == "queued":
+            await end_cancelled(log, run)
+    info = await _info(log, run)
+    is_waiting = (
+        "" if info.status == "aborted" else ": the process that runs it, or the next one, ends it"
+    )
+    write_line(f"{run} is {_status(info)}{is_waiting}")
+
+
+async def _decide(log: EventLog, options: Options) -> None:
+    """Store decisions about a paused run, in words alone: without one, nothing is stored."""
+    run = options.run
+    desk = QueuedWorker("", log=log)
+    paused = await desk.load(run)
+    if not isinstance(paused, Paused):
+        raise CommandError(f"{run} has finished: there is nothing to decide about")
+    pending = PendingCalls.of(paused)
+    decisions = _decisions(options, pending)
+    several = decisions.values() if isinstance(decisions, Mapping) else decisions
+    if any(isinstance(one, ApproveAlways) for one in several):
+        raise CommandError(
+            "always is for the conversations of rxworker serve: approve this call without it",
+            MISUSED,
+        )
+    write_line(await desk.decide_later(run, decisions))
+
+
+def _decisions(options: Options, pending: PendingCalls) -> Decisions:
+    """The decisions that were given.
+
+    Raises:
+        CommandError: There is none, or they are given in two ways.
+        DecisionError: One is not understood.
+    """
+    ways = [bool(options.approve or options.deny), options.decisions is not None, options.go_on]
+    if sum(ways) != 1 or (options.reason is not None and not options.deny):
+        calls = zip(pending.ids, pending.calls, strict=True)
+        waits = "; ".join(f"{id_}: {describe_call(call)}" for id_, call in calls)
+        how = f"{options.run} waits for {waits}. Give --approve ID or --deny ID [--reason TEXT], or --decisions JSON"
+        if not pending.calls:
+            how = f"{options.run} waits for no call. Give --continue to go on"
+        raise CommandError(clean(how), MISUSED)
+    if options.go_on:
+        return read_resume('{"continue": true}')
+    if options.decisions is not None:
+        text = sys.stdin.read() if options.decisions == "-" else options.decisions
+        return read_resume(text)
+    denial = Deny() if options.reason is None else Deny(options.reason)
+    given: list[tuple[str, Decision]] = [(id_, Approve()) for id_ in options.approve]
+    return assign(pending, [*given, *((id_, denial) for id_ in options.deny)])
+
+
+async def _prune(log: EventLog, options: Options) -> None:
+    limits = (options.max_age, options.max_runs, options.max_bytes)
+    if all(limit is None for limit in limits):
+        raise CommandError(
+            "there is no limit by which to delete: give --max-age, --max-runs or --max-bytes",
+            MISUSED,
+        )
+    gone = await log.prune(
+        max_age=options.max_age, max_runs=options.max_runs, max_bytes=options.max_bytes
+    )
+    write_line(f"{plural(len(gone), 'run')} deleted")
+
+
+async def _info(log: EventLog, run: str) -> RunInfo:
+    info = await log.info(run)
+    if info is None or info.status == "deleted":
+        raise LogError(f"the log has no run {run!r}")
+    return info
+
+
 async def _list(log: EventLog, status: str | None, limit: int) -> None:
+    stored = cast("StoredStatus | None", STORED.get(status or "", status))
     count, before = 0, ""
-    while count < limit and (infos := await log.list(before=before, limit=PAGE)):
+    while count < limit and (infos := await log.list(status=stored, before=before, limit=PAGE)):
         before = infos[-1].run
         for info in infos:
-            if (status is None or _status(info) == status) and count < limit:
+            resumed = await _resumed(log, info)
+            shown = "resumed" if resumed else _status(info)
+            if (status is None or shown == status) and count < limit:
                 count += 1
-                write_line(_line(info))
+                write_line(_line(info, shown, resumed))
     if not count:
         write_line("no runs")
+
+
+async def _resumed(log: EventLog, info: RunInfo) -> str:
+    """The id of the run that goes on with a paused one; empty if none does. The paused run stays as it is, since it holds what was decided about."""
+    if info.status != "paused":
+        return ""
+    resumed = await log.info(resumed_id(info.run))
+    return resumed.run if resumed is not None and resumed.last_seq else ""
 
 
 def _status(info: RunInfo) -> str:
     return "cut-off" if info.status == "running" and info.is_cut_off() else info.status
 
 
-def _line(info: RunInfo) -> str:
+def _line(info: RunInfo, status: str, resumed: str) -> str:
     when = datetime.fromtimestamp(info.created).strftime("%Y-%m-%d %H:%M:%S")
     tokens = info.row.input_tokens + info.row.output_tokens
     title = one_line(info.error or info.row.title)
-    return f"{info.run:28} {_status(info):9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
+    if resumed:
+        title = f"(as {resumed}) {title}"
+    return f"{info.run:28} {status:9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
 
 
 async def _show(log: EventLog, run: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -33,12 +34,14 @@ from rxworker.cli.process import (
     run_until_stopped,
     write_line,
 )
-from rxworker.cli.resolve import WorkerOptions, read_variable
+from rxworker.cli.resolve import WorkerOptions, import_named, read_variable
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
+from rxworker.log import RunInfo
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.settings import is_loopback
+from rxworker.ui.web.workers import DEFAULT_NAME
 from rxworker.worker import QueuedWorker, Run, Worker
 from rxworker.worker.context import TurnScope
 
@@ -46,6 +49,7 @@ from rxworker.worker.context import TurnScope
 def serve(
     options: WorkerOptions,
     *,
+    makers: Sequence[str] = (),
     host: str = "127.0.0.1",
     port: int = 8080,
     token_env: str | None = None,
@@ -59,6 +63,7 @@ def serve(
 
     Args:
         options: The options that describe a worker.
+        makers: Functions that make workers, as ``module:function`` or ``name=module:function``.
         host: The address to listen on.
         port: The port; 0 for any free one.
         token_env: The environment variable that holds the token.
@@ -82,18 +87,27 @@ def serve(
             "secret into an environment variable and name it with --token-env, or leave --host out"
         )
         raise CommandError(message, MISUSED)
-    if queue:
-        if log is None:
-            raise CommandError(
-                "--queue needs --log, through which other processes take the runs", MISUSED
-            )
-        workers: Workers = {kind: partial(QueuedWorker, kind) for kind in queue}
-    elif demo:
-        workers = {WORKER: demo_worker}
-    elif make := options.maker():
-        workers = make
-    else:
-        raise CommandError("serve needs --provider and --model, --queue, or --demo", MISUSED)
+    if queue and log is None:
+        raise CommandError(
+            "--queue needs --log, through which other processes take the runs", MISUSED
+        )
+    served = [import_named(given) for given in makers]
+    for given, (_, make) in zip(makers, served, strict=True):
+        _check_served(given, make)
+    served += [(kind, partial(QueuedWorker, kind)) for kind in queue]
+    if make := options.maker():
+        served.append((DEFAULT_NAME, make))
+    if demo:
+        served.append((WORKER, demo_worker))
+    workers = dict(served)
+    if len(workers) < len(served):
+        names = ", ".join(name for name, _ in served)
+        raise CommandError(
+            f"two workers have one name ({names}): write NAME=MODULE:FUNCTION for one", MISUSED
+        )
+    if not workers:
+        message = "serve needs the function that makes a worker, --provider and --model, --queue, or --demo"
+        raise CommandError(message, MISUSED)
     try:
         settings = Settings(
             token=token, allowed_hosts=tuple(allowed_hosts), close_delay=close_delay
@@ -110,6 +124,23 @@ def serve(
     return run_server(
         workers, host=host, port=port, settings=settings, ready=print_address, log=log
     )
+
+
+def _check_served(given: str, make: Callable[..., object]) -> None:
+    """Refuse a function for ``rxworker work``, which would be given the request of a client in place of a stored run.
+
+    Raises:
+        CommandError: It is one.
+    """
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):  # a class of C
+        return
+    if any(one.annotation in (RunInfo, "RunInfo") for one in parameters):
+        raise CommandError(
+            f"{given}: its parameter is a RunInfo, which rxworker work gives it: serve its runs with --queue KIND, or name a function without it",
+            MISUSED,
+        )
 
 
 def run_server(

@@ -160,6 +160,61 @@ def test_a_misuse_is_one_line_that_names_the_remedy(
     assert error.count("\n") == 1
 
 
+MAKERS = """
+from rxworker import Worker
+from rxworker.log import RunInfo
+from rxworker.testing import ScriptedModel
+
+def make_clerk():
+    return Worker(ScriptedModel(["I am the clerk."]))
+
+def cook(request):
+    return Worker(ScriptedModel(["I am the cook."]))
+
+def make_queued(info: RunInfo):
+    return make_clerk()
+"""
+
+
+@pytest.fixture
+def makers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module with functions that make workers."""
+    name = f"makers_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(MAKERS)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def test_workers_of_ones_own_are_served_beside_others(
+    makers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[str] = []
+
+    def run_server(workers: dict[str, object], **_: object) -> int:
+        served.extend(workers)
+        return 0
+
+    monkeypatch.setattr("rxworker.cli.serve.run_server", run_server)
+    given = [f"{makers}:make_clerk", f"chef={makers}:cook", "--queue", "baker", "--demo"]
+    assert main(["serve", *given, "--log", "memory:"]) == 0
+    assert served == ["clerk", "chef", "baker", "scripted demo"]
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        (["make_queued"], "serve its runs with --queue"),
+        (["make_clerk", "make_clerk"], "write NAME=MODULE:FUNCTION"),
+        (["nothing"], "nothing"),
+    ],
+)
+def test_a_function_that_cannot_be_served_is_refused(
+    given: list[str], hint: str, makers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *[f"{makers}:{name}" for name in given]]) == 2
+    assert hint in capsys.readouterr().err
+
+
 def test_a_token_that_is_too_short_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import io
 import json
 import re
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, redirect_stderr, redirect_stdout
 from typing import Any, ClassVar, TypeAlias, cast
 
 import aiohttp
@@ -25,6 +27,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker import Paused, Worker, tool
+from rxworker.cli import main
 from rxworker.errors import RxWorkerError
 from rxworker.events import RunPause
 from rxworker.hooks import (
@@ -36,7 +39,7 @@ from rxworker.hooks import (
     on_turn_end,
 )
 from rxworker.hub.history import expand
-from rxworker.log import MemoryLog, entries_of, records_of
+from rxworker.log import EventLog, MemoryLog, entries_of, open_log, records_of
 from rxworker.log.recover import DECIDE
 from rxworker.log.values import Command
 from rxworker.providers import Request
@@ -651,7 +654,7 @@ class Mcp(Door):
     }
 
 
-async def is_paused(log: MemoryLog, run: str) -> bool:
+async def is_paused(log: EventLog, run: str) -> bool:
     info = await log.info(run)
     return info is not None and info.status == "paused"
 
@@ -801,6 +804,105 @@ class Stored(Door):
     }
 
 
+class CommandLine(Door):
+    """``rxworker runs decide``: what is sent are its arguments."""
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        self.address = f"sqlite:{folder}/runs.db"
+        self.log = await stack.enter_async_context(open_log(self.address))
+
+    async def begin(self, text: str) -> str:
+        worker = make_worker()
+        worker.log = self.log
+        return (await worker.run(text)).run
+
+    async def send(self, run: str, sent: Any, user: str) -> str:
+        output = io.StringIO()
+        with redirect_stdout(output), redirect_stderr(output):
+            code = await asyncio.to_thread(
+                main, ["runs", "--log", self.address, "decide", run, *sent]
+            )
+        if code:
+            return f"{code} {output.getvalue()}"
+        other = make_worker()
+        other.log = self.log
+        return (await (await other.recover(run))).text
+
+    async def waits(self, run: str) -> bool:
+        return await self.log.info(f"{run}~2") is None and await is_paused(self.log, run)
+
+    right: ClassVar[Any] = ["--approve", "pay_1"]
+    cells: ClassVar[Cells] = {
+        "missing": [
+            no([], r"waits for pay_1: pay\(euros=1000\)\. Give --approve ID"),
+            no(["--approve"], "expected one argument"),
+            no(["--reason", "yes"], "Give --approve ID or --deny ID"),
+            no(["--decisions", '{"decisions": {"pay_1": {}}}'], "type is missing"),
+        ],
+        "empty": [
+            no(["--approve", ""], "no pending call has the id ''"),
+            no(["--decisions", ""], "both missing"),
+            no(["--decisions", '{"decisions": {}}'], "has no decision"),
+            no(["--continue"], "paused at the call 'pay_1' of pay"),
+        ],
+        "misspelt": [
+            no(["--aprove", "pay_1"], "unrecognized arguments"),
+            no(["--app", "pay_1"], "unrecognized arguments"),
+            no(["--decisions", '{"decisions": {"pay_1": {"type": "aprove"}}}'], "did you mean"),
+        ],
+        "wrong type": [
+            no(["--decisions", "approve"], "not valid JSON"),
+            no(["--decisions", '["approve"]'], "the body is a list"),
+            no(["approve"], "unrecognized arguments"),
+        ],
+        "unknown member": [
+            no(
+                ["--decisions", '{"decisions": {"pay_1": {"type": "approve", "inputs": {}}}}'],
+                "did you mean 'input'",
+            ),
+            no(
+                ["--decisions", '{"decisions": {"pay_1": {"type": "approve", "always": true}}}'],
+                "always is for",
+            ),
+            no([*right, "--reason", "well"], "unclear|Give|--reason"),
+        ],
+        "unknown call": [
+            no(["--approve", "pay_9"], "no pending call has the id 'pay_9'"),
+            no([*right, "--deny", "pay_9"], "pending are: 'pay_1' of pay"),
+        ],
+        "two calls of one id": [
+            Cell([["--deny", "pay_1"]], "", "twins", waits=False),
+            Cell([["--deny", "pay_1", "--deny", "pay_1~2"]], "not approved", "twins", waits=False),
+        ],
+        "text for an object": [
+            no(
+                ["--decisions", '{"decisions": {"pay_1": {"type": "approve", "input": "1"}}}'],
+                "give an object",
+            ),
+        ],
+        "edited and then forbidden": [
+            Cell(
+                [
+                    [
+                        "--decisions",
+                        '{"decisions": {"pay_1": {"type": "approve", "input": {"euros": 666}}}}',
+                    ]
+                ],
+                "forbidden",
+                waits=False,
+            )
+        ],
+        "stale": [Cell([["--deny", "pay_1"], right], "already", waits=False)],
+        "of another user": "who can write to the log is trusted",
+        "twice": [
+            no([*right, "--deny", "pay_1"], "two different decisions"),
+            no([*right, "--decisions", "{}"], "Give --approve ID or --deny ID"),
+            Cell([right, right], "already", waits=False, paid=[1000]),
+        ],
+    }
+
+
 def tampered(data: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     """A saved run that was changed, and sealed again: without a key anyone can."""
     saved = json.loads(data)
@@ -940,7 +1042,7 @@ class Program(Door):
 
 
 DOORS: list[type[Door]] = [
-    Http, Socket, AgUi, Chat, Completions, Responses, Mcp, Acp, Stored, Saved, Program,
+    Http, Socket, AgUi, Chat, Completions, Responses, Mcp, Acp, Stored, CommandLine, Saved, Program,
 ]  # fmt: skip
 
 

@@ -1,0 +1,177 @@
+"""``rxworker runs send | cancel | decide | requeue | prune``, on runs in a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.cli import main
+from rxworker.log import EventLog, RunInfo, SQLiteLog
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.worker import submit, work
+
+Rxworker = Callable[..., str]
+PAID: list[int] = []
+
+
+@tool(requires_approval=True)
+def pay(euros: int) -> str:
+    """Pay."""
+    PAID.append(euros)
+    return f"paid {euros}"
+
+
+def make_worker(_: RunInfo | None = None) -> Worker:
+    return Worker(ScriptedModel([call("pay", euros=3), say("Done.")]), tools=[pay])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    PAID.clear()
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def rxworker(path: Path, capsys: pytest.CaptureFixture[str]) -> Rxworker:
+    """Runs ``rxworker runs`` on the file; returns what it prints."""
+
+    def run(*args: str, code: int = 0) -> str:
+        assert main(["runs", "--log", f"sqlite:{path}", *args]) == code, capsys.readouterr()
+        done = capsys.readouterr()
+        return (done.err if code else done.out).strip()
+
+    return run
+
+
+def stored(path: Path, *statuses: str) -> list[str]:
+    """Runs of these statuses."""
+
+    async def one(log: EventLog, status: str) -> str:
+        if status == "queued":
+            return await submit(log, "Go")
+        worker = make_worker()
+        worker.log = log
+        if status == "finished":
+            worker.model = ScriptedModel([say("Done.")])
+        run = worker.run("Go")
+        if status == "aborted":
+            await run.cancel()
+        elif status == "cut-off":
+            await run.hand_over()
+        else:
+            await run
+        return run.id
+
+    async def main() -> list[str]:
+        async with SQLiteLog(path) as log:
+            return [await one(log, status) for status in statuses]
+
+    return asyncio.run(main())
+
+
+def worked(path: Path, *runs: str) -> None:
+    """Let a process of the queue work until these runs have ended."""
+
+    async def main() -> None:
+        async with SQLiteLog(path) as log, asyncio.timeout(20):
+            task = asyncio.create_task(
+                work(log, lambda _: Worker(ScriptedModel([say("Done.")]), tools=[pay]))
+            )
+            async for _ in log.changes(every=0.0):
+                infos = [await log.info(run) for run in runs]
+                if all(info and info.status in ("finished", "aborted") for info in infos):
+                    break
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_a_run_that_waits_for_approval_is_decided_about(rxworker: Rxworker, path: Path) -> None:
+    (run,) = stored(path, "paused")
+    assert "call_1_1: pay(euros=3)" in rxworker("decide", run, code=2)
+    assert rxworker("decide", run, "--approve", "call_1_1") == f"{run}~2"
+    assert PAID == []
+    worked(path, f"{run}~2")
+    assert PAID == [3]
+    assert "already" in rxworker("decide", run, "--deny", "call_1_1", code=1)
+    assert "resumed" in rxworker("list", "--status", "resumed")
+    assert f"(as {run}~2)" in rxworker("list", "--status", "resumed")
+    assert rxworker("list", "--status", "paused") == "no runs"
+
+
+def test_a_denial_has_its_reason(rxworker: Rxworker, path: Path) -> None:
+    (run,) = stored(path, "paused")
+    rxworker("decide", run, "--deny", "call_1_1", "--reason", "too dear")
+    worked(path, f"{run}~2")
+    assert PAID == []
+    assert "too dear" in rxworker("show", f"{run}~2")
+
+
+CANCELLED = {
+    "queued": "aborted",
+    "paused": "aborted",
+    "cut-off": "the next one, ends it",
+    "finished": "has ended (finished)",
+    "aborted": "has ended (aborted)",
+}
+
+
+@pytest.mark.parametrize("status", CANCELLED)
+def test_a_run_of_each_status_is_cancelled(status: str, rxworker: Rxworker, path: Path) -> None:
+    (run,) = stored(path, status)
+    code = 1 if status in ("finished", "aborted") else 0
+    assert CANCELLED[status] in rxworker("cancel", run, "--reason", "a mistake", code=code)
+    if status == "cut-off":
+        worked(path, run)
+    if not code:
+        assert "a mistake" in rxworker("show", run) or status == "paused"
+        assert run in rxworker("list", "--status", "aborted")
+    assert PAID == []
+
+
+SENT = {"queued": 0, "cut-off": 0, "paused": 1, "finished": 1, "aborted": 1}
+
+
+@pytest.mark.parametrize("status", SENT)
+def test_a_message_is_sent_to_a_run_that_reads_it(
+    status: str, rxworker: Rxworker, path: Path
+) -> None:
+    (run,) = stored(path, status)
+    answer = rxworker("send", run, "And be brief.", code=SENT[status])
+    if SENT[status]:
+        assert "paused" in answer or "has ended" in answer
+    elif status == "queued":
+        worked(path, run)
+        assert "user: And be brief." in rxworker("show", run)
+
+
+def test_an_aborted_run_is_put_back(rxworker: Rxworker, path: Path) -> None:
+    aborted, finished = stored(path, "aborted", "finished")
+    assert rxworker("requeue", aborted) == f"{aborted} is queued"
+    assert "finished" in rxworker("requeue", finished, code=1)
+    worked(path, aborted)
+    assert aborted in rxworker("list", "--status", "finished")
+
+
+def test_old_runs_are_deleted(rxworker: Rxworker, path: Path) -> None:
+    stored(path, "queued", "finished", "aborted", "paused", "finished")
+    assert "give --max-age, --max-runs or --max-bytes" in rxworker("prune", code=2)
+    assert rxworker("prune", "--max-age", "30d") == "0 runs deleted"
+    assert rxworker("prune", "--max-bytes", "1G") == "0 runs deleted"
+    assert rxworker("prune", "--max-runs", "3") == "1 run deleted"
+    assert rxworker("prune", "--max-age", "0s") == "2 runs deleted"
+    assert len(rxworker("list").splitlines()) == 2
+    for option, value in (("--max-age", "soon"), ("--max-runs", "-1"), ("--max-bytes", "1Z")):
+        assert option in rxworker("prune", f"{option}={value}", code=2)
+
+
+@pytest.mark.parametrize("action", ["send", "cancel", "decide", "requeue"])
+def test_a_run_that_is_not_there_is_named(action: str, rxworker: Rxworker, path: Path) -> None:
+    stored(path, "finished")
+    more = {"send": ["Hi"], "decide": ["--deny", "x"]}.get(action, [])
+    assert "no run 'run-9'" in rxworker(action, "run-9", *more, code=1)
