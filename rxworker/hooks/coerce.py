@@ -8,6 +8,7 @@ protocol. An object with several methods matches as soon as one of them does. To
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
@@ -30,6 +31,10 @@ from rxworker.hooks.points import (
 )
 from rxworker.hooks.settings import FAILURES, MATCHED, HookSettings
 
+POINTS = [point.value for point in HookPoint]
+LIKE = 0.85
+"""How like the name of a point the name of a method is, from 0 to 1, if it is taken for a misspelt one."""
+
 
 def hooks_of(hook: object) -> Sequence[AnyHook]:
     """The hooks made from a hook-like object.
@@ -38,13 +43,19 @@ def hooks_of(hook: object) -> Sequence[AnyHook]:
     else there is in `HookSettings`. Of these each point takes what it can have.
 
     Raises:
-        ConfigurationError: It is none, and has no method named like a point.
+        ConfigurationError: It is none, and has no method named like a point, or has one that is named nearly so.
     """
     if isinstance(hook, Hook):
         return (cast("AnyHook", hook),)
     if inspect.isclass(hook):
         message = f"{hook.__name__} is a class: register an object of it, {hook.__name__}()"
         raise ConfigurationError(message)
+    for name in dir(hook):
+        close = difflib.get_close_matches(name, POINTS, 1, LIKE)
+        if close and name not in POINTS and callable(getattr(hook, name, None)):
+            raise ConfigurationError(
+                f"{type(hook).__name__} has the method {name!r}; did you mean {close[0]!r}? If not, give it another name"
+            )
     methods = [(point, getattr(hook, point.value, None)) for point in HookPoint]
     settings = _settings_of(hook)
     made = [

@@ -73,7 +73,7 @@ class MessageSendContext(HookContext):
         for message in cast("list[object]", messages):
             if not isinstance(message, Message):
                 raise self._broken(f"the messages hold {message!r:.60}, which is no Message")
-            if (what := _odd_message(message)) is not None:
+            if (what := odd_message(message)) is not None:
                 raise self._broken(f"the messages hold {what}")
         if system is not None and not isinstance(system, str):
             raise self._broken(f"the system text is {system!r:.60}, which is no text")
@@ -139,7 +139,7 @@ class MessageSendContext(HookContext):
         return restore
 
 
-def _odd_message(message: Message) -> str | None:
+def odd_message(message: Message) -> str | None:
     """What is wrong with the types in a message, if anything. A type checker finds it before, where one is used."""
     if message.role not in ROLES:
         return f"a message of the role {message.role!r}; roles are: {', '.join(ROLES)}"

@@ -13,16 +13,20 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from rxworker.errors import HookError
 from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext, unmade
-from rxworker.hooks.contexts import ToolCallContext, ToolResultContext
+from rxworker.hooks.contexts import ToolCallContext, ToolResultContext, odd_message
 from rxworker.hooks.points import (
     VERDICTS,
+    Abort,
+    Answer,
+    Cancel,
     Continue,
+    ContinueWithMessages,
     EndRun,
     Finish,
     HookPoint,
@@ -31,6 +35,7 @@ from rxworker.hooks.points import (
     Verdict,
     wrong_verdict,
 )
+from rxworker.messages import Message
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 NamedVerdict: TypeAlias = tuple[Verdict, str]
@@ -230,10 +235,42 @@ async def _answer(
         if inspect.iscoroutine(verdict):
             verdict.close()  # it was not awaited, and need not complain of that as well
         raise wrong_verdict(f"answered {verdict!r}", name, hook.point)
+    if (odd := _odd_field(verdict)) is not None:
+        raise wrong_verdict(f"answered a {type(verdict).__name__} with {odd}", name, hook.point)
     if isinstance(verdict, Finish) and not verdict.final and isinstance(context, ON_CALLS):
         what = "answered Finish(), which is Finish(final=True) there,"
         raise wrong_verdict(what, name, hook.point)
     return None if is_going_on(verdict) else (verdict, name)
+
+
+def _odd_field(verdict: Verdict) -> str | None:
+    """What a verdict has in a field where something else belongs, since a Struct takes anything."""
+    match verdict:
+        case Cancel() | Skip() | Abort() | Pause():
+            reason = cast("object", verdict.reason)
+            return (
+                None if isinstance(reason, str) else f"the reason {reason!r:.60}, which is no text"
+            )
+        case Finish(final=flag) | Answer(is_error=flag):
+            given = cast("object", flag)
+            return None if isinstance(given, bool) else f"the flag {given!r:.60}, which is no bool"
+        case ContinueWithMessages():
+            return _odd_messages(cast("object", verdict.messages))
+        case _:
+            return None
+
+
+def _odd_messages(given: object) -> str | None:
+    if not isinstance(given, list | tuple):
+        return f"{given!r:.60}, which is no list of messages; write ContinueWithMessages.user(text)"
+    for message in cast("list[object]", given):
+        if not isinstance(message, Message):
+            return f"{message!r:.60}, which is no Message; write Message.user('...')"
+        if (odd := odd_message(message)) is not None:
+            return odd
+        if message.tool_calls or message.tool_results:
+            return "tool calls or results, which only the loop adds: a hook adds no tool calls"
+    return None
 
 
 def _is_running(task: asyncio.Task[Any] | None) -> bool:

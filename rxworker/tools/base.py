@@ -154,6 +154,10 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
         ConfigurationError: It does not.
     """
     timeout, effect, retries = policy.timeout, policy.effect, policy.retries
+    for name in ("requires_approval", "barrier"):
+        flag: object = getattr(policy, name)
+        if not isinstance(flag, bool):
+            raise ConfigurationError(f"{name}={flag!r}: give True or False")
     if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
         raise ConfigurationError(
             f"timeout={timeout!r}: give seconds above 0, or None for no time-out"
@@ -171,6 +175,26 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
             f"max_output={limit!r}: give a number of characters above 0, or None for no limit"
         )
     return USUAL if policy == USUAL else policy
+
+
+def check_members(tool: Tool) -> None:
+    """Check what a tool object may have besides its description: a policy that is ignored would allow what it forbids.
+
+    Raises:
+        ConfigurationError: The policy is not a `ToolPolicy` or makes no sense, or ``reconcile`` cannot be called.
+    """
+    name = tool.meta.name
+    policy, reconcile = getattr(tool, "policy", None), reconcile_of(tool)
+    if policy is not None and not isinstance(policy, ToolPolicy):
+        raise ConfigurationError(
+            f"the policy of tool {name!r} is {policy!r:.60}; give ToolPolicy(...)"
+        )
+    if policy is not None:
+        check_policy(policy)
+    if reconcile is not None and not callable(reconcile):
+        raise ConfigurationError(
+            f"the reconcile of tool {name!r} is {reconcile!r:.60}; give a coroutine function of the key and the arguments"
+        )
 
 
 class ClientTool:

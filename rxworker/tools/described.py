@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar, cast
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject, ResultContent, ToolMeta, ToolResult
-from rxworker.tools.base import Tool, policy_of, reconcile_of
+from rxworker.tools.base import Tool, ToolPolicy, reconcile_of
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import to_result
 
@@ -79,7 +79,7 @@ class AdaptedTool:
             _member(tool, "description", str),
             _member(tool, "input_schema", dict[str, Json]),
         )
-        self.policy = policy_of(cast("Tool", tool))
+        self.policy: ToolPolicy | None = getattr(tool, "policy", None)
         self.reconcile = reconcile_of(cast("Tool", tool))
         self._takes_context = _takes_context(tool)
 

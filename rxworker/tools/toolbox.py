@@ -14,6 +14,7 @@ from rxworker.tools.base import (
     ClientTool,
     Tool,
     ToolPolicy,
+    check_members,
     check_meta,
     check_name,
     policy_of,
@@ -192,6 +193,7 @@ def _checked_name(tool: Tool) -> str:
         )
         raise ConfigurationError(f"{_origin(tool)} is no tool: {hint}")
     name = check_name(check_meta(tool.meta).name)
+    check_members(tool)
     check_schema(tool.meta.input_schema, f"tool {name!r} ({_origin(tool)})")
     return name
 

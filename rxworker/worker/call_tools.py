@@ -271,6 +271,7 @@ async def _run_calls(
     emit: Emit,
 ) -> None:
     results = dict(scope.refused)
+    waiting = tuple([_decoded(context, each) for each in waiting])
     for each, answer in scope.answered:
         if not each.has_ended:
             hold_back(context, emit)(ToolStop(answer, place=each.place))
@@ -283,7 +284,6 @@ async def _run_calls(
         scope.paused = True
         return
     early = scope.early
-    waiting = tuple([_decoded(context, each) for each in waiting])
     # The calls that started early are already counted.
     before_calls(context, state, len(waiting) - (0 if early is None else early.begun), emit)
     allowed: Sequence[Waiting] = waiting
@@ -552,7 +552,8 @@ async def _after_result_hooks(
             raise RunAbortedError(verdict.reason, hook=hook)
         if isinstance(verdict, Finish):
             _finish(context, scope, hook, AFTER)
-        left = replace(hook_context.result, content=clean(hook_context.result.content))
+        changed = hook_context.result
+        left = replace(changed, content=clean(changed.content), name=each.call.name)
     if left != result or each.place in _held_back(context):
         emit(ToolOutput(left, each.place))
     return left
