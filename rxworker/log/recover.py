@@ -272,8 +272,14 @@ class RunSource:
             logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
         elif not isinstance(error, RxWorkerError):
             pause = self.pending.retry(run, time.time())
-            text = "%s is not recovered now: %s. It is tried again in %g s"
-            logger.error(text, run, describe(error), pause, extra={"run": run}, exc_info=error)
+            logger.error(
+                "%s is not recovered now: %s. It is tried again in %g s",
+                run,
+                describe(error),
+                pause,
+                extra={"run": run},
+                exc_info=error,
+            )
         else:
             now = info
             with suppress(RxWorkerError):
@@ -287,8 +293,13 @@ class RunSource:
         if self.log.is_closed:
             raise error
         pause = self.pending.retry(run, time.time())
-        text = "%s is not recovered now: %s. It is tried again in %g s"
-        logger.warning(text, run, error, pause, extra={"run": run})
+        logger.warning(
+            "%s is not recovered now: %s. It is tried again in %g s",
+            run,
+            error,
+            pause,
+            extra={"run": run},
+        )
 
     async def refresh(self, run: str) -> None:
         """Read the information of the log about a run; later, if it cannot be read now."""

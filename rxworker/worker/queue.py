@@ -481,8 +481,7 @@ def _report(run: Run[Any], on_run: Callable[[Run[Any]], object] | None) -> None:
         if on_run is not None:
             on_run(run)
     except Exception as error:
-        text = "on_run failed for %s: %s"
-        logger.exception(text, run.id, describe(error), extra={"run": run.id})
+        logger.exception("on_run failed for %s: %s", run.id, describe(error), extra={"run": run.id})
 
 
 def _cap(tenant_cap: int | Mapping[str, int] | None, tenant: str) -> int | None:

@@ -46,7 +46,7 @@ class Commands:
         self._words = words
 
     def __call__(self, part: str) -> list[str]:
-        (found,) = [line for line in self._commands if part in line]
+        (found,) = {line for line in self._commands if part in line}
         self.unused.discard(found)
         program, *words = shlex.split(found)
         assert program == "rxworker"
@@ -121,6 +121,9 @@ async def test_each_command_does_what_the_page_says(
                         begun = (await response.json())["id"]
                     async with http.get(f"{url}api/runs/{begun}/events") as response:
                         assert "Take an umbrella." in await response.text()
+        ordered = command("--run order-4711")
+        assert await output_of(tmp_path, ordered) == "order-4711"
+        assert await output_of(tmp_path, ordered) == "order-4711"
         urgent = await output_of(tmp_path, command("--priority"))
         info = await log.info(urgent)
         assert info is not None

@@ -149,7 +149,7 @@ async def test_a_run_that_a_person_let_go_on_is_known(denied: bool) -> None:
     first = worker.run("?")
     paused = await first
     assert isinstance(paused, Paused)
-    decisions = {paused.pending[0].id: Deny()} if denied else {}
+    decisions = {paused.pending[0].id: Deny()} if denied else None
     second = worker.resume(paused, decisions=decisions)
     links = await links_in(first, second)
     assert ("resumed", second.id, (first.id, ())) in [(x.kind, x.run, x.parent) for x in links]

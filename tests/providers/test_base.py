@@ -57,7 +57,6 @@ def providers() -> list[Any]:
 def things() -> dict[str, Any]:
     made: dict[str, Any] = {
         "options": options(),
-        "options of pairs": Options(headers=list(HEADERS.items())),  # pyright: ignore[reportArgumentType]
         "request": Request(Conversation(), (), options()),
         "http request": HttpRequest(f"https://me:{SECRET}@a/v1?api_key={SECRET}", HEADERS, b"{}"),
         "transport": HttpTransport(),

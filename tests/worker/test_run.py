@@ -402,6 +402,7 @@ async def test_a_worker_that_nobody_holds_after_its_run_needs_no_garbage_collect
 def test_these_are_the_public_names_of_a_run() -> None:
     names = {name for name in [*dir(Run), *Run.__annotations__] if not name.startswith("_")}
     assert names == {
+        "allowed",
         "barrier",
         "cancel",
         "cancel_when_unobserved",
