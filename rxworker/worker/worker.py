@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import (
     ConfigurationError,
+    LeaseHeldError,
     LocalProtocolError,
     LogError,
     RunStatusError,
@@ -787,7 +788,14 @@ class Worker:
                 # The process that held both has ended, and its lease has not; or it is about to release it.
                 await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
             elif info.last_seq:
-                return await self._recover(log, run, "its outer run was recovered")
+                try:
+                    return await self._recover(log, run, "its outer run was recovered")
+                except LeaseHeldError:
+                    pass  # its process goes on after all
+                except LocalProtocolError as error:
+                    if not isinstance(error.__cause__, RunStatusError):
+                        raise
+                    # It has ended since.
             else:
                 break  # that process ended before it was accepted
         self._check_free("run")

@@ -33,6 +33,7 @@ LEASE = 3.0 if IS_WHOLE else 2.0
 SECONDS = 180 if IS_WHOLE else 45
 
 
+@pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("store", RUNS)
 async def test_all_runs_finish_whatever_is_killed(
     store: str, new_address: NewAddress, tmp_path: Path

@@ -131,6 +131,10 @@ class StoredEntry(RunEntry):
         """Take newer information from the log."""
         if info.revision >= self.info.revision:
             self.info = info
+            replica = self._replica
+            is_behind = replica is not None and info.last_seq > replica.last_seq
+            if replica is not None and replica.done() and is_behind and not self.is_over:
+                self._replica = None  # the run was put back behind its end
             self.changed()
 
     async def refresh(self) -> None:

@@ -278,6 +278,28 @@ async def test_a_run_whose_process_has_died_is_recovered_by_the_other_server(sit
     assert kinds.count("run_recover") == 1
 
 
+async def test_a_run_that_was_put_back_goes_on_for_its_watchers(sites: Sites) -> None:
+    one, _ = await sites.open()
+    run = (await one.begin("Please wait."))["id"]
+    await until_it(one, run, lambda row: row.tool_calls == 1)
+    await one.post(f"api/runs/{run}/cancel", {})
+    assert (await one.get(f"api/runs/{run}"))["status"] == "aborted"
+    assert json.loads((await one.frames(run))[-1]["data"])["status"] == "aborted"
+    sites.gate.set()
+    await one.log.requeue(run)
+    await until_it(one, run, lambda row: row.status == "finished")
+    frames = await one.frames(run)
+    assert is_gapless(frames)
+    kinds = [json.loads(f["data"])["event"]["type"] for f in frames if "id" in f]
+    assert [kind for kind in kinds if kind.startswith("run_")] == [
+        "run_start",
+        "run_abort",
+        "run_requeue",
+        "run_recover",
+        "run_stop",
+    ]
+
+
 async def test_a_run_is_forked_and_goes_on_in_a_new_conversation(sites: Sites) -> None:
     one, _ = await sites.open()
     assert (await one.get("api/info"))["can_fork"] is True
