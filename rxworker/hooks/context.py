@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,11 +91,16 @@ REWRITTEN = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END)
 """Where the conversation can be rewritten: no call waits for its result there."""
 
 
-@functools.cache
+FIELDS: dict[type[HookContext], frozenset[str]] = {}
+"""The names of the fields of each class of contexts that are assigned when one is made. There are as many as classes."""
+
+
 def fields_of(kind: type[HookContext]) -> frozenset[str]:
     """The names of the fields of a context that are assigned when it is made."""
     fields = dataclasses.fields(kind)
-    return frozenset(f.name for f in fields if f.init or f.default is dataclasses.MISSING)
+    names = [f.name for f in fields if f.init or f.default is dataclasses.MISSING]
+    FIELDS[kind] = frozenset(names)
+    return FIELDS[kind]
 
 
 def unmade() -> None:
@@ -141,11 +145,15 @@ class HookContext:
     spared: frozenset[tuple[str, int]] = frozenset()
 
     def __setattr__(self, name: str, value: object) -> None:
-        # The fields themselves are assigned once, when the context is made.
-        is_new = name not in self.__dict__ and name in fields_of(type(self))
-        if not is_new and name not in self.changeable:
+        # The fields are assigned once, when the context is made: directly, since a context is made for each call.
+        values = self.__dict__
+        kind = type(self)
+        if name not in values and name in (FIELDS.get(kind) or fields_of(kind)):
+            values[name] = value
+        elif name in self.changeable:
+            object.__setattr__(self, name, value)
+        else:
             raise AttributeError(self._not_assigned(name), name=name, obj=self)
-        object.__setattr__(self, name, value)
 
     def _assign(self, name: str, value: object) -> None:
         """Assign a field that a hook cannot assign."""

@@ -443,7 +443,7 @@ async def _ask(
         )
         match verdict:
             case Skip(reason=reason):
-                results[place] = ToolResult(call.id, reason, is_error=True, name=call.name)
+                results[place] = ToolResult(call.id, clean(reason), is_error=True, name=call.name)
                 emit(ToolStop(results[place], place=place))
                 continue
             case Answer():

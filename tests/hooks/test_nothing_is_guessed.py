@@ -152,3 +152,14 @@ async def test_a_result_that_a_hook_replaces_keeps_the_name_of_its_tool() -> Non
     await Worker(model, tools=[note], hooks=[other]).run("Go.")
     [result] = model.requests[1].conversation.messages[-1].tool_results
     assert (result.text, result.name) == ("other", "note")
+
+
+async def test_half_a_character_in_a_reason_does_not_reach_a_request() -> None:
+    @before_tool_call
+    def refuse(context: object) -> Skip:
+        return Skip("half \ud83d")
+
+    model = ScriptedModel([call("note", text="a"), "Done."])
+    await Worker(model, tools=[note], hooks=[refuse]).run("Go.")
+    [result] = model.requests[1].conversation.messages[-1].tool_results
+    assert result.text == "half ?"
