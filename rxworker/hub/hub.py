@@ -1,7 +1,7 @@
 """The records of one run, with many watchers, none of which can harm another or the run.
 
 Theory of operation. What is pushed is kept in one history, whose memory is that of its text. Each watcher is a cursor in it, with a delivery;
-watchers have no buffers, so a slow watcher delays only itself. There are three ways to watch:
+watchers have no buffers, so a slow watcher delays only itself, as long as it does not block the event loop. There are three ways to watch:
 
 * An observer of the hub itself is pushed to within ``Hub.push``, record by record, from the first.
 * An observer of a `Watch` is pushed to once a turn of the event loop: everything since the last turn, as its delivery defines.

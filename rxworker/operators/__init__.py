@@ -17,7 +17,7 @@ from rxworker.operators.recovery import (
     retry_before_first,
     time_out,
 )
-from rxworker.operators.runs import merge_runs
+from rxworker.operators.runs import Records, merge_runs
 from rxworker.operators.select import events, only, reject, split_meta
 from rxworker.operators.spans import Link, Marker, Position, Span, lineage, spans
 from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect, stage
@@ -67,6 +67,7 @@ __all__ = [
     "Link",
     "Marker",
     "Position",
+    "Records",
     "Span",
     "UsageChange",
     "combine_gauges",

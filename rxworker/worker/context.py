@@ -125,7 +125,7 @@ class HookInput(TypedDict):
 CALLING: ContextVar[RunContext | None] = ContextVar("rxworker_calling", default=None)
 INSIDE: ContextVar[RunContext | None] = ContextVar("rxworker_inside", default=None)
 
-ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[ResponseEvent]]
+ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[Event]]
 
 
 KEPT_TURNS = 20

@@ -16,13 +16,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
 from reactivex import Observable, abc, typing
 from reactivex.disposable import SingleAssignmentDisposable
 
-from rxworker.errors import TruncatedError, as_exception, reason_of
+from rxworker.errors import ConfigurationError, TruncatedError, as_exception, reason_of
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -30,6 +30,7 @@ from rxworker.events import (
     ResponseEvent,
     ResponseStatus,
 )
+from rxworker.events.kinds import is_block_event, is_meta
 from rxworker.operators import Stage, error_to_exception
 from rxworker.providers import Request
 from rxworker.transport.base import PRESSURE
@@ -154,7 +155,7 @@ def apply_operators(
             upstream.dispose()
             on_error(as_exception(error))
 
-        def guarded(before: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+        def guarded(before: Observable[Any]) -> Observable[ResponseEvent]:
             """The source of an operator. It catches the exceptions that the operator raises."""
 
             def subscribe(
@@ -170,8 +171,11 @@ def apply_operators(
 
             return Observable(subscribe)
 
-        def on_next(event: ResponseEvent) -> None:
-            thread.run(lambda: observer.on_next(event))
+        def on_next(event: Event) -> None:
+            if is_meta(event) or is_block_event(event):
+                thread.run(lambda: observer.on_next(event))
+            else:
+                fail(ConfigurationError(_NO_RESPONSE.format(type(event).__name__)))
 
         def on_error(error: Exception) -> None:
             thread.run(lambda: observer.on_error(error))
@@ -180,7 +184,7 @@ def apply_operators(
             thread.run(observer.on_completed)
 
         clock = _Clock(asyncio.get_running_loop(), fail)
-        result = source
+        result: Observable[Event] = source
         for operator in operators:
             result = operator(guarded(result))
         upstream.disposable = result.subscribe(
@@ -192,6 +196,9 @@ def apply_operators(
         return upstream
 
     return Observable(subscribe)
+
+
+_NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
 
 
 class _LoopThread:

@@ -204,6 +204,7 @@ NO_VERBS = {
     "Marker",
     "Operator",
     "Position",
+    "Records",
     "Sink",
     "Source",
     "Span",

@@ -1,5 +1,7 @@
 """What the type checker knows after each operator; pyright is the judge, pytest only runs it."""
 
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+
 from __future__ import annotations
 
 from typing import assert_type
@@ -8,6 +10,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import VirtualTimeScheduler
 
+from rxworker import Run, Worker
 from rxworker.events import (
     BlockEvent,
     Event,
@@ -21,6 +24,8 @@ from rxworker.events import (
 )
 from rxworker.operators import (
     Block,
+    Operator,
+    Records,
     Source,
     ToolInput,
     coalesce,
@@ -28,8 +33,12 @@ from rxworker.operators import (
     fail_on_error,
     fold_scope,
     group_blocks,
+    hold_back,
+    lines,
     map_in_order,
+    mask,
     merge_deltas,
+    merge_runs,
     only,
     reject,
     retry_before_first,
@@ -38,9 +47,12 @@ from rxworker.operators import (
     text_deltas,
     time_out,
     tool_inputs,
+    usage_changes,
 )
 from rxworker.state import BlockState, content_of, step_block
+from rxworker.testing import ScriptedModel
 from rxworker.timeline import Timeline
+from rxworker.worker import RunResult, RunStream
 
 
 def length(text: str) -> int:
@@ -132,5 +144,44 @@ def test_a_lambda_that_follows_a_block_knows_its_type() -> None:
         assert_type(counts, Observable[int])
         texts = source.pipe(group_blocks(lambda block: block.pipe(text_deltas()), replay=True))
         assert_type(texts, Observable[str])
+
+    assert callable(use)
+
+
+def shout() -> Operator[Event, Event]:
+    def apply(source: Observable[Event]) -> Observable[Event]:
+        return source
+
+    return apply
+
+
+def quiet() -> Operator[ResponseEvent, ResponseEvent]:
+    return reject(Ping)
+
+
+def test_operators_of_a_worker_may_be_typed_with_any_event() -> None:
+    listed = [shout(), shout()]
+    mixed: list[Operator[Event, Event]] = [shout()]
+    for operators in ([shout()], [quiet()], [lines()], [shout(), quiet(), lines()], listed, mixed):
+        assert Worker(ScriptedModel([]), operators=operators).operators
+    Worker(ScriptedModel([]), operators=[lines(), hold_back(bool), mask("a"), Timeline()])
+    Worker(ScriptedModel([]), operators=[usage_changes()])  # pyright: ignore[reportArgumentType]
+    Worker(ScriptedModel([]), operators=[text_deltas()])  # pyright: ignore[reportArgumentType]
+
+
+def test_a_run_is_taken_where_its_records_are() -> None:
+    def use(run: Run[None], several: list[Records]) -> None:
+        assert_type(merge_runs([run, run.records, run.watch()]), Observable[Record])
+        several.append(run)
+
+    assert callable(use)
+
+
+def test_no_output_is_an_output() -> None:
+    def use(worker: Worker) -> None:
+        assert_type(worker.run("hi", output=None), Run[None])
+        assert_type(worker.run_sync("hi", output=None), RunResult[None])
+        assert_type(worker.run_sync("hi", output=int), RunResult[int])
+        assert_type(worker.stream_sync("hi", output=None), RunStream[None])
 
     assert callable(use)
