@@ -23,6 +23,7 @@ from rxworker.events import (
     MessageAdd,
     Record,
     RunPause,
+    ToolStart,
     TurnStart,
     WatcherDetach,
 )
@@ -65,6 +66,7 @@ class Journal:
         self._state = RunState()
         self.writer: RunWriter | None = None
         self.is_left = False
+        self._relayed: dict[str, int] = {}
 
     def emit(self, event: Event) -> None:
         """Number the event and give it to the hub."""
@@ -109,6 +111,7 @@ class Journal:
         last = next((each for each in reversed(records) if not each.path), records[-1])
         self.turn = last.turn
         self._attempt = last.attempt
+        self._relayed = _relayed_in_turn(records)
 
     async def barrier(self) -> None:
         """Wait until everything so far is stored, if the run is logged.
@@ -124,6 +127,7 @@ class Journal:
         """Count the turn or the attempt that starts."""
         if kind is TurnStart:
             self.turn, self._attempt = self.turn + 1, 0
+            self._relayed = {}  # ids are unique within a response alone
         else:
             self._attempt += 1
 
@@ -136,9 +140,8 @@ class Journal:
             self.hub.push(inner)
 
     def relayed(self, call_id: str) -> int:
-        """How many records of a nested run were relayed under this call."""
-        records = self._history.records(0)
-        return sum(record.path[:1] == (call_id,) for record in records)
+        """How many records of a nested run, which this call of a recovered turn had begun, are among those that were loaded."""
+        return self._relayed.get(call_id, 0)
 
     @property
     def first(self) -> Event | None:
@@ -152,6 +155,24 @@ class Journal:
         if state.seq < history.last_seq:
             self._state = state = fold_run(history.unseen(state.seq), state)
         return state
+
+
+def _relayed_in_turn(records: Sequence[Record]) -> dict[str, int]:
+    """The numbers of relayed records in the last turn, by the ids of their calls.
+
+    An id that several calls of the turn have is left out: their records cannot be told apart, and it is better to relay some twice than to lose others.
+    """
+    relayed: dict[str, int] = {}
+    places: dict[str, set[int]] = {}
+    for record in records:
+        event = record.event
+        if record.path:
+            relayed[record.path[0]] = relayed.get(record.path[0], 0) + record.covers
+        elif isinstance(event, TurnStart):
+            relayed, places = {}, {}
+        elif isinstance(event, ToolStart):
+            places.setdefault(event.call.id, set()).add(event.place)
+    return {call: count for call, count in relayed.items() if len(places.get(call, ())) == 1}
 
 
 def _detached(kept: ref[Journal], watcher: str, error: BaseException) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,12 +23,17 @@ from rxworker.events import (
     ToolStop,
 )
 from rxworker.hooks import Pause, ToolCallContext
+from rxworker.hub.history import expand
+from rxworker.log import EventLog, MemoryLog, RunRow, entries_of
+from rxworker.log import records_of as stored_records
 from rxworker.messages import Message, Prices, ToolResult, Usage
 from rxworker.state import fold_run
-from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, stall
+from rxworker.testing import Call, Reply, ScriptedModel, call, fail, lint, say, stall
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from rxworker.worker import Budget
+from tests.log.victim import ByTurn
+from tests.stores import LOGS, make_log
 
 ONCE = Retry(retries=0)
 
@@ -390,3 +396,88 @@ async def test_a_worker_that_a_tool_begins_by_itself_is_no_inner_run() -> None:
     worker = Worker(ScriptedModel([call("ask"), "done"]), tools=[ask], limits=Limits(max_tokens=16))
     result = await worker.run("go")
     assert (result.text, result.usage.total_tokens) == ("done", 30)
+
+
+def asks(task: str, id: str = "same") -> Reply:  # noqa: A002
+    """A call whose id each turn has, as some models number their calls anew in each response."""
+    return Reply(tool_calls=(Call("ask", {"task": task}, id=id),))
+
+
+@pytest.mark.parametrize("kind", LOGS)
+async def test_nested_runs_of_calls_with_one_id_are_seen_and_counted_each(
+    kind: str, tmp_path: Path
+) -> None:
+    log = make_log(kind, tmp_path, seconds=0)
+    asked = worker_tool(
+        lambda: Worker(ScriptedModel(["Because."])), name="ask", description="Ask somebody."
+    )
+    model = ScriptedModel([asks("One?"), asks("Two?"), asks("Three?"), "So."])
+    run = Worker(model, tools=[asked], log=log).run("go")
+    records = records_of(run)
+    await run
+    assert lint(records) == []
+    inner = [type(record.event) for record in records if record.path]
+    assert inner == inner[: len(inner) // 3] * 3
+    assert inner.count(RunStop) == 3
+    assert run.state.usage.total_tokens == 7 * 15
+    assert fold_run(records).usage == run.state.usage
+    if log is not None:
+        await log.close()
+
+
+async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() -> None:
+    """At each record of the outer run both processes end, and the outer run is recovered; earlier turns have had a call of that id."""
+
+    def worker(log: EventLog) -> Worker:
+        said = ByTurn([say("Because"), say("never")])
+        asked = worker_tool(
+            lambda: Worker(said), name="ask", description="Ask somebody.", effect="idempotent"
+        )
+        return Worker(ByTurn([asks("One?"), asks("Two?"), say("So.")]), tools=[asked], log=log)
+
+    async with MemoryLog() as log:
+        run = worker(log).run("go")
+        await run
+        whole = {info.run: [e async for e in log.read(info.run)] for info in await log.list()}
+    seen = records_of(run)
+    inner_runs = sorted(
+        (stored for stored in whole if stored != run.id),
+        key=lambda stored: "Two?" in str(whole[stored][0].body),
+    )
+    second = [n for n, r in enumerate(seen) if isinstance(r.event, ToolStart) and not r.path][1]
+    for end in range(second + 1, len(seen) - 1):
+        log = MemoryLog(lease=0.0)
+        inner = sum(1 for record in seen[second:end] if record.path)
+        for stored, entries in whole.items():
+            parts = [
+                part
+                for record in stored_records(entries, stored)
+                for one in expand(record)
+                for part in entries_of([one], 1)
+            ]
+            if stored == run.id:
+                kept = parts[:end]
+            else:
+                kept = parts[:inner] if stored == inner_runs[1] else parts
+            if kept:
+                claim = await log.claim(stored, create=True)
+                outer_of = "" if stored == run.id else run.id
+                is_whole = len(kept) == len(parts)
+                row = RunRow("finished" if is_whole else "running", outer=outer_of)
+                await log.append(claim, kept, after=0, row=row)
+        log.lease = 15.0
+        recovered = await worker(log).recover(run.id)
+        records = records_of(recovered)
+        await recovered
+        assert lint(records) == [], end
+        stored_inside = [
+            [one.event for record in await all_of(log, each) for one in expand(record)]
+            for each in inner_runs
+        ]
+        relayed = [record.event for record in records if record.path]
+        assert relayed == [event for events in stored_inside for event in events], end
+        await log.close()
+
+
+async def all_of(log: EventLog, run: str) -> list[Record]:
+    return list(stored_records([entry async for entry in log.read(run)], run))
