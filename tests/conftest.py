@@ -12,6 +12,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from rxworker.testing import checked_records
+
 # A test that is slow on a busy machine has not failed; what measures time is a step of .ci/run.
 # The examples of property tests are the same in each run, so that a random one does not fail an unrelated change. `--hypothesis-profile=search` looks for others.
 settings.register_profile("suite", deadline=None, max_examples=50, derandomize=True)
@@ -48,3 +50,13 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, and {REQUIRE_ALL}=1: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Each test of a run is also one of the grammar of its records."""
+    if any(item.get_closest_marker(name) is not None for name in ("bench", "ungrammatical")):
+        yield
+        return
+    with checked_records():
+        yield

@@ -15,7 +15,13 @@ from rxworker.testing.hooks import (
     result_context,
     send_context,
 )
-from rxworker.testing.lint import Linter, check_balanced, ensure_balanced, lint
+from rxworker.testing.lint import (
+    Linter,
+    check_balanced,
+    checked_records,
+    ensure_balanced,
+    lint,
+)
 from rxworker.testing.marbles import DISPOSED, FAILURE, SUBSCRIBED, Marbles, parse
 from rxworker.testing.reply import Call, Reply, call, cut, fail, reply_events, say, stall, think
 from rxworker.testing.scripted import Script, ScriptedModel, ScriptExhaustedError
@@ -77,6 +83,7 @@ __all__ = [
     "DISPOSED",
     # the linter
     "lint",
+    "checked_records",
     "check_balanced",
     "ensure_balanced",
     "Linter",

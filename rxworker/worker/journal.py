@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from weakref import ref
 
 from msgspec import Struct
@@ -32,6 +32,7 @@ from rxworker.hub import Hub
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.state import RunState, fold_run
+from rxworker.state.grammar import RecordGrammar
 
 
 class Journal:
@@ -48,7 +49,10 @@ class Journal:
         turn: The number of the turn.
         writer: Writes the records of a logged run.
         is_left: Whether the run stops in this process and is not over: another process continues it.
+        faults: Where records that break the rules are reported; ``None``: they are not checked, which costs a tenth of a run. See `rxworker.testing.checked_records`.
     """
+
+    faults: ClassVar[list[str] | None] = None
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Journal:
         self.writer: RunWriter | None = None
         self.is_left = False
         self._relayed: dict[str, int] = {}
+        self._grammar = None if self.faults is None else RecordGrammar(responses=False)
 
     def emit(self, event: Event) -> None:
         """Number the event and give it to the hub."""
@@ -75,6 +80,8 @@ class Journal:
             self._count(kind)
         seq = self._history.last_seq + 1
         record = Record(seq, self.run, self.turn, self._attempt, self._clock(), event)
+        if self._grammar is not None:
+            self._check(record, self._grammar)
         if self.writer is not None and not self._write(record, self.writer):
             return
         self.hub.push(record)
@@ -91,6 +98,9 @@ class Journal:
             covers = len(event) if kind is Deltas else 1
             seq += covers
             entries.append(Record(seq, run, self.turn, self._attempt, now, event, covers=covers))
+        if self._grammar is not None:
+            for entry in entries:
+                self._check(entry, self._grammar)
         if self.writer is not None:
             for entry in entries:
                 if not self._write(entry, self.writer):
@@ -109,6 +119,9 @@ class Journal:
         self.hub.push_many(records)
         # Records of nested runs have the turns of those.
         last = next((each for each in reversed(records) if not each.path), records[-1])
+        if self._grammar is not None:
+            for record in records:
+                self._grammar.feed(record)  # nothing can be refused that is stored
         self.turn = last.turn
         self._attempt = last.attempt
         self._relayed = _relayed_in_turn(records)
@@ -123,6 +136,16 @@ class Journal:
         if self.writer is not None:
             await self.writer.barrier()
 
+    def _check(self, record: Record, grammar: RecordGrammar) -> None:
+        if self.hub.ended:
+            return  # it is dropped
+        found = grammar.feed(record)
+        if found:
+            text = f"{self.run}, record {record.seq}: {'; '.join(found)}"
+            if self.faults is not None:
+                self.faults.append(text)
+            raise AssertionError(text)
+
     def _count(self, kind: type[object]) -> None:
         """Count the turn or the attempt that starts."""
         if kind is TurnStart:
@@ -136,6 +159,8 @@ class Journal:
         seq, path = self.hub.last_seq + 1, (call_id, *record.path)
         # A merged record counts as one here.
         inner = replace(record, seq=seq, run=self.run, path=path, covers=1)
+        if self._grammar is not None:
+            self._check(inner, self._grammar)
         if self.writer is None or self._write(inner, self.writer):
             self.hub.push(inner)
 

@@ -40,7 +40,7 @@ from rxworker.providers.openai_responses import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.item import Item
 from rxworker.providers.openai_responses.items import HANDLERS, Items
 from rxworker.providers.openai_responses.wire import USUAL, WireEvent, decode_event
-from rxworker.testing.lint import ResponseLinter
+from rxworker.state.grammar import ResponseGrammar
 from rxworker.views import summarise
 
 Wire = dict[str, Any]
@@ -99,7 +99,7 @@ def decode(*messages: Wire | str, finish: bool = True) -> list[ResponseEvent]:
         events += decoder.feed(SseFrame(data.encode()))
     if finish:
         events += decoder.finish()
-        linter = ResponseLinter()
+        linter = ResponseGrammar()
         assert [c for e in events for c in linter.feed(e)] + linter.finish() == []
     return events
 

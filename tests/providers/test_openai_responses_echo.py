@@ -15,7 +15,7 @@ from rxworker.events import BlockStart, ResponseEvent
 from rxworker.messages import Conversation, Message, ToolMeta, ToolResult
 from rxworker.providers import OpenAIResponses, Options
 from rxworker.state import ResponseState, message_of, step_response
-from rxworker.testing.lint import ResponseLinter
+from rxworker.state.grammar import ResponseGrammar
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "openai_responses"
 ABSENT = pytest.param(
@@ -65,7 +65,7 @@ def test_a_recording_has_the_items_expected(path: Path) -> None:
     types = item_types(events)
     assert types == expected["item_types"]
     assert [t for t in types if t not in CLIENTS] == expected["server_items"]
-    linter = ResponseLinter()
+    linter = ResponseGrammar()
     assert [c for e in events for c in linter.feed(e)] + linter.finish() == []
 
 
