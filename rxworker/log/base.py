@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import (
+    CommandConflictError,
     ConfigurationError,
     FencedError,
     LeaseHeldError,
@@ -40,12 +41,14 @@ from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
 from rxworker.log.values import (
+    CARRIED,
     OPEN,
     Claim,
     Command,
     RunInfo,
     RunRow,
     StoredStatus,
+    carried_over,
     decisions_in,
     is_storable,
     resumed_id,
@@ -514,18 +517,24 @@ class EventLog(ABC):
     # Commands
 
     async def send(self, run: str, command: Command) -> int:
-        """Store a command for the owner of a run.
+        """Store a command for the owner of a run. A message or a cancellation for a paused run that was resumed is sent on to the run that resumes it, once.
 
         Returns:
-            Its number. When this returns, the command is stored.
+            Its number among the commands of this run. When this returns, the command is stored.
 
         Raises:
             CommandConflictError: The run has a command with the same key.
-            LogError: There is no such run, or it has ended.
+            LogError: There is no such run, or it has ended, or the run that resumes it has.
         """
         self._check_open()
         number = await self._send(run, command.key, self._encoding.encode_command(command, run))
         self.followers.wake(run)
+        if command.kind in CARRIED:
+            # After it is stored: a run that is resumed just now carries over what it finds, and makes the same key of it.
+            resumed = resumed_id(run)
+            if await self._info(resumed) is not None:
+                with suppress(CommandConflictError):
+                    await self.send(resumed, carried_over(command, run, number))
         return number
 
     async def commands(self, run: str, after: int = 0) -> AsyncGenerator[Command, None]:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.messages import JsonObject, Message, ToolResult
 
@@ -222,6 +223,19 @@ def decisions_in(commands: Iterable[Command]) -> list[Command]:
     [2]
     """
     return [one for one in commands if one.kind == DECIDE and DISMISS not in one.data]
+
+
+CARRIED: frozenset[CommandKind] = frozenset({"send", "cancel"})
+"""The commands that a run which resumes a paused one takes over from it."""
+
+
+def carried_over(command: Command, paused: str, number: int) -> Command:
+    """A command to a paused run, for the run that resumes it. Its key is the same whoever sends it, so that it counts once.
+
+    >>> carried_over(Command("cancel"), "run-1", 2).key
+    'run-1:2'
+    """
+    return replace(command, key=f"{paused}:{number}", number=0, time=0.0)
 
 
 def resumed_id(run: str) -> str:

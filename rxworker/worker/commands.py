@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 
 import msgspec
-from msgspec.structs import replace
 
 from rxworker.errors import (
     CommandConflictError,
@@ -23,7 +22,7 @@ from rxworker.events import CommandTaken
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
 from rxworker.log.entry import record_of
-from rxworker.log.values import Command, SentMessages, send_command
+from rxworker.log.values import CARRIED, Command, SentMessages, carried_over, send_command
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.worker.journal import TOO_LATE, Mailbox, PauseRequest
@@ -97,13 +96,9 @@ class CommandReader:
             if entry.kind == "command_taken"
         }
         for command in sent:
-            if (
-                command.kind in ("send", "cancel")
-                and CommandTaken(command.number, command.kind) not in taken
-            ):
-                again = replace(command, key=f"{paused}:{command.number}", number=0, time=0.0)
+            if command.kind in CARRIED and CommandTaken(command.number, command.kind) not in taken:
                 with suppress(CommandConflictError):
-                    await self._log.send(self._run, again)
+                    await self._log.send(self._run, carried_over(command, paused, command.number))
 
     def skip(self, taken: frozenset[int]) -> None:
         """Do not apply these commands: another process has taken them."""

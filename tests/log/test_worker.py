@@ -280,3 +280,46 @@ async def test_a_resumed_run_has_the_title_of_the_run_that_paused() -> None:
         ("Order tea", False),
         ("Order tea", True),
     }
+
+
+@pytest.mark.parametrize("kind", ["send", "cancel"])
+async def test_a_command_to_a_run_that_was_resumed_reaches_the_run_that_goes_on(
+    open_store: OpenLog, kind: str
+) -> None:
+    """Over two pauses, and also where it comes while the run is resumed: each once."""
+    async with open_store() as log:
+        go_on = asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            """Wait."""
+            await go_on.wait()
+            return "waited"
+
+        replies = [call("wait"), call("wait"), *["Done."] * 3]
+        worker = Worker(ScriptedModel(replies), tools=[wait], log=log)
+        first = worker.run("Hi")
+        first.pause()
+        assert isinstance(await first, Paused)
+        second = worker.resume()
+        second.pause()
+        go_on.set()
+        assert isinstance(await second, Paused)
+        go_on.clear()
+        third = worker.resume()
+        text = "From there."
+        command = send_command([Message.user(text)]) if kind == "send" else Command("cancel")
+        await log.send(first.id, command)  # while it claims, or a little later
+        if kind == "send":
+            await third.barrier()
+            await log.send(first.id, command)
+            mailbox = third._context.mailbox  # pyright: ignore[reportPrivateUsage]
+            await until(lambda: len(mailbox.waiting) == 2)
+            go_on.set()
+            texts = [message.text for message in (await third).conversation.messages]
+            assert texts.count(text) == 2
+        else:
+            with pytest.raises(RunCancelledError):
+                await third
+            with pytest.raises(LogError, match="has ended"):
+                await log.send(first.id, command)

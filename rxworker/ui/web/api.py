@@ -47,6 +47,7 @@ from rxworker.ui.web.responses import (
     read_json,
     read_json_bytes,
 )
+from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.search import RunQuery
 from rxworker.ui.web.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
@@ -313,8 +314,10 @@ async def post_run(state: ServerState, request: WebRequest) -> web.Response:
 
 async def post_send(state: ServerState, request: WebRequest) -> web.Response:
     """Send a message into a run."""
-    entry = await state.runs_of(request).find(request.params["id"])
+    runs = state.runs_of(request)
+    entry = await runs.find(request.params["id"])
     body = await read_json(request, SendBody)
+    await _check_not_resumed(runs, entry, "send the message to")
     await entry.send(_user_message(body.message, "message"))
     return bytes_response(entry.encoded())
 
@@ -327,14 +330,20 @@ async def post_pause(state: ServerState, request: WebRequest) -> web.Response:
     return bytes_response(entry.encoded())
 
 
+async def _check_not_resumed(runs: Runs, entry: RunEntry, what: str) -> None:
+    """Refuse what a run that was resumed, here or in another process, would not take."""
+    latest = await runs.latest(entry.id)
+    if latest is not entry:
+        message = f"this run was resumed as {latest.id}: {what} that one"
+        raise ApiError(409, "resumed", message)
+
+
 async def post_cancel(state: ServerState, request: WebRequest) -> web.Response:
     """Cancel a run; with ``now``, respond when it has ended. A paused run can no longer be resumed."""
     runs = state.runs_of(request)
     entry = await runs.find(request.params["id"])
     body = await read_json(request, CancelBody)
-    if entry.resumed_as is not None:
-        message = f"this run was resumed as {entry.resumed_as}: cancel that one"
-        raise ApiError(409, "resumed", message)
+    await _check_not_resumed(runs, entry, "cancel")
     if entry.status == "paused":
         await entry.dismiss(body.reason)
         runs.changed(entry)

@@ -414,7 +414,9 @@ async def test_a_paused_run_that_is_cancelled_waits_no_longer(open_desk: OpenDes
     assert desk.deleted == []
 
 
-async def test_a_paused_run_that_was_resumed_is_not_cancelled(open_desk: OpenDesk) -> None:
+async def test_a_paused_run_that_was_resumed_takes_nothing_and_names_the_one_that_does(
+    open_desk: OpenDesk,
+) -> None:
     desk = await open_desk(call("delete", path="a"), call("wait"), "Bye.")
     run = await desk.begin()
     await desk.ended(run["id"])
@@ -423,5 +425,8 @@ async def test_a_paused_run_that_was_resumed_is_not_cancelled(open_desk: OpenDes
     status, told = await desk.post(f"api/runs/{run['id']}/cancel")
     assert (status, told["error"]["code"]) == (409, "resumed")
     assert resumed["id"] in told["error"]["message"]
+    status, told = await desk.post(f"api/runs/{run['id']}/send", {"message": "And?"})
+    assert (status, told["error"]["code"]) == (409, "resumed")
+    assert f"resumed as {resumed['id']}: send the message to that one" in told["error"]["message"]
     desk.release.set()
     assert (await desk.ended(resumed["id"]))["status"] == "finished"
