@@ -51,6 +51,7 @@ from rxworker.log.postgres_connection import (
     Row,
     Server,
     is_lost,
+    pipelined,
 )
 from rxworker.log.postgres_search import PostgresSearch
 from rxworker.log.search import Found, excerpt, words_of
@@ -473,7 +474,7 @@ class PostgresLog(EventLog):
         is_full = self._unflushed_size > UNFLUSHED
         flushes = is_new or is_full or any(job.durable for job in jobs)
         found: list[tuple[Sequence[_Job[Any]], psycopg.AsyncCursor[Row]]] = []
-        async with connection.pipeline() as pipeline:
+        async with pipelined(connection) as pipeline:
             if appends:
                 cursor = await connection.execute(
                     sql.APPEND, _arrays(appends), prepare=True, binary=True
@@ -523,7 +524,7 @@ class PostgresLog(EventLog):
                 queries.append((job.query, job.values, [job]))
         for query, some in together.items():
             queries.append((query, _columns(query, some), some))
-        context = connection.pipeline() if len(queries) > 1 else contextlib.nullcontext()
+        context = pipelined(connection) if len(queries) > 1 else contextlib.nullcontext()
         async with context:
             # The best plan of a list depends on the status and the number.
             cursors = [

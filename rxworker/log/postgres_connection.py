@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
@@ -154,6 +154,26 @@ def _advice(error: psycopg.Error) -> str:
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedFunction):
         return ". The tables of the log were removed: open it again"
     return ""
+
+
+@contextlib.asynccontextmanager
+async def pipelined(connection: AsyncConnection) -> AsyncGenerator[psycopg.AsyncPipeline]:
+    """A pipeline that raises its first error. The library's own also writes a warning for each lost connection, since it cannot end the pipeline there.
+
+    Args:
+        connection: The connection.
+    """
+    failed: psycopg.Error | None = None
+    try:
+        async with connection.pipeline() as pipeline:
+            try:
+                yield pipeline
+            except psycopg.Error as error:
+                failed = error
+    except psycopg.Error as error:
+        raise failed or error from None
+    if failed is not None:
+        raise failed
 
 
 class Link:

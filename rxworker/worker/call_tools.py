@@ -64,6 +64,7 @@ from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.state import RunState, content_of, step_block
 from rxworker.tools import CallScope, ClientTool, EarlyCalls, Tool, policy_of, run_calls
 from rxworker.tools.results import clean, to_content, truncate
+from rxworker.transport.base import PRESSURE
 from rxworker.worker.context import (
     CALLING,
     RunContext,
@@ -103,8 +104,9 @@ def start_early(
                 )  # a new response: the calls of the previous one are retracted
             observer.on_next(event)
             if call is not None and not is_over and _may_start(context, scope, call[0]):
-                token = CALLING.set(context)
+                token, pressure = CALLING.set(context), PRESSURE.set(None)
                 _early_of(context, scope).start(*call)
+                PRESSURE.reset(pressure)  # that of the response, in whose context this is called
                 CALLING.reset(token)
 
         def on_error(error: Exception) -> None:

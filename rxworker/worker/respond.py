@@ -55,8 +55,7 @@ async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
     model, history = context.model, context.journal.hub.history
     request = scope.request or Request(context.journal.state.conversation)
     started = AttemptStart(model.name, model.model, context.tools.own_names)
-    PRESSURE.set(RunPressure(context))  # the subscriptions follow in copies of this context
-    attempts = 0
+    pressure, attempts = RunPressure(context), 0
     while True:
         attempts += 1
         response: Observable[Event] = model.stream(request)
@@ -68,6 +67,7 @@ async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             response = start_early(context, scope, response)
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
         of_request = copy_context()
+        of_request.run(PRESSURE.set, pressure)
         of_request.run(emitter.emit, started)
         begun = history.last_seq
         try:

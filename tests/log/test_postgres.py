@@ -249,8 +249,8 @@ async def test_a_server_that_stays_away_is_an_error_and_nothing_is_lost(
 # Connections are lost
 
 
-async def test_connections_that_are_lost_again_and_again_lose_nothing(
-    postgres: PostgresServer,
+async def test_connections_that_are_lost_again_and_again_lose_nothing_and_warn_nobody(
+    postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = postgres.new_address()
     names = [f"run-{n}" for n in range(5)]
@@ -283,6 +283,7 @@ async def test_connections_that_are_lost_again_and_again_lose_nothing(
             assert await numbers(other, run) == list(range(1, 41))
             assert [command.data["n"] for command in await other.sent(run)] == [0, 10, 20, 30]
             assert (await other.claim(run)).epoch == 2
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("what", ["claim", "append", "send", "delete"])

@@ -8,13 +8,23 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 from reactivex.testing import TestScheduler
 
-from rxworker import Client, Run, Worker, worker_tool
+from rxworker import (
+    Client,
+    Run,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_message_send,
+    tool,
+    worker_tool,
+)
 from rxworker.errors import RunCancelledError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.providers import Anthropic
 from rxworker.testing import ScriptedModel, anthropic_frames, call, say
 from rxworker.transport import Retry, close_session
 from rxworker.transport.answer import Timeouts
+from rxworker.transport.base import PRESSURE
 from rxworker.transport.listening import stop_listening
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -172,3 +182,29 @@ async def test_no_other_watcher_makes_it_wait(
     async with asyncio.timeout(20):
         assert len((await run).text) > 0.9 * source.most
     await batches.aclose()
+
+
+async def test_requests_of_tools_and_hooks_do_not_wait_for_the_watchers_of_the_run() -> None:
+    """The pressure of a run is that of its own requests alone."""
+    found: list[object] = []
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        found.append(PRESSURE.get())
+        return ""
+
+    @tool(effect="pure")
+    async def peek() -> str:
+        """Peek, while the response is still received."""
+        found.append(PRESSURE.get())
+        return ""
+
+    def note(_: object) -> None:
+        found.append(PRESSURE.get())
+
+    replies = [call("look") + call("peek"), say("Done.")]
+    hooks = [before_tool_call(note, matcher="look"), after_tool_call(note), on_message_send(note)]
+    await Worker(ScriptedModel(replies), tools=[look, peek], hooks=hooks).run("Go")
+    assert found == [None] * len(found)
+    assert len(found) == 7
