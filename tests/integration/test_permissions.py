@@ -2,6 +2,8 @@
 
 `DOORS` is a table of {every door} x {every malformation}. A call ``pay(euros=1000)`` waits for approval; `PAID` is the effect. To add a door, add a
 row: how it sends something to a run that waits, and what is malformed in its wire format. A cell that cannot exist states the reason.
+
+The ASGI application has the same handlers as the web server. The dialogs of the page and of the terminal app have no wire format: their tests are theirs.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from rxworker.hooks import (
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, entries_of, open_log, records_of
 from rxworker.log.recover import DECIDE
-from rxworker.log.values import Command
+from rxworker.log.values import Command, resumed_id
 from rxworker.providers import Request
 from rxworker.testing import Call, Reply, ScriptedModel, say
 from rxworker.ui.mcp import McpServer
@@ -654,6 +656,44 @@ class Mcp(Door):
     }
 
 
+class McpLegacy(Mcp):
+    """The same until revision 2025-11-25, where the server sends the form during the call."""
+
+    mode = "legacy"
+
+    async def elicit(self, *_: Any) -> ElicitResult:
+        return self.reply
+
+    async def begin(self, text: str) -> str:
+        self.text = text
+        return "the run of the next call"
+
+    async def send(self, run: str, sent: Any, user: str) -> str:
+        action, content = sent
+        self.reply = ElicitResult(action=action, content=content)
+        return test_mcp.text_of(await self.using.call_tool("clerk", {"message": self.text}))
+
+    async def waits(self, run: str) -> bool:
+        return await waits_in(self.log)
+
+    right: ClassVar[Any] = Mcp.right
+    cells: ClassVar[Cells] = {
+        **Mcp.cells,
+        "missing": [denied(None), denied({"reason": "do not"})],
+        "two calls of one id": [
+            Cell([accepted({"approve": False})], "not approved", "twins", waits=False)
+        ],
+        "stale": "a form belongs to a request of the server, which is answered once",
+        "twice": "a form belongs to a request of the server, which is answered once",
+    }
+
+
+async def waits_in(log: MemoryLog) -> bool:
+    """Whether a run waits that was not resumed."""
+    runs = {info.run: info.status for info in await log.list()}
+    return any(runs[name] == "paused" and resumed_id(name) not in runs for name in runs)
+
+
 async def is_paused(log: EventLog, run: str) -> bool:
     info = await log.info(run)
     return info is not None and info.status == "paused"
@@ -704,8 +744,7 @@ class Acp(Door):
         return f"answered: {editor.text}"
 
     async def waits(self, run: str) -> bool:
-        runs = {info.run: info.status for info in await self.log.list()}
-        return any(runs[name] == "paused" and f"{name}~2" not in runs for name in runs)
+        return await waits_in(self.log)
 
     right: ClassVar[Any] = chosen()
     cells: ClassVar[Cells] = {
@@ -1042,7 +1081,7 @@ class Program(Door):
 
 
 DOORS: list[type[Door]] = [
-    Http, Socket, AgUi, Chat, Completions, Responses, Mcp, Acp, Stored, CommandLine, Saved, Program,
+    Http, Socket, AgUi, Chat, Completions, Responses, Mcp, McpLegacy, Acp, Stored, Saved, Program,
 ]  # fmt: skip
 
 
