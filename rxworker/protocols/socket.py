@@ -286,6 +286,7 @@ class RunSummary(Struct, frozen=True):
         resumed_as: The run that resumes it.
         watchers: Its watchers.
         allowed: The tools that are always allowed in its conversation.
+        can_requeue: Whether it has failed, or was set aside, and a log can put it back.
     """
 
     id: str
@@ -307,6 +308,7 @@ class RunSummary(Struct, frozen=True):
     resumed_as: str | None
     watchers: tuple[WatcherSummary, ...]
     allowed: tuple[AllowedTool, ...] = ()
+    can_requeue: bool = False
 
 
 def pause_of(state: RunState) -> PauseSummary | None:

@@ -86,6 +86,7 @@ def routes_of(state: ServerState) -> list[Route]:
         post("/api/runs/{id}/cancel", bound(post_cancel)),
         post("/api/runs/{id}/resume", bound(post_resume)),
         post("/api/runs/{id}/fork", bound(post_fork)),
+        post("/api/runs/{id}/requeue", bound(post_requeue)),
         post("/api/conversations/{id}/disallow", bound(post_disallow)),
         get("/api/runs/{id}/requests/{seq}", bound(get_request)),
         get("/api/runs/{id}/events", bound(get_events), has_head=False),
@@ -387,6 +388,19 @@ async def post_fork(state: ServerState, request: WebRequest) -> web.Response:
     body = await read_json(request, ForkBody)
     entry = await state.runs_of(request).fork(request.params["id"], body.seq)
     return bytes_response(entry.encoded(), 201)
+
+
+class RequeueBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that puts a run back."""
+
+    reason: str = ""
+
+
+async def post_requeue(state: ServerState, request: WebRequest) -> web.Response:
+    """Put an aborted run back, so that a process continues it."""
+    body = await read_json(request, RequeueBody)
+    entry = await state.runs_of(request).requeue(request.params["id"], body.reason)
+    return bytes_response(entry.encoded())
 
 
 def _user_message(sent: UserInput, name: str) -> Message:

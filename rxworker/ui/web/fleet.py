@@ -15,7 +15,7 @@ from typing import cast, get_args
 
 from msgspec import Struct
 
-from rxworker.log import EventLog, Fleet, RunInfo, StoredStatus, Totals
+from rxworker.log import EventLog, Fleet, RunInfo, RunRow, StoredStatus, Totals
 from rxworker.log.fleet import HOUR, MINUTE
 from rxworker.log.values import TENANT
 from rxworker.messages import Prices
@@ -80,7 +80,7 @@ class GroupInfo(Struct, frozen=True):
 
 
 class FleetRow(Struct, frozen=True):
-    """A run in the list; whether its cost is estimated by the prices of the server."""
+    """A run in the list; whether its cost is estimated by the prices of the server, and whether it can be put back."""
 
     id: str
     title: str
@@ -98,6 +98,7 @@ class FleetRow(Struct, frozen=True):
     output_tokens: int
     cost: float | None
     is_estimate: bool
+    can_requeue: bool
 
 
 class FleetAnswer(Struct, frozen=True):
@@ -361,6 +362,11 @@ def _taken(totals: Totals, since: float) -> Taken:
     )
 
 
+def can_requeue(row: RunRow) -> bool:
+    """Whether a run has failed, or was set aside, so that putting it back may help. One that was cancelled or stopped by a limit ended as it should."""
+    return row.status == "aborted" and row.cause == "error" and not row.outer
+
+
 def _row(info: RunInfo, estimate: RowCosts) -> FleetRow:
     row = info.row
     estimated = estimate(row) if row.cost is None else None
@@ -382,4 +388,5 @@ def _row(info: RunInfo, estimate: RowCosts) -> FleetRow:
         row.output_tokens,
         estimated if row.cost is None else row.cost,
         estimated is not None,
+        can_requeue(row),
     )

@@ -423,6 +423,20 @@ class Runs:
         forked = await conversation.worker.recover(new, reason=f"forked from {run}")
         return self._keep(forked, conversation, before.title)
 
+    async def requeue(self, run: str, reason: str) -> RunEntry:
+        """Put an aborted run back, so that a process continues it under its id.
+
+        Raises:
+            ApiError: The server has no log, there is no such run, or it is not aborted.
+        """
+        entry = await self.find(run)
+        if not isinstance(entry, StoredEntry):
+            message = "only stored runs can be put back: give the server a log"
+            raise ApiError(409, "no_log", message)
+        await entry.requeue(reason)
+        self.changed(entry)
+        return entry
+
     def check_room(self) -> None:
         """Check that another run may start.
 

@@ -10,11 +10,18 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from rxworker.errors import CommandConflictError, LogError, RunCancelledError
+from rxworker.errors import (
+    CommandConflictError,
+    LeaseHeldError,
+    LogError,
+    RunCancelledError,
+    RunStatusError,
+)
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.messages import Message, Usage
 from rxworker.protocols import PauseSummary, RunSummary, pause_of
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, watchers_of
+from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import QueuedWorker, Run
@@ -132,9 +139,9 @@ class StoredEntry(RunEntry):
         if info.revision >= self.info.revision:
             self.info = info
             replica = self._replica
-            is_behind = replica is not None and info.last_seq > replica.last_seq
-            if replica is not None and replica.done() and is_behind and not self.is_over:
-                self._replica = None  # the run was put back behind its end
+            if replica is not None and replica.done() and info.last_seq > replica.last_seq:
+                replica.close()  # the run was put back behind its end
+                self._replica = None
             self.changed()
 
     async def refresh(self) -> None:
@@ -194,6 +201,14 @@ class StoredEntry(RunEntry):
             raise ApiError(409, "resumed", str(error)) from error
         row = replace(self.info.row, status="aborted", reason=text, cause="cancel")
         self.update(replace(self.info, row=row))
+
+    async def requeue(self, reason: str) -> None:
+        """Put the run back, so that a process continues it."""
+        try:
+            await self._log.requeue(self.id, reason=reason)
+        except (RunStatusError, LeaseHeldError) as error:
+            raise ApiError(409, "conflict", str(error)) from error
+        await self.refresh()
 
     async def keep_pause(self) -> None:
         """Keep what a paused run waits for, which the list shows."""
@@ -274,6 +289,7 @@ class StoredEntry(RunEntry):
             resumed_as=self.resumed_as,
             watchers=() if self._replica is None else watchers_of(self._replica),
             allowed=self.conversation.allowed,
+            can_requeue=self.status == "aborted" and can_requeue(row),
         )
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker.log import Replica, SQLiteLog, records_of
+from rxworker.providers import Request
 from rxworker.state import fold_run
-from rxworker.testing import ScriptedModel, call, say
+from rxworker.testing import Reply, ScriptedModel, call, fail, say
 from rxworker.tools import tool
 from rxworker.ui.web import WebServer
 from rxworker.ui.web.workers import MakeServedWorker
@@ -116,4 +117,39 @@ async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_p
         await desk.status(page, "finished")
         assert not page.url.endswith(f"#{run.id}")
         await expect(page.locator("#runs .run-line-title")).to_have_count(2)
+        await desk.close()
+
+
+async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(
+    desk: Desk, tmp_path: Path
+) -> None:
+    is_out = True
+
+    def answer(request: Request) -> Reply:
+        return fail("The cable is out.", "bad_request") if is_out else say("It is in.")
+
+    makers: Makers = {"clerk": desk.maker(ScriptedModel(answer), name="clerk")}
+    async with serve(tmp_path / "runs.db", makers) as server:
+        desk.url = server.url
+        page = await desk.open()
+        other = await desk.open()
+        await desk.ask(page, "First.")
+        await desk.status(page, "failed")
+        run = desk.runs[0].id
+        await other.goto(f"{server.url}#{run}")
+        await desk.status(other, "failed")
+        await desk.press(page, "New run")
+        await desk.ask(page, "Second.")
+        await desk.status(page, "failed")
+        await expect(page.get_by_role("button", name="Put back")).to_be_visible()
+        is_out = False
+        await desk.press(other, "Put back")
+        await desk.status(other, "finished")
+        await desk.answers(other, "It is in.")
+        await page.goto(server.url + "fleet")
+        rows = page.locator("#fleet-rows tr")
+        await expect(rows.locator(".status")).to_have_text(["failed", "finished"])
+        await desk.press(page, "Put back: Second.")
+        await expect(rows.locator(".status")).to_have_text(["finished", "finished"])
+        await expect(rows.get_by_role("button")).to_have_count(0)
         await desk.close()

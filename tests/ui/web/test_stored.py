@@ -17,7 +17,7 @@ from rxworker.errors import LogError, RunHandedOverError
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
 from rxworker.log import EventLog, RunRow, SQLiteLog
 from rxworker.providers import Request
-from rxworker.testing import Reply, ScriptedModel, call, say
+from rxworker.testing import Reply, ScriptedModel, call, fail, say
 from rxworker.tools import tool
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.responses import ApiError
@@ -33,6 +33,10 @@ def permit(context: ToolCallContext) -> Pause:
 
 LEASE = 1.0
 """Longer than a process of a busy machine may stand still."""
+
+
+cables = {"out": False}
+"""Whether the model fails."""
 
 
 class Site:
@@ -94,10 +98,15 @@ class Site:
                 await asyncio.sleep(0.01)
 
 
+FAILING = "The cable is out."
+
+
 def answer(request: Request) -> Reply:
     """What the model says depends on the conversation alone."""
     messages = request.conversation.messages
     last = messages[-1]
+    if FAILING in last.text and cables["out"]:
+        return fail("no cable", "bad_request")
     if last.tool_results:
         return say(f"So it is: {last.tool_results[-1].text}.")
     if "wait" in last.text:
@@ -313,6 +322,33 @@ async def test_a_run_is_forked_and_goes_on_in_a_new_conversation(sites: Sites) -
     assert (await one.get(f"api/runs/{fork['id']}"))["status"] == "finished"
     status, told = await one.post(f"api/runs/{run['id']}/fork", {"seq": 10_000})
     assert (status, told["error"]["code"]) == (400, "no_record")
+
+
+async def test_a_failed_run_is_put_back_by_the_other_server_and_goes_on_under_its_id(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = await sites.open()
+    two, _ = await sites.open()
+    monkeypatch.setitem(cables, "out", True)
+    run = (await one.begin(FAILING))["id"]
+    failed = await one.frames(run)
+    seen = await two.get(f"api/runs/{run}")
+    assert (seen["status"], seen["cause"], seen["can_requeue"]) == ("aborted", "error", True)
+    assert (await two.get("api/fleet"))["rows"][0]["can_requeue"] is True
+    monkeypatch.setitem(cables, "out", False)
+    for body in ({"Reason": "x"}, {"reason": 1}):  # a misspelt member puts nothing back
+        assert (await two.post(f"api/runs/{run}/requeue", body))[0] == 400
+    status, back = await two.post(f"api/runs/{run}/requeue", {"reason": "the cable is in"})
+    assert (status, back["id"], back["status"], back["can_requeue"]) == (200, run, "running", False)
+    await until_it(two, run, lambda row: row.status == "finished")
+    for site in (one, two):
+        frames = await site.frames(run, after=numbers_of(failed)[-1])
+        kinds = [json.loads(f["data"])["event"]["type"] for f in frames if "id" in f]
+        assert (kinds[0], kinds[-1]) == ("run_requeue", "run_stop")
+        assert (await site.get(f"api/runs/{run}"))["can_requeue"] is False
+    status, told = await two.post(f"api/runs/{run}/requeue", {})
+    assert (status, told["error"]["code"]) == (409, "conflict")
+    assert (await two.post("api/runs/none/requeue", {}))[0] == 404
 
 
 async def test_a_deleted_run_leaves_the_list(sites: Sites) -> None:

@@ -85,6 +85,11 @@ export class Actions {
     return summary !== null;
   }
 
+  // A run that has failed goes on under its id, when a process has taken it.
+  requeue() {
+    return this.attempt(() => api.requeue(this.page.selection.id));
+  }
+
   disallow(conversation, tool) {
     return this.attempt(async () => {
       const { allowed } = await api.disallow(conversation, tool);

@@ -148,12 +148,19 @@ const rest = (text, n) => (n > 0 ? plural(text, n) : "");
 function drawRows(found) {
   table(byId("fleet-rows"), found.rows.map((row) => [
     el("a", { href: `./#${encodeURIComponent(row.id)}`, text: clip(row.title, 80) || words.runs.untitled, title: `${row.id}${row.reason ? `: ${row.reason}` : ""}` }),
-    el("span", { class: "status", "data-status": row.status, text: statusWord(row.status, row.cause) }),
+    statusOf(row),
     row.worker || "–", row.tenant || "–", row.owner || "–", [count(row.turns)], [count(row.tool_calls)],
     [short(row.input_tokens + row.output_tokens)], [costText(row)], ago(row.created, found.time),
   ]));
   setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? fleet.noMatch : fleet.none) : found.is_more && limit === MOST ? fill(fleet.newest, { n: MOST }) : "");
   show(byId("more"), found.is_more && limit < MOST);
+}
+
+function statusOf(row) {
+  const status = el("span", { class: "status", "data-status": row.status, text: statusWord(row.status, row.cause) });
+  if (!row.can_requeue) return status;
+  const label = fill(words.run.requeueOf, { title: clip(row.title, 40) || words.runs.untitled });
+  return el("span", { class: "with-button" }, status, el("button", { class: "button small", type: "button", value: row.id, text: words.run.requeue, "aria-label": label, title: words.run.requeueHelp }));
 }
 
 // Each cell is a text, a node, or a number as a text in an array. Cells that have not changed are kept, and with them the focus and the selection.
@@ -192,6 +199,16 @@ form.addEventListener("reset", () => setTimeout(() => {
 byId("more").addEventListener("click", () => {
   limit = MOST;
   open();
+});
+byId("fleet-rows").addEventListener("click", async ({ target }) => {
+  if (target.tagName !== "BUTTON") return;
+  target.disabled = true;
+  try {
+    await api.requeue(target.value);
+  } catch (problem) {
+    target.disabled = false;
+    banner(problem.message, "warn");
+  }
 });
 byId("periods").addEventListener("click", (event) => {
   if (!event.target.value) return;

@@ -40,7 +40,7 @@ export const words = {
   },
   run: {
     title: "Run", control: "Control this run", cancel: "Cancel", cancelNow: "Cancel now", afterTurn: "After this turn", keep: "Keep running",
-    pause: "Pause", pausing: "Pausing…", openResumed: "Open the resumed run",
+    pause: "Pause", pausing: "Pausing…", openResumed: "Open the resumed run", requeue: "Put back", requeueHelp: "A process takes the run again and continues it where it ended", requeueOf: "Put back: {title}",
     turns: { one: "{n} turn", other: "{n} turns" }, calls: { one: "{n} call", other: "{n} calls" }, tokens: "{n} tokens", cost: "cost {cost}",
     pausedTitle: "Paused: {title}", isNow: "The run is {status}.", hasFailed: "The run has failed.",
   },

@@ -179,6 +179,17 @@ export class Selection {
     for (const run of this.timeline.earlier) run.changed.clear();
   }
 
+  // A run that was put back goes on behind its end: receive its records again.
+  revive() {
+    const { store, connection } = this;
+    for (const run of this.timeline.runs) {
+      const summary = store.summaries.get(run.id);
+      if (!store.over.has(run.id) || summary?.status !== "running" || summary.seq <= run.seq) continue;
+      store.over.delete(run.id);
+      connection.watch(run.id, () => run.seq);
+    }
+  }
+
   // Compare it with another run, or with none. Whether that is a change.
   compare(id) {
     const { store, connection } = this, before = this.otherId;

@@ -27,6 +27,7 @@ export class SocketHandlers {
     store.setRuns(list);
     if (this.isAnother) this.reportLostRuns(earlier);
     renderer.list();
+    selection.revive();
     const now = selection.summary;
     // The pause was decided here or in another tab: follow the new run.
     if (before && now && !before.resumed_as && now.resumed_as) this.page.follow(now.resumed_as);

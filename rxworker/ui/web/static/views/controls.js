@@ -6,7 +6,7 @@ import { fill, words } from "../model/language.js";
 
 export class ControlsView {
   constructor(actions) {
-    this.actions = actions; // { pause, cancel(when), follow }
+    this.actions = actions; // { pause, cancel(when), follow, requeue }
     this.group = byId("controls");
     this.asking = false;
     this.pausing = false;
@@ -53,7 +53,7 @@ export class ControlsView {
   }
 
   buttons(status, summary) {
-    const key = `${status} ${this.asking} ${this.pausing} ${summary?.resumed_as ?? ""}`;
+    const key = `${status} ${this.asking} ${this.pausing} ${summary?.resumed_as ?? ""} ${summary?.can_requeue ?? false}`;
     if (key === this.shown) return;
     const hadFocus = this.group.contains(document.activeElement);
     this.shown = key;
@@ -76,7 +76,17 @@ export class ControlsView {
       return [pause, this.button(words.run.cancel, "button", () => this.ask(true, true))];
     }
     if (summary?.resumed_as) return [this.button(words.run.openResumed, "button", () => this.actions.follow(summary.resumed_as))];
+    if (summary?.can_requeue) {
+      const button = this.button(words.run.requeue, "button", () => this.requeue(button));
+      button.title = words.run.requeueHelp;
+      return [button];
+    }
     return [];
+  }
+
+  async requeue(button) {
+    button.disabled = true;
+    button.disabled = (await this.actions.requeue()) !== null;
   }
 
   // The run pauses at the next safe moment, which may take a while.
