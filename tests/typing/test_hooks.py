@@ -121,7 +121,7 @@ def test_methods_with_other_verdicts_do_not() -> None:
     Hooks([WrongContext()])  # pyright: ignore[reportArgumentType]
     Hooks().add(NotTrue())  # pyright: ignore[reportArgumentType]
     chain(Wrong())  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigurationError, match="is no hook"):
+    with pytest.raises(ConfigurationError, match="did you mean 'before_tool_call'"):
         Hooks([Nothing()])  # pyright: ignore[reportArgumentType]
 
 
