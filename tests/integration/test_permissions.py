@@ -1081,7 +1081,8 @@ class Program(Door):
 
 
 DOORS: list[type[Door]] = [
-    Http, Socket, AgUi, Chat, Completions, Responses, Mcp, McpLegacy, Acp, Stored, Saved, Program,
+    Http, Socket, AgUi, Chat, Completions, Responses, Mcp, McpLegacy, Acp,
+    Stored, CommandLine, Saved, Program,
 ]  # fmt: skip
 
 
