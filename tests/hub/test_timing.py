@@ -54,23 +54,22 @@ WAITING: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("waiting", WAITING)
-async def test_what_waits_is_called_on_the_loop(door: str, waiting: str) -> None:
+async def test_what_waits_is_called_on_the_loop(door: str) -> None:
     run = Worker(model(0.001)).run("Hi")
-    threads: set[int] = set()
+    seen: dict[str, list[int]] = {}
     others = threading.active_count()
-    count = 0
+    for name, waiting in WAITING.items():
+        threads = seen[name] = list[int]()
 
-    def observe(_: object) -> None:
-        nonlocal count
-        count += 1
-        threads.add(threading.get_ident())
+        def observe(_: object, threads: list[int] = threads) -> None:
+            threads.append(threading.get_ident())
 
-    DOORS[door](run)(WAITING[waiting]()).subscribe(observe, print)
+        DOORS[door](run)(waiting()).subscribe(observe, print)
     await run
     await asyncio.sleep(3 * SOON)
-    assert threads == {threading.get_ident()}
-    assert count
+    assert {name: set(threads) for name, threads in seen.items()} == {
+        name: {threading.get_ident()} for name in WAITING
+    }
     assert threading.active_count() <= others
 
 
