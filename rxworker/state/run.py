@@ -339,7 +339,8 @@ def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
         if at is not None and calls[at].phase == "running":
             errors += event.is_error
             seconds += event.seconds
-            durations = with_duration(durations, event.seconds)
+            if event.seconds:  # a call that was cancelled has none
+                durations = with_duration(durations, event.seconds)
         name = "" if event.result is None else event.result.name
         call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
         ended = CallState(event.place, call, "ended", event.result)

@@ -16,7 +16,16 @@ from msgspec.structs import replace
 
 import rxworker.ui.web
 from rxworker import Worker, after_tool_call, tool
-from rxworker.events import BlockStart, BlockStop, BlockType, Record, TextDelta
+from rxworker.events import (
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Event,
+    Record,
+    TextDelta,
+    ToolStart,
+    ToolStop,
+)
 from rxworker.hooks import Abort, ToolResultContext
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
 from rxworker.messages import (
@@ -521,3 +530,16 @@ def test_results_are_summed_up_as_in_the_terminal() -> None:
     )
     assert json.loads(found.stdout) == [outline_json(text) for text in texts]
     assert outline_json(texts[0]) == "2 rows \N{MULTIPLICATION SIGN} 3 columns: a, b, c"
+
+
+def test_a_call_that_was_skipped_or_cancelled_has_no_duration() -> None:
+    calls = [ToolCall(f"c{n}", "look", {}) for n in range(3)]
+    events: list[Event] = [
+        *(ToolStart(call, place) for place, call in enumerate(calls)),
+        ToolStop(ToolResult("c0", "rain"), 2.0, place=0),
+        ToolStop(ToolResult("c1", "It was cancelled.", is_error=True), place=1),
+        ToolStop(ToolResult("c2", "Not now.", is_error=True), place=2),
+    ]
+    records = [Record(n, "run-1", 1, 1, float(n), event) for n, event in enumerate(events, start=1)]
+    assert page_folds(records)[0]["times"] == [2.0]
+    assert sum(fold_run(records).tool_durations) == 1

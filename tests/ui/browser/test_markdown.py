@@ -59,6 +59,12 @@ TEXT = """# Trip
 
 A **bold** and _slanted_ snake_case_name, arr[0], `code`, ~~gone~~, $x^2$ and 5 < 6 & 7.
 
+Then \\(a_1 \\cdot \\{b\\}\\) and \\(not, \\\\(nor, and:
+
+\\[
+\\frac{1}{2}
+\\]
+
 1. one
    - inner
 2. two
@@ -107,6 +113,8 @@ async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedM
         names = "h3 strong em code s code.math ol ol>li>ul>li input[type=checkbox]:checked table td blockquote figure.code .hl-cmnt"
         for name in names.split():
             assert await text.locator(name).count() > 0, name
+        formulas = await text.locator(".math").all_text_contents()
+        assert formulas == ["x^2", r"a_1 \cdot \{b\}", r"\frac{1}{2}"]
         links = text.locator("a[href]")
         assert await links.count() == 1
         assert await links.get_attribute("rel") == "noopener noreferrer"

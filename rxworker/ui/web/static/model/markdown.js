@@ -14,32 +14,37 @@ const LONGEST = 16_000; // characters of a block that is still open
 
 const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
 parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
-parser.inline.ruler.after("escape", "math", inlineMath);
+parser.inline.ruler.before("escape", "math", inlineMath); // which reads `\\(` as an escaped bracket
 parser.block.ruler.before("fence", "math", blockMath, { alt: ["paragraph", "blockquote", "list"] });
 // Where a link may lead is decided when it is drawn.
 parser.validateLink = () => true;
 
-const MATH = /\$(?![\s\d])((?:[^$\n\\]|\\.)*?[^\s\\$])\$(?![\w$])/y;
+const MATH = /\$(?![\s\d])((?:[^$\n\\]|\\.)*?[^\s\\$])\$(?![\w$])|\\\(([^\n]+?)\\\)/y;
 
 function inlineMath(state, silent) {
   MATH.lastIndex = state.pos;
-  const found = state.src[state.pos] === "$" && MATH.exec(state.src);
+  const found = "$\\".includes(state.src[state.pos]) && MATH.exec(state.src);
   if (!found) return false;
-  if (!silent) state.push("math_inline", "code", 0).content = found[1];
+  if (!silent) state.push("math_inline", "code", 0).content = (found[1] ?? found[2]).trim();
   state.pos += found[0].length;
   return true;
 }
 
-// A line of `$$` begins a formula, which the next line that ends with `$$` ends, as fences do with code. On one line: `$$…$$`.
+const DISPLAY = [["$$", "$$"], ["\\[", "\\]"]];
+
+// A line of `$$` begins a formula, which the next line that ends with `$$` ends, as fences do with code. On one line: `$$…$$`. Likewise `\[` and `\]`.
 function blockMath(state, first, last, silent) {
   const line = (n) => state.src.slice(state.bMarks[n] + state.tShift[n], state.eMarks[n]).trim(), opening = line(first);
-  if (opening !== "$$" && !/^\$\$.+\$\$$/.test(opening)) return false;
+  const marks = DISPLAY.find(([from, to]) => opening === from || (opening.startsWith(from) && opening.endsWith(to) && opening.length > from.length + to.length));
+  if (!marks) return false;
   if (silent) return true;
+  const [from, to] = marks;
   let end = first;
-  if (opening === "$$") do end += 1; while (end < last - 1 && !line(end).endsWith("$$"));
+  if (opening === from) do end += 1; while (end < last - 1 && !line(end).endsWith(to));
   end = Math.min(end, last - 1);
   const token = state.push("math_block", "pre", 0);
-  token.content = state.getLines(first, end + 1, state.blkIndent, false).trim().replace(/^\$\$|\$\$$/g, "").trim();
+  const whole = state.getLines(first, end + 1, state.blkIndent, false).trim().slice(from.length);
+  token.content = (whole.endsWith(to) ? whole.slice(0, -to.length) : whole).trim();
   token.map = [first, end + 1];
   state.line = end + 1;
   return true;

@@ -72,10 +72,10 @@ export function quantile(values, part) {
 
 const SHORTEST = 0.05; // seconds: what arrives in less has no speed
 
-// How long runs waited for first tokens, how fast tokens came, and how long tools took.
+// How long runs waited for first tokens, how fast tokens came, and how long tools took. A call that was skipped, cancelled or cut has no duration.
 export function timesOf(runs) {
   const attempts = attemptsOf(runs).filter((attempt) => attempt.first !== null), tools = [];
-  for (const run of runs) for (const lane of run.lanes) if (lane.kind === "call" && lane.from !== null && lane.to !== null) tools.push(lane.seconds ?? lane.to - lane.from);
+  for (const run of runs) for (const lane of run.lanes) if (lane.kind === "call" && lane.seconds > 0) tools.push(lane.seconds);
   let tokens = 0, seconds = 0;
   for (const attempt of attempts) {
     const took = (attempt.to ?? attempt.last ?? attempt.first) - attempt.first;
