@@ -248,7 +248,7 @@ ACTIONS = {
     "replay": "print the records of a run as lines of JSON, at the times at which they happened",
     "fork": "copy a run up to a record into a new run, which a worker can continue",
     "diff": "compare two runs, such as a run and its fork",
-    "send": "send a message to a run that is queued or running",
+    "send": "send a message to a run that has not ended",
     "cancel": "cancel a run: one that runs, waits in a queue or is paused",
     "decide": "decide about the calls that a paused run waits for",
     "requeue": "put an aborted run back into the queue, under its id",

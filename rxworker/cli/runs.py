@@ -156,10 +156,6 @@ async def _run(address: str, action: str, options: Options) -> int:
 
 async def _send(log: EventLog, run: str, text: str) -> None:
     info = await _info(log, run)
-    if info.status == "paused":
-        raise CommandError(
-            f"{run} is paused and reads no messages: decide about it first, with rxworker runs decide"
-        )
     await log.send(run, send_command((Message.user(text),)))
     write_line(f"sent to {run}, which is {_status(info)}")
 
@@ -167,17 +163,18 @@ async def _send(log: EventLog, run: str, text: str) -> None:
 async def _cancel(log: EventLog, run: str, reason: str | None) -> None:
     text = reason or BY_COMMAND
     info = await _info(log, run)
-    if info.status == "paused":
+    resumed = await _resumed(log, info)
+    if info.status == "paused" and not resumed:
         await dismiss_run(log, run, str(RunCancelledError(text)))
     else:
         await log.send(run, Command("cancel", {"when": "now", "reason": text}))
         if info.status == "queued":
             await end_cancelled(log, run)
-    info = await _info(log, run)
+    info = await _info(log, resumed or run)
     is_waiting = (
         "" if info.status == "aborted" else ": the process that runs it, or the next one, ends it"
     )
-    write_line(f"{run} is {_status(info)}{is_waiting}")
+    write_line(f"{info.run} is {_status(info)}{is_waiting}")
 
 
 async def _decide(log: EventLog, options: Options) -> None:

@@ -230,7 +230,7 @@ CARRIED: frozenset[CommandKind] = frozenset({"send", "cancel"})
 
 
 def carried_over(command: Command, paused: str, number: int) -> Command:
-    """A command to a paused run, for the run that resumes it. Its key is the same whoever sends it, so that it counts once.
+    """A command to a paused run, for the run that resumes it. Its key is the same from each process that sends it on, so that it counts once.
 
     >>> carried_over(Command("cancel"), "run-1", 2).key
     'run-1:2'

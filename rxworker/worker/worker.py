@@ -513,6 +513,7 @@ class Worker:
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
         claim: ClaimFn | None = None,
+        shared_state: Json = None,
         output: type[Any] | None = None,
     ) -> RunResult[Any]:
         """Resume a paused run, to its end, in a script without a running event loop; otherwise as ``resume``.
@@ -524,11 +525,15 @@ class Worker:
         """
         check_no_loop("resume_sync", "await worker.resume(...)")
 
-        def begin() -> Run[Any]:
-            if output is None:
-                return self.resume(paused, decisions=decisions, add=add, claim=claim)
-            return self.resume(paused, decisions=decisions, add=add, claim=claim, output=output)
-
+        first = partial(
+            self.resume,
+            paused,
+            decisions=decisions,
+            add=add,
+            claim=claim,
+            shared_state=shared_state,
+        )
+        begin = first if output is None else partial(first, output=output)
         return asyncio.run(_complete(begin))
 
     def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002

@@ -12,7 +12,7 @@ from rxworker import Worker, tool
 from rxworker.cli import main
 from rxworker.log import EventLog, RunInfo, SQLiteLog
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.worker import submit, work
+from rxworker.worker import Deny, submit, work
 
 Rxworker = Callable[..., str]
 PAID: list[int] = []
@@ -134,7 +134,7 @@ def test_a_run_of_each_status_is_cancelled(status: str, rxworker: Rxworker, path
     assert PAID == []
 
 
-SENT = {"queued": 0, "cut-off": 0, "paused": 1, "finished": 1, "aborted": 1}
+SENT = {"queued": 0, "cut-off": 0, "paused": 0, "finished": 1, "aborted": 1}
 
 
 @pytest.mark.parametrize("status", SENT)
@@ -144,10 +144,28 @@ def test_a_message_is_sent_to_a_run_that_reads_it(
     (run,) = stored(path, status)
     answer = rxworker("send", run, "And be brief.", code=SENT[status])
     if SENT[status]:
-        assert "paused" in answer or "has ended" in answer
-    elif status == "queued":
-        worked(path, run)
-        assert "user: And be brief." in rxworker("show", run)
+        assert "has ended" in answer
+        return
+    if status == "paused":
+        rxworker("decide", run, "--deny", "call_1_1")
+        run = f"{run}~2"
+    worked(path, run)
+    assert "user: And be brief." in rxworker("show", run)
+
+
+def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(
+    rxworker: Rxworker, path: Path
+) -> None:
+    async def resume(run: str) -> None:
+        async with SQLiteLog(path) as log:
+            worker = Worker(ScriptedModel([say("Done.")]), tools=[pay], log=log)
+            await (await worker.decide(run, {"call_1_1": Deny()})).hand_over()
+
+    (run,) = stored(path, "paused")
+    asyncio.run(resume(run))
+    assert rxworker("cancel", run).startswith(f"{run}~2 is cut-off")
+    worked(path, f"{run}~2")
+    assert "aborted" in rxworker("list", "--status", "aborted")
 
 
 def test_an_aborted_run_is_put_back(rxworker: Rxworker, path: Path) -> None:

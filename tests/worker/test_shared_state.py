@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
@@ -190,3 +191,20 @@ async def test_each_call_of_a_worker_that_is_a_tool_begins_with_the_same_state()
     both = call("ask", task="a") + call("ask", task="b")
     await Worker(ScriptedModel([both, "So."]), tools=[ask]).run("go")
     assert seen == [{"is_used": False}] * 2
+
+
+def test_resuming_in_a_script_takes_what_resuming_takes() -> None:
+    given, known = (
+        inspect.signature(verb).parameters for verb in (Worker.resume_sync, Worker.resume)
+    )
+    assert {*given} == {*known}
+
+    @tool(requires_approval=True)
+    def show(context: ToolContext) -> str:
+        """Show the state."""
+        return str(context.shared_state)
+
+    worker = Worker(ScriptedModel([call("show"), "Done."]), tools=[show], shared_state=1)
+    worker.run_sync("Go")
+    result = worker.resume_sync(shared_state=2)
+    assert result.shared_state == 2
