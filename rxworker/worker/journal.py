@@ -185,7 +185,7 @@ class Journal:
 def _relayed_in_turn(records: Sequence[Record]) -> dict[str, int]:
     """The numbers of relayed records in the last turn, by the ids of their calls.
 
-    An id that several calls of the turn have is left out: their records cannot be told apart, and it is better to relay some twice than to lose others.
+    An id that several calls of the turn have is left out: their records cannot be distinguished, and it is better to relay some twice than to lose others.
     """
     relayed: dict[str, int] = {}
     places: dict[str, set[int]] = {}
