@@ -1,0 +1,70 @@
+"""The tests of control run over every kind of log, and the others of workers and hooks without a log and with one in memory. For a conftest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any, cast
+
+import pytest
+
+from rxworker import Worker
+from rxworker.log import EventLog
+from tests.stores import LOGS, make_log
+
+CONTROL = {
+    "test_control",
+    "test_limits",
+    "test_nested",
+    "test_output",
+    "test_pause",
+    "test_steering",
+    "test_unobserved",
+}
+"""The modules whose tests cancel, pause, limit or steer runs, or nest them."""
+PROCESSES = {"test_stream"}
+"""The modules whose tests start processes, which have no such log."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test over the kinds of logs of its module."""
+    module = cast("Any", metafunc).module
+    name: str = module.__name__.rpartition(".")[2]
+    if (
+        metafunc.definition.get_closest_marker("unlogged") is not None
+        or not hasattr(module, "Worker")
+        or name in PROCESSES
+    ):
+        return
+    metafunc.fixturenames.append("log_of_runs")
+    kinds = LOGS if name in CONTROL else ["none", "memory"]
+    metafunc.parametrize("log_of_runs", kinds, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def sqlite_log(tmp_path_factory: pytest.TempPathFactory) -> Generator[EventLog]:
+    """A log in a file, one for all tests: their runs have ids of their own."""
+    log = make_log("sqlite", tmp_path_factory.mktemp("runs"))
+    assert log is not None
+    yield log
+    asyncio.run(log.close())
+
+
+@pytest.fixture
+def log_of_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EventLog | None:
+    """The log of the workers that have no other; ``None``: they have none."""
+    kind: str = request.param
+    if kind == "none":
+        return None
+    log = (
+        request.getfixturevalue("sqlite_log") if kind == "sqlite" else make_log(kind, request.path)
+    )
+    init = Worker.__init__
+
+    def init_with_log(self: Worker, *args: Any, **options: Any) -> None:
+        if options.get("log") is None:
+            options["log"] = log
+        init(self, *args, **options)
+
+    monkeypatch.setattr(Worker, "__init__", init_with_log)
+    return log
