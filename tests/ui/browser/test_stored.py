@@ -135,6 +135,10 @@ async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(
         other = await desk.open()
         await desk.ask(page, "First.")
         await desk.status(page, "failed")
+        again = page.get_by_role("button", name="Answer again")
+        await expect(again.locator("..")).to_have_css(
+            "opacity", "1"
+        )  # without the pointer above it
         run = desk.runs[0].id
         await other.goto(f"{server.url}#{run}")
         await desk.status(other, "failed")

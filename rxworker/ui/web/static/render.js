@@ -104,6 +104,7 @@ export class Renderer {
       notes.draw(changed);
       this.part = null;
       setData(byId("conversation"), "seq", String(run.seq));
+      setData(byId("conversation"), "status", run.status);
       this.isLive ||= past === null && run.seq > 0;
     }
     this.frame(now);
