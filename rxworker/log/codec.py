@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.errors import LogError
+from rxworker.errors import LogError, describe
 from rxworker.log.entry import Entry, with_body
 from rxworker.log.values import Command, RunInfo, RunRow, StoredStatus
 from rxworker.messages.lenient_json import encode_lenient
@@ -108,7 +108,17 @@ class Encoding:
         return replace(command, number=number, time=stored)
 
     def _encode(self, data: bytes, run: str) -> bytes:
-        return data if self._codec is None else self._codec.encode(data, run)
+        if self._codec is None:
+            return data
+        try:
+            return self._codec.encode(data, run)
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as error:  # SystemExit in a task would end the event loop, and all runs with it
+            text = f"the codec cannot encode what is to be stored of {run}: {describe(error)}"
+            raise LogError(text) from error
 
     def _decoded(self, data: bytes, run: str, decode: Callable[[bytes], T]) -> T:
         try:
@@ -122,10 +132,11 @@ class Encoding:
         if self._codec is not None:
             try:
                 return self._codec.decode(data, run)
-            except Exception as error:  # whatever a library for encryption raises
-                why = f"{type(error).__name__}: {error}".removesuffix(": ")
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever a library for encryption raises
                 raise LogError(
-                    f"the codec cannot decode what is stored of {run}: {why}. Open the log with the codec and the key that it was written with"
+                    f"the codec cannot decode what is stored of {run}: {describe(error)}. Open the log with the codec and the key that it was written with"
                 ) from error
         if data[:1] != b"{":
             raise LogError(f"what is stored of {run} was encoded: open the log with its codec=")

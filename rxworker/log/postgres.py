@@ -161,9 +161,14 @@ class _Pump:
         if self._is_closed:
             raise LocalProtocolError("this log is closed: open it again")
         self._waiting.append(job)
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        self._begin()
         return job.future
+
+    def _begin(self, _: object = None) -> None:
+        """Do what waits, unless that is done already. A task that was cancelled leaves jobs, and one that is cancelled before it begins leaves them all."""
+        if self._waiting and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._begin)
 
     async def _run(self) -> None:
         while self._waiting:

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 import pytest
+from reactivex import operators as ops
 
 from rxworker import Worker, tool
 from rxworker.errors import LogError, RxWorkerError
@@ -286,6 +287,9 @@ class FailingCodec:
     def __init__(self, error: type[BaseException], way: str, first: int) -> None:
         self._error, self._way, self._left = error, way, first
 
+    def fail_next(self) -> None:
+        self._left = 0
+
     def _pass(self, way: str, data: bytes) -> bytes:
         if way == self._way:
             self._left -= 1
@@ -322,6 +326,7 @@ def test_whatever_a_codec_raises_ends_no_more_than_the_run(
 
     outcome, interrupts = complete(main())
     assert isinstance(outcome, LogError | str)
+    assert outcome == "Hello." or way == "encode"
     assert [type(each) for each in interrupts] == [KeyboardInterrupt] * (error is KeyboardInterrupt)
 
 
@@ -374,3 +379,33 @@ def test_the_heartbeat_outlives_whatever_a_store_raises() -> None:
     assert renewed.wait(5)
     heartbeat.close()
     assert [type(each) for each in raised] == ERRORS
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_whatever_a_codec_raises_is_an_error_of_the_log_for_its_readers(
+    error: type[BaseException],
+) -> None:
+    """An interrupt goes to the program."""
+
+    async def main() -> list[object]:
+        codec = FailingCodec(error, "decode", 10_000)
+        log = MemoryLog(codec=codec)
+        run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        await run
+        found: list[object] = []
+        for read in (
+            lambda: log.records(run.id).pipe(ops.to_list()),
+            lambda: log.read(run.id).__anext__(),
+            lambda: Worker(ScriptedModel([]), log=log).load(run.id),
+        ):
+            codec.fail_next()
+            try:
+                async with asyncio.timeout(2):
+                    found.append(await read())
+            except LogError as raised:
+                found.append(raised)
+        return found
+
+    if error is not KeyboardInterrupt:
+        found, interrupts = complete(main())
+        assert ([type(each) for each in found], interrupts) == ([LogError] * 3, [])
