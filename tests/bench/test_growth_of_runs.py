@@ -10,15 +10,16 @@ from collections.abc import Callable
 import pytest
 from reactivex import Observable
 
-from rxworker import Client, RunResult, Worker, tool
+from rxworker import Client, Limits, RunResult, Worker, tool, worker_tool
 from rxworker.events import Record, TextDelta
 from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable, iterate
 from rxworker.hub.history import TAIL
-from rxworker.log import Fleet, RunInfo, RunRow
+from rxworker.log import Fleet, MemoryLog, RunInfo, RunRow
 from rxworker.messages import Conversation
 from rxworker.operators import text_deltas
 from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
 from rxworker.testing import (
+    Call,
     Reply,
     ScriptedModel,
     anthropic_frames,
@@ -68,6 +69,27 @@ def worker_of(script: list[Reply | str]) -> Worker:
 
 
 # one run
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_a_run_with_more_nested_runs(is_logged: bool, assert_linear: AssertLinear) -> None:
+    """Each turn calls a worker, under one id."""
+
+    def prepare(n: int) -> Task:
+        asked = worker_tool(
+            lambda: Worker(ScriptedModel(["Because."])), name="ask", description="Ask somebody."
+        )
+        asking = Reply(tool_calls=(Call("ask", {"task": "Why?"}, id="same"),))
+
+        def run() -> object:
+            model = ScriptedModel([*[asking] * n, "So."])
+            log = MemoryLog() if is_logged else None
+            limits = Limits(max_turns=None, max_repeats=None, max_tool_calls=None)
+            return Worker(model, tools=[asked], log=log, limits=limits).run_sync("go")
+
+        return run
+
+    assert_linear(prepare, n=50)
 
 
 @SCRIPTS
