@@ -359,17 +359,19 @@ class RecordGrammar:
 
     def feed(self, record: Record) -> list[str]:
         """Take the next record, which may cover several deltas; return what is wrong with it."""
-        faults: list[str] = []
-        before, first = self._seqs.get(record.run), record.seq - record.covers + 1
-        if before is not None and first != before + 1:
-            faults.append(f"seq {first} after {before}")
-        self._seqs[record.run] = record.seq
+        faults = self.feed_number(record)
         key = (record.run, record.path)
         if key not in self._runs:
             self._runs[key] = RunGrammar(implicit=self._implicit, responses=self._responses)
         event: Any = record.event
         # The deltas of a record are of one sort, and of one block.
         return faults + self._runs[key].feed(event.like if event.__class__ is Deltas else event)
+
+    def feed_number(self, record: Record) -> list[str]:
+        """Take the number of the next record alone."""
+        before, first = self._seqs.get(record.run), record.seq - record.covers + 1
+        self._seqs[record.run] = record.seq
+        return [] if before is None or first == before + 1 else [f"seq {first} after {before}"]
 
     def finish(self) -> list[str]:
         """There are no more records; return what is missing."""
