@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
@@ -57,10 +58,15 @@ async def test_what_hides_in_the_arguments_of_a_call_is_shown_and_stays_as_it_wa
 class Shell:
     """A tool that takes a text as it is."""
 
-    meta = ToolMeta("shell", "Run a command.", {"type": "object"})
+    meta = ToolMeta(
+        "shell",
+        "Run a command.",
+        {"type": "object", "properties": {"command": {"type": "string"}}},
+        format="text",
+    )
 
     async def execute(self, arguments: str | bytes, context: ToolContext) -> str:
-        deleted.append(str(arguments))
+        deleted.append(msgspec.json.decode(arguments)["command"])
         return "done"
 
 
