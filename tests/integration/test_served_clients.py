@@ -15,7 +15,16 @@ from reactivex import operators as ops
 from rxworker import Worker, tool
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record, TextDelta
-from rxworker.hooks import AnyHook, Pause, Skip, ToolCallContext, before_tool_call
+from rxworker.hooks import (
+    AnyHook,
+    Finish,
+    Pause,
+    Skip,
+    ToolCallContext,
+    ToolResultContext,
+    after_tool_call,
+    before_tool_call,
+)
 from rxworker.hooks.points import BeforeToolCallVerdict
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
@@ -687,6 +696,33 @@ async def test_a_chat_runs_its_tool_once_and_sends_by_itself(clients: Clients) -
         states = [p.get("state") for p in shown["messages"][-1]["parts"] if p["type"] != "text"]
         assert states.count("output-available") == 2
         assert len(shown["messages"]) == 2
+
+
+@before_tool_call
+def finish_before(context: ToolCallContext) -> Finish:
+    del context
+    return Finish(final=True)
+
+
+@after_tool_call
+def finish_after(context: ToolResultContext) -> Finish:
+    del context
+    return Finish(final=True)
+
+
+@pytest.mark.parametrize("hook", [finish_before, finish_after])
+async def test_a_chat_sends_nothing_by_itself_when_a_hook_has_finished_the_run(
+    clients: Clients, hook: AnyHook
+) -> None:
+    """The last step has all its results, which the client takes for a reason to send."""
+    async with desk_of(call("wait"), "It is done.", hooks=[hook]) as desk:
+        desk.gate.set()
+        chat = await Client(clients, "chat").make(desk.url("api/chat"), tools={"paint": {"ok": 1}})
+        await chat.do("sendMessage", {"text": "paint"})
+        shown = await chat.until()
+        assert (shown["error"], shown["status"]) == (None, "ready")
+        assert len(desk.runs) == 1
+        assert call_of(shown)["state"].startswith("output-")
 
 
 HOOKS: dict[str, tuple[BeforeToolCallVerdict | None, bool]] = {

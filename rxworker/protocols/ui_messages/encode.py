@@ -219,7 +219,7 @@ _FINISH = {
     StopKind.END_TURN: "stop",
     StopKind.STOP_SEQUENCE: "stop",
     StopKind.MAX_TOKENS: "length",
-    StopKind.TOOL_USE: "tool-calls",
+    StopKind.TOOL_USE: "stop",  # a hook has finished the run: no call of it waits
     StopKind.REFUSAL: "content-filter",
     StopKind.CONTENT_FILTER: "content-filter",
 }
@@ -273,6 +273,7 @@ class MessageParts:
         """A turn begins; turns of nested runs are not steps of the message."""
         if not change.scope.id:
             self._in_step = True
+            self._calls.has_results = False
             yield wire.StartStep()
 
     def close_step(self, change: StepClose) -> Iterator[UiMessagePart]:
@@ -282,7 +283,13 @@ class MessageParts:
             yield wire.FinishStep()
 
     def finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
-        """The run has finished."""
+        """The run has finished. Its last step has no results of calls: a client would send the message again, as if it had run them itself."""
+        if self._calls.has_results:
+            yield wire.StartStep()
+            yield Data(
+                "data-finish", {"stopReason": change.stop_reason}, "finish"
+            )  # shows the step
+            yield wire.FinishStep()
         yield wire.Finish(_finish_reason(change.stop_reason))
 
     def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:

@@ -143,11 +143,15 @@ class CallParts:
     Args:
         is_past: Whether a later run continues the message, which has taken the results of the calls that were offered.
 
+    Attributes:
+        has_results: Whether the current step has results of calls other than those of the provider.
+
     >>> [part.input for part in CallParts().available("call_1", "look", {"where": "here"})]
     [{'where': 'here'}]
     """
 
     def __init__(self, *, is_past: bool = False) -> None:
+        self.has_results = False
         self._calls: dict[str, _Call] = {}
         self._is_past = is_past
 
@@ -243,6 +247,7 @@ class CallParts:
             yield from self.show(change.id, known or ToolCall(change.id, result.name, {}))
         self._calls.pop(change.id, None)
         is_provided = change.is_provided or None
+        self.has_results = self.has_results or not is_provided
         if change.is_denied:
             yield wire.ToolOutputDenied(change.id)
         elif result.is_error:
