@@ -113,7 +113,7 @@ async def test_a_message_about_a_run_has_its_fields_and_no_secret(
     assert "open sesame" not in "".join(lines)
     detached, ended = map(json.loads, lines)
     assert (detached["watcher"], detached["run"]) == ("dashboard", watched.id)
-    assert "ValueError: the key is (hidden)" in detached["exception"]
+    assert "ValueError: the key is ***" in detached["exception"]
     assert (ended["run"], ended["turn"], ended["logger"]) == (unwatched.id, 1, "rxworker.worker")
 
 

@@ -22,6 +22,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log.address import masked
+from rxworker.providers.base import HIDDEN
 
 T = TypeVar("T")
 
@@ -126,7 +127,7 @@ class Server:
         """The error for one of the library, with what to do."""
         text = str(error).strip().replace("\n", " ") or type(error).__name__
         for secret in self._secrets:
-            text = text.replace(secret, "***")
+            text = text.replace(secret, HIDDEN)
         text = f"{self.address}: {what}{text}{_advice(error)}"
         return LogError(text, retryable=is_lost(error))
 

@@ -17,6 +17,7 @@ from rxworker.messages.settings import Settings, check_number, check_type
 # What the names of headers and fields with secrets have in them.
 SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential")
 HIDDEN = "***"
+"""Stands in every text for what is not shown."""
 
 
 def is_secret(header: str) -> bool:

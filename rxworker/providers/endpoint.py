@@ -9,6 +9,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 from rxworker.errors import ConfigurationError
+from rxworker.providers.base import HIDDEN
 
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 
@@ -69,7 +70,6 @@ def base_address(argument: str | None, variable: str, default: str) -> str:
     return argument or os.environ.get(variable) or default
 
 
-MASK = "***"
 SHORTEST = 6  # what is shorter keeps no secret, and masking it would garble the text
 
 _KEY = re.compile(r"[\x21-\x7e]+")
@@ -152,5 +152,5 @@ def masked(text: str, secrets: Iterable[str | None]) -> str:
     """
     for secret in secrets:
         if secret and len(secret) >= SHORTEST:
-            text = text.replace(secret, MASK)
-    return _LIKE_A_KEY.sub(MASK, text)
+            text = text.replace(secret, HIDDEN)
+    return _LIKE_A_KEY.sub(HIDDEN, text)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.messages import Json
-from rxworker.providers.base import is_secret
+from rxworker.providers.base import HIDDEN, is_secret
 
 
 class Received(Struct, frozen=True):
@@ -36,7 +36,7 @@ def to_received(method: str, path: str, headers: Mapping[str, str], body: bytes)
     {'x-api-key': '***'}
     """
     lower = {name.lower(): value for name, value in headers.items()}
-    shown = {name: "***" if is_secret(name) else value for name, value in lower.items()}
+    shown = {name: HIDDEN if is_secret(name) else value for name, value in lower.items()}
     try:
         parsed: Json = msgspec.json.decode(body)
     except msgspec.DecodeError:

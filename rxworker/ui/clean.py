@@ -18,6 +18,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from rxworker.providers.base import HIDDEN
+
 # Control characters become their pictures, such as ␛; line ends and tabs stay. A carriage return would
 # let a line be overwritten, so it is dropped. A lone surrogate cannot be encoded. Characters that change the direction of
 # writing would show something other than the text: those that enclose a part of it become U+FFFD, and single marks, which
@@ -68,8 +70,6 @@ SHORTEST_LOGGED = 6
 SHORTEST_SENT = 16
 """A shorter value is not replaced in data that is sent, and neither is one without letters and digits: it could be an ordinary word."""
 
-HIDDEN = "(hidden)"
-
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|PRIVATE|DSN", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
@@ -79,7 +79,7 @@ def format_error(error: BaseException) -> str:
 
     >>> os.environ["DOORS_API_KEY"] = "open sesame"
     >>> format_error(RuntimeError("the key is open sesame"))
-    'RuntimeError: the key is (hidden)'
+    'RuntimeError: the key is ***'
     >>> del os.environ["DOORS_API_KEY"]
     """
     return redact("".join(traceback.format_exception(error)).rstrip())
@@ -89,7 +89,7 @@ def redact(text: str) -> str:
     """Return the text without secrets of the environment and without the passwords of URLs.
 
     >>> redact("postgres://me:secret@db/x")
-    'postgres://(hidden)@db/x'
+    'postgres://***@db/x'
     """
     for value in _secrets(SHORTEST_LOGGED):
         text = text.replace(value, HIDDEN)
@@ -101,7 +101,7 @@ def json_redactor() -> Callable[[bytes], bytes]:
 
     >>> os.environ["DOORS_API_KEY"] = "sk-0123456789abcdef"
     >>> json_redactor()(b'{"reason":"not sk-0123456789abcdef"}')
-    b'{"reason":"not (hidden)"}'
+    b'{"reason":"not ***"}'
     >>> del os.environ["DOORS_API_KEY"]
     """
     found = [value for value in _secrets(SHORTEST_SENT) if _is_mixed(value)]

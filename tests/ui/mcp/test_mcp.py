@@ -338,7 +338,7 @@ async def test_what_fails_is_an_error_result_without_secrets(
     server = McpServer({"clerk": desk.clerk, "broken": McpWorker(broken, "Fails.")})
     async with server.listen() as url, client(url, mode) as using:
         for arguments, cause in (
-            ({"message": "fail"}, "no route for (hidden)"),
+            ({"message": "fail"}, "no route for ***"),
             ({"message": 5}, "`str`"),
             ({"message": ""}, "$.message"),
             ({}, "`message`"),

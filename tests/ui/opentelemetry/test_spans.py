@@ -224,7 +224,7 @@ async def test_the_error_of_a_provider_has_its_kind_and_no_secret(
     with pytest.raises(ProviderError):
         await Worker(model, tracing=received.observer()).run("Hi")
     chat, root = received.all
-    expected = (StatusCode.ERROR, "the key '(hidden)' is not known", "authentication")
+    expected = (StatusCode.ERROR, "the key '***' is not known", "authentication")
     assert status(chat) == expected
     assert status(root) == expected
     assert chat.end_time == root.end_time
@@ -453,7 +453,7 @@ async def test_a_watcher_that_is_detached_is_an_event_without_the_secrets_of_its
     run = Worker(ScriptedModel(["Hello."]), tracing=received.observer()).run("Hi")
     run.watch(name="dashboard").subscribe(broken, print)
     await run
-    about = {"watcher": "dashboard", "error": "ValueError: no door opens to (hidden)"}
+    about = {"watcher": "dashboard", "error": "ValueError: no door opens to ***"}
     assert ("rxworker.watcher.detach", about) in events(received.spans["invoke_agent"])
 
 
