@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Iterable
@@ -15,6 +16,9 @@ from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_mended
 
 MAX_DEPTH = 100
+"""The maximum number of arrays and objects within one another in arguments: many read them with recursion, and a model may write any number of brackets."""
+_TOO_DEEP = f"more than {MAX_DEPTH} arrays and objects within one another"
+_NO_FORM = ", which has no JSON form"
 _UNCHANGED = (str, int, type(None))
 _decode = msgspec.json.Decoder().decode
 _SEGMENT = re.compile(
@@ -24,7 +28,7 @@ _ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 
 
 def parse_arguments(text: str) -> JsonObject | str:
-    """The object in the text, or the text itself if it is no object. No text means no arguments, and so does ``null``.
+    """The object in the text, or the text itself if it is no object, or is nested more deeply than `MAX_DEPTH`. No text means no arguments, and so does ``null``.
 
     >>> parse_arguments('{"city": "Oslo"}')
     {'city': 'Oslo'}
@@ -33,14 +37,24 @@ def parse_arguments(text: str) -> JsonObject | str:
     >>> parse_arguments('{"city": "Os')
     '{"city": "Os'
     """
+    value = _read(text)
+    return value if isinstance(value, dict) and not _is_too_deep(text, value) else text
+
+
+def _read(text: str) -> Json:
     try:
         value: Json = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        value = _mended(text) if text.strip() else {}
-        return value if isinstance(value, dict) else text
-    if value is None:
-        return {}
-    return value if isinstance(value, dict) else text
+        return _mended(text) if text.strip() else {}
+    return {} if value is None else value
+
+
+def _is_too_deep(text: str, value: Json) -> bool:
+    """Whether the value of a text is nested too deeply. Most texts have too few brackets for it."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    found = changed_by_json(value)
+    return found is not None and found[1] == _TOO_DEEP
 
 
 def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
@@ -70,15 +84,25 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
         if found is None:
             return cast("JsonObject", given)
         path, what = found
-        raise _invalid(f"this is {what}, which has no JSON form", meta, path)
+        raise _invalid(f"this is {what}", meta, path)
     if not isinstance(given, str):
         raise _invalid(f"this is no JSON object but of type {type(given).__name__}", meta)
     if meta.format is not None:
         return given
     decoded = parse_arguments(given)
     if isinstance(decoded, str):
+        if isinstance(_read(given), dict):
+            raise _invalid(f"this is {_TOO_DEEP}", meta)
         raise _invalid(f"this is no JSON object but the text {given!r:.60}", meta)
     return decoded
+
+
+def copy_arguments(given: JsonObject | str) -> JsonObject | str:
+    """A copy of arguments, which a hook may change. Those that are too deep to be copied are returned as they are: no call runs with them."""
+    try:
+        return copy.deepcopy(given)
+    except RecursionError:
+        return given
 
 
 def text_parameter(meta: ToolMeta) -> str | None:
@@ -108,31 +132,37 @@ def _invalid(why: str, meta: ToolMeta, path: str = "$") -> InvalidArgumentError:
     return InvalidArgumentError(f"invalid arguments at {path}: {why}", tool=meta.name, path=path)
 
 
-def changed_by_json(value: object, path: str = "$") -> tuple[str, str] | None:
+def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str, str] | None:
     """Where a value is that JSON text does not give back, and what it is: an object of the program, ``NaN``, a name that is no text.
 
+    A value that is nested more deeply than `MAX_DEPTH`, such as one that holds itself, is one of these.
+
     >>> changed_by_json({"mean": [0, float("nan")]})
-    ('$.mean[1]', 'nan')
+    ('$.mean[1]', 'nan, which has no JSON form')
     """
     if isinstance(value, _UNCHANGED):
         return None
     if isinstance(value, float):
-        return None if math.isfinite(value) else (path, repr(value))
+        return None if math.isfinite(value) else (path, f"{value!r}{_NO_FORM}")
     if isinstance(value, dict):
+        if depth == MAX_DEPTH:
+            return "$", _TOO_DEEP
         for name, member in cast("dict[object, object]", value).items():
             if not isinstance(name, str):
-                return path, f"an object with the name {name!r:.40}"
-            found = changed_by_json(member, f"{path}.{name}")
+                return path, f"an object with the name {name!r:.40}{_NO_FORM}"
+            found = changed_by_json(member, f"{path}.{name}", depth + 1)
             if found is not None:
                 return found
         return None
     if isinstance(value, list | tuple):
+        if depth == MAX_DEPTH:
+            return "$", _TOO_DEEP
         for place, member in enumerate(cast("list[object]", value)):
-            found = changed_by_json(member, f"{path}[{place}]")
+            found = changed_by_json(member, f"{path}[{place}]", depth + 1)
             if found is not None:
                 return found
         return None
-    return path, f"of type {type(value).__name__}"
+    return path, f"of type {type(value).__name__}{_NO_FORM}"
 
 
 def _mended(text: str) -> Json:

@@ -11,7 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.errors import InvalidArgumentError
-from rxworker.events.arguments import arguments_object, changed_by_json, decode_arguments
+from rxworker.events.arguments import (
+    arguments_object,
+    changed_by_json,
+    copy_arguments,
+    decode_arguments,
+)
 from rxworker.hooks.context import ROLES, CallableTool, HookContext
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, changed
@@ -151,7 +156,7 @@ def odd_message(message: Message) -> str | None:
             return f"a message with {block!r:.60} in its content, which is no content block"
         found = changed_by_json(block.input) if isinstance(block, ToolCall) else None
         if found is not None:
-            return f"a call with {found[1]} at {found[0]} of its input, which has no JSON form"
+            return f"a call whose input at {found[0]} is {found[1]}"
     return None
 
 
@@ -165,7 +170,7 @@ def _of_its_own(message: Message) -> Message:
 def _copied(block: Content) -> Content:
     if not isinstance(block, ToolCall) or isinstance(block.input, str):
         return block
-    return replace(block, input=copy.deepcopy(block.input))
+    return replace(block, input=copy_arguments(block.input))
 
 
 def _with_text(blocks: tuple[Content, ...], text: str) -> tuple[Content, ...]:

@@ -17,7 +17,6 @@ effects, so the calls of the next response start again. If no tool may start ear
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import copy_context
 
@@ -42,7 +41,7 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
-from rxworker.events.arguments import decode_arguments
+from rxworker.events.arguments import copy_arguments, decode_arguments
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.turn import CLIENT_TOOL, DISCARDED_EARLY
 from rxworker.hooks import (
@@ -529,7 +528,7 @@ async def _run_call_hooks(
 
 def _of_its_own(call: ToolCall) -> ToolCall:
     """The call with arguments of its own, which a hook may change in place: the watchers hold the others."""
-    return replace(call, input=copy.deepcopy(call.input))
+    return replace(call, input=copy_arguments(call.input))
 
 
 async def _after_result_hooks(

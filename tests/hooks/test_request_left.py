@@ -68,7 +68,7 @@ BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
             if c.turn == 2
             else None
         ),
-        "a call with nan at $.a of its input",
+        "a call whose input at $.a is nan, which has no JSON form",
     ),
 }
 SOUND: dict[str, Callable[[MessageSendContext], Any]] = {

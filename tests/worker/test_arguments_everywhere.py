@@ -12,11 +12,25 @@ import reactivex
 from msgspec.structs import replace
 from reactivex import Observable
 
-from rxworker import Approve, Paused, Worker, before_tool_call
+from rxworker import (
+    Approve,
+    Paused,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_message_send,
+)
 from rxworker.errors import HookError, LocalProtocolError
 from rxworker.events import Event, RunResume, ToolStart, ToolStop
 from rxworker.events.block import BlockStart, BlockStop, ToolUseMetadata
-from rxworker.hooks import HookLike, Pause, Skip, ToolCallContext
+from rxworker.hooks import (
+    HookLike,
+    MessageSendContext,
+    Pause,
+    Skip,
+    ToolCallContext,
+    ToolResultContext,
+)
 from rxworker.log import MemoryLog, RunRow, fork_run
 from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.providers import Request
@@ -311,3 +325,37 @@ async def test_a_hook_that_leaves_what_json_would_change_has_failed() -> None:
         assert f"at {path}:" in str(failed.value)
         assert failed.value.hook == "change"
         assert shell.received == []
+
+
+NESTED: dict[str, JsonObject | str] = {
+    "a text": '{"command": ' + "[" * 600 + "]" * 600 + "}",
+    "an object": {"command": msgspec.json.decode("[" * 600 + "]" * 600)},
+}
+
+
+@pytest.mark.parametrize("given", NESTED.values(), ids=NESTED.keys())
+async def test_arguments_that_are_nested_too_deeply_are_refused(given: JsonObject | str) -> None:
+    """They are copied for the hooks, and read by many: a run must not end because a model has written many brackets."""
+    shell, guard = Shell(), Guard()
+
+    @on_message_send
+    def look(context: MessageSendContext) -> None:
+        """Receives a copy of the calls."""
+
+    @after_tool_call
+    def check(context: ToolResultContext) -> None:
+        assert "more than 100 arrays and objects within one another" in context.content
+
+    result = await Worker(model_of(given), tools=[shell], hooks=[guard, look, check]).run("Go.")
+    assert result.text == "Done."
+    assert (guard.seen, shell.received) == ([], [])
+
+
+async def test_a_hook_that_leaves_arguments_that_hold_themselves_has_failed() -> None:
+    @before_tool_call(on_failure="skip")
+    def change(context: ToolCallContext) -> None:
+        context.input["command"] = context.input
+
+    shell = Shell()
+    await by_the_model('{"command": "ls"}', shell, [change], [])
+    assert shell.received == []
