@@ -23,6 +23,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from rxworker.errors import DecisionError
+from rxworker.events.turn import CLIENT_TOOL
 from rxworker.hooks.points import Answer
 from rxworker.messages import JsonObject, Message, ToolCall
 
@@ -135,6 +136,23 @@ class PendingCalls(Struct, frozen=True):
     def required(self) -> tuple[int, ...]:
         """The indices of the calls that need a decision."""
         return tuple(sorted(self.unknown.union(() if self.at is None else (self.at,))))
+
+    @property
+    def by_client(self) -> tuple[int, ...]:
+        """The indices of the calls that a client runs: the run pauses at them again until it has their results."""
+        return tuple(range(len(self.calls))) if self.hook == CLIENT_TOOL else ()
+
+    def without_client(self) -> list[Decision | None]:
+        """What a client that runs no tools decides: its calls have failed, and the others are left open.
+
+        >>> PendingCalls((ToolCall("x", "open_tab", {}),), hook=CLIENT_TOOL).without_client()
+        [Answer(content='This client cannot run open_tab.', is_error=True)]
+        """
+        decisions: list[Decision | None] = [None] * len(self.calls)
+        for index in self.by_client:
+            text = f"This client cannot run {self.calls[index].name}."
+            decisions[index] = Answer(text, is_error=True)
+        return decisions
 
     @property
     def allowable(self) -> tuple[str, str] | None:

@@ -245,14 +245,15 @@ class Session:
     ) -> RunEntry | None:
         """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
         pending = await pending_of(entry)
-        decisions: list[Decision | None] = [None] * len(pending.calls)
+        decisions = pending.without_client()
         is_decided = True
         for index in pending.required:
             decision = decisions[index] = await self._decide(pending, index, pause)
             if decision is None:
                 is_decided = False
                 break
-        if not pending.required and not add:  # a message for the model is reason enough to go on
+        # A message for the model is reason enough to go on.
+        if not (pending.required or pending.by_client or add):
             is_decided = await self._may_go_on(pause)
         if not is_decided or self._is_cancelled:
             await entry.dismiss(CANCELLED)

@@ -148,6 +148,10 @@ class Calls:
             entry = await self._decide(waiting, (params.input_responses or {}).get(APPROVAL))
         progress = Progress(context)
         while (entry := await self._follow(progress, entry)).status == "paused":
+            pending = await pending_of(entry)
+            if pending.by_client:
+                entry = await self._runs.resume(entry.id, pending.without_client())
+                continue
             if not _has_forms(context):
                 return tool.failure(entry, NO_FORMS + _question(entry))
             form = ElicitRequestFormParams(message=_question(entry), requested_schema=FORM)

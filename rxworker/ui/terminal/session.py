@@ -314,7 +314,9 @@ class Session:
         """
         if self.paused is None:
             raise LocalProtocolError("no run is paused")
-        decided = [self._decided.get(index) for index in range(len(self.paused.pending))]
+        decided = PendingCalls.of(self.paused).without_client()
+        for index, decision in self._decided.items():
+            decided[index] = decision
         add = [Message.user(text)] if text else []
         self._decided.clear()
         # A resumed run continues the counts of the paused run.

@@ -32,9 +32,9 @@ from rxworker.hooks import (
     on_turn_end,
 )
 from rxworker.log import EventLog, MemoryLog
-from rxworker.messages import Audio, Document, Image, Json, StopKind, Text
+from rxworker.messages import Audio, Document, Image, Json, StopKind, Text, ToolMeta
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
-from rxworker.tools import FileEdit, Plan, PlanStep, ToolContext, tool, update_plan
+from rxworker.tools import ClientTool, FileEdit, Plan, PlanStep, ToolContext, tool, update_plan
 from rxworker.transport import Retry
 from rxworker.ui.acp import AcpAgent
 
@@ -354,6 +354,19 @@ async def test_a_pause_of_a_hook_is_a_question_also_at_the_end_of_a_turn() -> No
     assert client.questions[0]["toolCall"]["content"][0]["content"]["text"] == "Really?"
     assert client.questions[1]["toolCall"]["title"] == "Publish this?"
     assert len(client.questions[1]["options"]) == 2
+
+
+async def test_a_call_that_only_a_client_can_run_is_a_failed_call_and_no_question() -> None:
+    """An editor runs no tools: to ask whether to continue would pause at the same call again, without an end."""
+    open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
+    make, model = scripted(call("open_tab"), "It is not open.", tools=[open_tab])
+    async with serving(make) as client:
+        session = await client.open()
+        assert await client.prompt(session, "Go") == {"stopReason": "end_turn"}
+    assert (client.questions, client.text) == ([], "It is not open.")
+    assert client.call()["status"] == "failed"
+    (result,) = model.requests[-1].conversation.messages[-1].tool_results
+    assert (result.is_error, "cannot run open_tab" in result.text) == (True, True)
 
 
 # Cancel

@@ -19,9 +19,10 @@ from rxworker import Worker
 from rxworker.errors import ConfigurationError
 from rxworker.hooks import Pause, ToolCallContext, TurnEndContext, before_tool_call, on_turn_end
 from rxworker.log import MemoryLog
+from rxworker.messages import ToolMeta
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
-from rxworker.tools import tool
+from rxworker.tools import ClientTool, tool
 from rxworker.ui.mcp import McpServer, McpWorker
 from rxworker.ui.web import Settings
 
@@ -266,6 +267,15 @@ async def test_a_pause_at_the_end_of_a_turn_asks_whether_to_continue(mode: str) 
     async with server.listen() as url, client(url, mode, elicit) as using:
         result = await using.call_tool("clerk", {"message": "go"})
     assert (text_of(result), result.is_error) == ("A draft.", False)
+
+
+async def test_a_call_that_only_a_client_can_run_fails_and_no_form_asks_about_it(mode: str) -> None:
+    open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
+    replies = [call("open_tab"), "It is not open."]
+    server = McpServer({"clerk": lambda: Worker(ScriptedModel(replies), tools=[open_tab])})
+    async with server.listen() as url, client(url, mode) as using:
+        result = await using.call_tool("clerk", {"message": "go"})
+    assert (text_of(result), result.is_error) == ("It is not open.", False)
 
 
 class Verse(Struct):

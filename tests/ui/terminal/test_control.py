@@ -15,7 +15,7 @@ from rxworker import Paused, Worker, before_tool_call, on_turn_end, tool
 from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
 from rxworker.messages import ToolMeta
 from rxworker.testing import Call, Reply, ScriptedModel, call, say, stall
-from rxworker.tools import ToolContext
+from rxworker.tools import ClientTool, ToolContext
 from rxworker.tools.reports import FileEdit, Plan, PlanStep
 from rxworker.ui.terminal.dialogs import ApprovalScreen
 
@@ -318,6 +318,18 @@ async def test_what_is_said_to_a_paused_turn_goes_on_with_it(open_app: Open) -> 
         texts = [message.text for message in worker.conversation.messages]
         assert texts == ["Write.", "Draft.", "No, write it better.", "Better."]
         assert "20 tokens in, 10 out" in person.screen
+
+
+async def test_a_call_that_only_a_client_can_run_fails_when_the_run_is_resumed(
+    open_app: Open,
+) -> None:
+    open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
+    worker = Worker(ScriptedModel([call("open_tab"), "It is not open."]), tools=[open_tab])
+    async with open_app(worker) as person:
+        await person.ask("Open it.")
+        await person.sees("open_tab runs in the client")
+        await person.ask("Go on.")
+        assert "It is not open." in person.screen
 
 
 async def test_a_message_may_have_several_lines(open_app: Open) -> None:
