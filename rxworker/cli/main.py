@@ -552,7 +552,7 @@ def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--tenant", default="", help="whose run it is")
     add("--priority", type=int, default=0, metavar="N", help="higher ones are taken first; 0")
     about = "the id of the run, by default a new one; the same id twice is the same run"
-    add("--run", default="", metavar="ID", help=about)
+    add("--run", metavar="ID", help=about)
 
 
 def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -649,11 +649,19 @@ SIZES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _duration(text: str) -> float:
-    return _seconds(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _seconds(text)
+    try:
+        return _seconds(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _seconds(text)
+    except argparse.ArgumentTypeError:
+        message = f"{text!r} is not an age, such as 30d, 12h, 90m or a number of seconds"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def _bytes(text: str) -> int:
-    return _count(text[:-1]) * SIZES[text[-1]] if text[-1:] in SIZES else _count(text)
+    try:
+        return _count(text[:-1]) * SIZES[text[-1]] if text[-1:] in SIZES else _count(text)
+    except argparse.ArgumentTypeError:
+        message = f"{text!r} is not a size, such as 5G, 300M or a number of bytes"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def _count(text: str) -> int:

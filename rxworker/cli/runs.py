@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import cast
@@ -12,7 +13,7 @@ from msgspec import Struct
 from reactivex import operators as ops
 
 from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write_line
-from rxworker.errors import LogError, RunCancelledError
+from rxworker.errors import CommandConflictError, LogError, RunCancelledError
 from rxworker.events import Record
 from rxworker.log import (
     Command,
@@ -155,6 +156,8 @@ async def _run(address: str, action: str, options: Options) -> int:
 
 
 async def _send(log: EventLog, run: str, text: str) -> None:
+    if not text.strip():
+        raise CommandError("the message is empty: give a text", MISUSED)
     info = await _info(log, run)
     await log.send(run, send_command((Message.user(text),)))
     write_line(f"sent to {run}, which is {_status(info)}")
@@ -164,9 +167,13 @@ async def _cancel(log: EventLog, run: str, reason: str | None) -> None:
     text = reason or BY_COMMAND
     info = await _info(log, run)
     resumed = await _resumed(log, info)
+    is_dismissed = False
     if info.status == "paused" and not resumed:
-        await dismiss_run(log, run, str(RunCancelledError(text)))
-    else:
+        # A decision that waits makes it go on; the run that resumes it takes the command.
+        with suppress(CommandConflictError):
+            await dismiss_run(log, run, str(RunCancelledError(text)))
+            is_dismissed = True
+    if not is_dismissed:
         await log.send(run, Command("cancel", {"when": "now", "reason": text}))
         if info.status == "queued":
             await end_cancelled(log, run)
@@ -180,10 +187,14 @@ async def _cancel(log: EventLog, run: str, reason: str | None) -> None:
 async def _decide(log: EventLog, options: Options) -> None:
     """Store decisions about a paused run, in words alone: without one, nothing is stored."""
     run = options.run
+    info = await _info(log, run)
+    if resumed := await _resumed(log, info):
+        raise CommandError(f"{run} was decided about already, and goes on as {resumed}")
     desk = QueuedWorker("", log=log)
-    paused = await desk.load(run)
+    paused = await desk.load(run) if info.status == "paused" else None
     if not isinstance(paused, Paused):
-        raise CommandError(f"{run} has finished: there is nothing to decide about")
+        message = f"{run} is {_status(info)}, not paused: there is nothing to decide about"
+        raise CommandError(message)
     pending = PendingCalls.of(paused)
     decisions = _decisions(options, pending)
     several = decisions.values() if isinstance(decisions, Mapping) else decisions
@@ -192,7 +203,11 @@ async def _decide(log: EventLog, options: Options) -> None:
             "always is for the conversations of rxworker serve: approve this call without it",
             MISUSED,
         )
-    write_line(await desk.decide_later(run, decisions))
+    try:
+        write_line(await desk.decide_later(run, decisions))
+    except CommandConflictError as error:
+        message = f"{run} was decided about already: the first decision counts"
+        raise CommandError(message) from error
 
 
 def _decisions(options: Options, pending: PendingCalls) -> Decisions:
@@ -203,7 +218,8 @@ def _decisions(options: Options, pending: PendingCalls) -> Decisions:
         DecisionError: One is not understood.
     """
     ways = [bool(options.approve or options.deny), options.decisions is not None, options.go_on]
-    if sum(ways) != 1 or (options.reason is not None and not options.deny):
+    is_stuck = options.go_on and pending.required
+    if is_stuck or sum(ways) != 1 or (options.reason is not None and not options.deny):
         calls = zip(pending.ids, pending.calls, strict=True)
         waits = "; ".join(f"{id_}: {describe_call(call)}" for id_, call in calls)
         how = f"{options.run} waits for {waits}. Give --approve ID or --deny ID [--reason TEXT], or --decisions JSON"

@@ -94,7 +94,7 @@ def submit(
     kind: str = "",
     tenant: str = "",
     priority: int = 0,
-    run: str = "",
+    run: str | None = None,
 ) -> int:
     """Store a run for ``rxworker work``, and print its id.
 

@@ -65,7 +65,7 @@ async def submit(
     labels: Mapping[str, str] | None = None,
     conversation: Conversation | None = None,
     tracing: Tracing | None = None,
-    run: str = "",
+    run: str | None = None,
     output: type[Any] | None = None,
 ) -> str:
     """Store a run for `work` to take, in this process or another.
@@ -112,7 +112,7 @@ async def submit(
         conversation=conversation,
         tracing=tracing,
     )
-    return await worker._submit(input, _expect_id(run) if run != "" else "", output)
+    return await worker._submit(input, "" if run is None else _expect_id(run), output)
 
 
 class QueuedWorker(Worker):

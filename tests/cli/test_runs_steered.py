@@ -168,6 +168,39 @@ def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(
     assert "aborted" in rxworker("list", "--status", "aborted")
 
 
+def test_a_run_whose_decision_waits_is_cancelled(rxworker: Rxworker, path: Path) -> None:
+    (run,) = stored(path, "paused")
+    rxworker("decide", run, "--approve", "call_1_1")
+    assert "ends it" in rxworker("cancel", run, "--reason", "a mistake")
+    worked(path, f"{run}~2")
+    assert f"{run}~2" in rxworker("list", "--status", "aborted")
+    assert PAID == []
+
+
+@pytest.mark.parametrize("status", ["queued", "cut-off", "finished", "aborted"])
+def test_a_run_that_is_not_paused_is_not_decided_about(
+    status: str, rxworker: Rxworker, path: Path
+) -> None:
+    (run,) = stored(path, status)
+    error = rxworker("decide", run, "--approve", "call_1_1", code=1)
+    assert f"{run} is {status}, not paused" in error
+
+
+def test_a_decision_is_made_once_and_for_a_call_that_waits(rxworker: Rxworker, path: Path) -> None:
+    (run,) = stored(path, "paused")
+    assert "--approve ID" in rxworker("decide", run, "--continue", code=2)
+    rxworker("decide", run, "--deny", "call_1_1")
+    assert "was decided about already" in rxworker("decide", run, "--approve", "call_1_1", code=1)
+    worked(path, f"{run}~2")
+    error = rxworker("decide", run, "--approve", "call_1_1", code=1)
+    assert f"was decided about already, and goes on as {run}~2" in error
+
+
+def test_an_empty_message_is_not_sent(rxworker: Rxworker, path: Path) -> None:
+    (run,) = stored(path, "queued")
+    assert "empty" in rxworker("send", run, " ", code=2)
+
+
 def test_an_aborted_run_is_put_back(rxworker: Rxworker, path: Path) -> None:
     aborted, finished = stored(path, "aborted", "finished")
     assert rxworker("requeue", aborted) == f"{aborted} is queued"
@@ -186,6 +219,8 @@ def test_old_runs_are_deleted(rxworker: Rxworker, path: Path) -> None:
     assert len(rxworker("list").splitlines()) == 2
     for option, value in (("--max-age", "soon"), ("--max-runs", "-1"), ("--max-bytes", "1Z")):
         assert option in rxworker("prune", f"{option}={value}", code=2)
+    assert "such as 30d" in rxworker("prune", "--max-age=soon", code=2)
+    assert "such as 5G" in rxworker("prune", "--max-bytes=1Z", code=2)
 
 
 @pytest.mark.parametrize("action", ["send", "cancel", "decide", "requeue"])
