@@ -23,6 +23,7 @@ from rxworker.hooks.contexts import (
     TurnEndContext,
 )
 from rxworker.hooks.points import (
+    OLDER_NAMES,
     AfterToolCallVerdict,
     BeforeToolCallVerdict,
     HookPoint,
@@ -51,10 +52,10 @@ def hooks_of(hook: object) -> Sequence[AnyHook]:
         message = f"{hook.__name__} is a class: register an object of it, {hook.__name__}()"
         raise ConfigurationError(message)
     for name in dir(hook):
-        close = difflib.get_close_matches(name, POINTS, 1, LIKE)
-        if close and name not in POINTS and callable(getattr(hook, name, None)):
+        meant = None if name in POINTS else _meant(name)
+        if meant is not None and callable(getattr(hook, name, None)):
             raise ConfigurationError(
-                f"{type(hook).__name__} has the method {name!r}; did you mean {close[0]!r}? If not, give it another name"
+                f"{type(hook).__name__} has the method {name!r}; did you mean {meant!r}? If not, give it another name"
             )
     methods = [(point, getattr(hook, point.value, None)) for point in HookPoint]
     settings = _settings_of(hook)
@@ -71,6 +72,22 @@ def hooks_of(hook: object) -> Sequence[AnyHook]:
         )
         raise ConfigurationError(message)
     return made
+
+
+def _meant(name: str) -> str | None:
+    """The point whose name, or older name, a method's name resembles, if there is one."""
+    close = difflib.get_close_matches(name, POINTS, 1, LIKE)
+    return close[0] if close else PLAIN.get(_plain(name))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+PLAIN = {
+    _plain(name): point for name, point in (*zip(POINTS, POINTS, strict=True), *OLDER_NAMES.items())
+}
+"""Each point by its names, in small letters and without underscores."""
 
 
 def _settings_of(hook: object) -> HookSettings:

@@ -155,6 +155,11 @@ class HookContext:
         else:
             raise AttributeError(self._not_assigned(name), name=name, obj=self)
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(
+            f"{name!r} of a {type(self).__name__} cannot be deleted", name=name, obj=self
+        )
+
     def _assign(self, name: str, value: object) -> None:
         """Assign a field that a hook cannot assign."""
         object.__setattr__(self, name, value)

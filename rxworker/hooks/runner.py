@@ -35,7 +35,7 @@ from rxworker.hooks.points import (
     Verdict,
     wrong_verdict,
 )
-from rxworker.messages import Message
+from rxworker.messages import Message, ToolResult
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 NamedVerdict: TypeAlias = tuple[Verdict, str]
@@ -251,6 +251,8 @@ def _odd_field(verdict: Verdict) -> str | None:
             return (
                 None if isinstance(reason, str) else f"the reason {reason!r:.60}, which is no text"
             )
+        case Answer(content=content) if isinstance(cast("object", content), ToolResult):
+            return "a ToolResult as its content; write Answer(result.content, is_error=result.is_error)"
         case Finish(final=flag) | Answer(is_error=flag):
             given = cast("object", flag)
             return None if isinstance(given, bool) else f"the flag {given!r:.60}, which is no bool"

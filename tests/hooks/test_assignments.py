@@ -119,6 +119,24 @@ async def test_a_hook_with_a_misspelt_attribute_fails_and_the_call_does_not_run(
     assert paid == []
 
 
+@tool
+async def look() -> str:
+    """Look."""
+    return "nothing"
+
+
+@pytest.mark.parametrize("name", ["call", "tool", "_given"])
+async def test_a_hook_that_deletes_an_attribute_has_failed(name: str) -> None:
+    @before_tool_call(on_failure="skip")
+    def spoil(context: ToolCallContext) -> None:
+        delattr(context, name)
+
+    model = ScriptedModel([call("look"), "Done."])
+    result = await Worker(model, tools=[look], hooks=[spoil]).run("Look.")
+    [refused] = result.conversation.messages[-2].tool_results
+    assert "the hook 'spoil', which checks it, failed" in refused.text
+
+
 IMMUTABLE: list[tuple[Any, Callable[[Any], object], str]] = [
     (after_tool_call, lambda c: setattr(c.result, "content", "x"), "use context.set_content(text)"),
     (after_tool_call, lambda c: setattr(c.call, "input", {}), "change or assign context.input"),
@@ -132,11 +150,6 @@ IMMUTABLE: list[tuple[Any, Callable[[Any], object], str]] = [
 async def test_a_hook_that_changes_what_is_immutable_learns_how_it_is_done(
     at: Any, assign: Callable[[Any], object], instead: str
 ) -> None:
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "nothing"
-
     def change(context: Any) -> None:
         assign(context)
 

@@ -8,7 +8,16 @@ import pytest
 
 from rxworker import Message, Worker, after_tool_call, before_tool_call, on_message_send, tool
 from rxworker.errors import ConfigurationError, HookError
-from rxworker.hooks import Abort, Cancel, ContinueWithMessages, Hooks, Pause, Skip, on_turn_end
+from rxworker.hooks import (
+    Abort,
+    Answer,
+    Cancel,
+    ContinueWithMessages,
+    Hooks,
+    Pause,
+    Skip,
+    on_turn_end,
+)
 from rxworker.messages import ToolCall, ToolMeta, ToolResult
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import Toolbox, ToolContext, ToolPolicy
@@ -74,6 +83,12 @@ def test_a_reconcile_that_cannot_be_called_is_refused() -> None:
         ("on_message_sent", "on_message_send"),
         ("on_turn_ends", "on_turn_end"),
         ("on_aborts", "on_abort"),
+        ("beforeToolCall", "before_tool_call"),
+        ("BeforeToolCall", "before_tool_call"),
+        ("_after_tool_call", "after_tool_call"),
+        ("PreToolUse", "before_tool_call"),
+        ("pre_tool_use", "before_tool_call"),
+        ("onTurnCompleted", "on_turn_end"),
     ],
 )
 def test_a_misspelt_method_beside_a_right_one_is_refused(name: str, point: str) -> None:
@@ -111,6 +126,11 @@ ODD: list[tuple[Any, Any, str]] = [
     (before_tool_call, Pause(None), "the reason None, which is no text"),  # pyright: ignore[reportArgumentType]
     (after_tool_call, Abort(b"no"), "the reason b'no', which is no text"),  # pyright: ignore[reportArgumentType]
     (on_message_send, Cancel(None), "the reason None, which is no text"),  # pyright: ignore[reportArgumentType]
+    (
+        before_tool_call,
+        Answer(ToolResult.error("x", "it failed")),  # pyright: ignore[reportArgumentType]
+        "write Answer(result.content, is_error=result.is_error)",
+    ),
     (on_turn_end, ContinueWithMessages(("again",)), "with 'again', which is no Message"),  # pyright: ignore[reportArgumentType]
     (on_turn_end, ContinueWithMessages("again"), "with 'again', which is no list of messages"),  # pyright: ignore[reportArgumentType]
     (on_turn_end, ContinueWithMessages((Message.user(ToolResult("x", "y")),)), "no tool calls"),
