@@ -30,6 +30,11 @@ def expect_operator(operator: object) -> None:
     if not isinstance(operator, FunctionType):
         return
     name = operator.__name__
+    if inspect.iscoroutinefunction(operator) or inspect.isasyncgenfunction(operator):
+        message = (
+            f"{name} is no operator, which returns an observable at once: write def, without async"
+        )
+        raise ConfigurationError(message)
     if _is_library(operator) or not _takes_one(operator):
         message = f"{name} makes an operator and is not one: write {name}(...), with parentheses"
         raise ConfigurationError(message)

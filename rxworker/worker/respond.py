@@ -12,11 +12,12 @@ that no operator leaves a run waiting for ever or in another thread:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 from reactivex import Observable, abc, typing
@@ -186,7 +187,7 @@ def apply_operators(
         clock = _Clock(asyncio.get_running_loop(), fail)
         result: Observable[Event] = source
         for operator in operators:
-            result = operator(guarded(result))
+            result = _expect_observable(operator, operator(guarded(result)))
         upstream.disposable = result.subscribe(
             on_next,
             on_error,
@@ -199,6 +200,18 @@ def apply_operators(
 
 
 _NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
+
+
+def _expect_observable(operator: ResponseOperator, result: Observable[Any]) -> Observable[Any]:
+    made = cast("object", result)
+    if isinstance(made, Observable):
+        return result
+    if inspect.iscoroutine(made):
+        made.close()
+    name: str = getattr(operator, "__name__", type(operator).__name__)
+    raise ConfigurationError(
+        f"the operator {name} returned a {type(made).__name__}, which is no observable: return source.pipe(...)"
+    )
 
 
 class _LoopThread:

@@ -240,3 +240,34 @@ def test_what_is_right_is_taken(tmp_path: Path) -> None:
     fallback(model(), Anthropic("claude-sonnet-4-6", api_key="k"))
     Timeouts(None, None, None)
     Prices(input=0, output=1)
+
+
+async def waiting(source: object) -> object:
+    return source
+
+
+def test_a_coroutine_function_is_no_operator() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"waiting is no operator.*: write def, without async"
+    ):
+        worker(operators=[waiting])
+
+
+RETURNED: dict[str, Callable[[Any], Any]] = {
+    "a NoneType": lambda source: None,
+    "a list": lambda source: [source],
+    "a coroutine": lambda source: waiting(source),
+    "a function": lambda source: text_deltas,
+}
+
+
+@pytest.mark.parametrize(("name", "operator"), RETURNED.items(), ids=RETURNED.keys())
+async def test_an_operator_that_returns_no_observable_is_named(
+    name: str, operator: Callable[[Any], Any]
+) -> None:
+    """Only when it is applied is it known: a ``return`` is easily forgotten."""
+    for operators_ in ([operator], [operator, ops.filter(bool)]):
+        with pytest.raises(
+            ConfigurationError, match=rf"the operator .* returned {name}, which is no"
+        ):
+            await worker(operators=operators_).run("Go.")
