@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import os
 import sys
 import traceback
@@ -126,7 +127,23 @@ def import_maker(name: str) -> Callable[..., Any]:
         raise CommandError(message, MISUSED)
     if not callable(found):
         raise CommandError(f"{name}: that is {found!r:.60}, no function", MISUSED)
+    needed = _needed(found)
+    if len(needed) > 1:
+        message = f"{name}: it needs {', '.join(needed)}: give a function of at most one argument"
+        raise CommandError(message, MISUSED)
     return found
+
+
+def _needed(function: Callable[..., Any]) -> list[str]:
+    """The parameters that a call must give."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of a builtin
+        return []
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [
+        each.name for each in parameters if each.default is each.empty and each.kind not in variadic
+    ]
 
 
 def import_named(given: str) -> tuple[str, Callable[..., Any]]:

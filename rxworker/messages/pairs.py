@@ -16,7 +16,7 @@ from rxworker.messages.content import Content, ToolCall, ToolResult
 from rxworker.messages.message import Conversation, Message
 
 
-class Answer(Struct, frozen=True):
+class PairedResult(Struct, frozen=True):
     """A result and its position.
 
     Attributes:
@@ -35,14 +35,14 @@ def calls_of(message: Message) -> tuple[ToolCall, ...]:
     return message.tool_calls if message.role == "assistant" else ()
 
 
-def pair(messages: Sequence[Message]) -> dict[int, Answer]:
+def pair(messages: Sequence[Message]) -> dict[int, PairedResult]:
     """The answer to each call that has one, by the call's number among all calls.
 
     >>> messages = (Message.assistant(ToolCall("1", "look", {})), Message.user(ToolResult("1", "blue")))
     >>> pair(messages)[0].place
     1
     """
-    answers: dict[int, Answer] = {}
+    answers: dict[int, PairedResult] = {}
     waiting: dict[str, list[int]] = {}  # the next to be answered is the last
     latest: dict[str, int] = {}
     number = 0
@@ -58,7 +58,7 @@ def pair(messages: Sequence[Message]) -> dict[int, Answer]:
             if left:
                 latest[result.tool_use_id] = left.pop()
             if result.tool_use_id in latest:
-                answers[latest[result.tool_use_id]] = Answer(place, order, result)
+                answers[latest[result.tool_use_id]] = PairedResult(place, order, result)
     return answers
 
 

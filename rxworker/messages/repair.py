@@ -34,7 +34,7 @@ from rxworker.messages.content import (
     ToolResult,
 )
 from rxworker.messages.message import Conversation, Message
-from rxworker.messages.pairs import Answer, calls_of, distinct_ids, pair
+from rxworker.messages.pairs import PairedResult, calls_of, distinct_ids, pair
 from rxworker.messages.speech import (
     dangling_thoughts,
     has_source,
@@ -205,7 +205,9 @@ def _paired(conversation: Conversation, reason: Reason) -> Iterable[Message]:
         yield Message("user", due)
 
 
-def _result(call: ToolCall, answer: Answer | None, call_id: str, reason: Reason) -> ToolResult:
+def _result(
+    call: ToolCall, answer: PairedResult | None, call_id: str, reason: Reason
+) -> ToolResult:
     if answer is None:
         return ToolResult(call_id, _why(call, reason), is_error=True, name=call.name)
     result = answer.result

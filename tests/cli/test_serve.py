@@ -173,6 +173,10 @@ def cook(request):
 
 def make_queued(info: RunInfo):
     return make_clerk()
+
+
+def make_both(request, tenant, *, name="clerk"):
+    return make_clerk()
 """
 
 
@@ -206,6 +210,7 @@ def test_workers_of_ones_own_are_served_beside_others(
         (["make_queued"], "serve its runs with --queue"),
         (["make_clerk", "make_clerk"], "write NAME=MODULE:FUNCTION"),
         (["nothing"], "nothing"),
+        (["make_both"], "it needs request, tenant: give a function of at most one argument"),
     ],
 )
 def test_a_function_that_cannot_be_served_is_refused(
