@@ -213,6 +213,9 @@ class HookContext:
         """The id of the call that this point is about; ``None`` where none is."""
         return None
 
+    def prepare(self) -> None:
+        """Prepare the values that the next hook may change."""
+
     def check(self) -> None:
         """Check the values that the hook assigned, before anything else reads them.
 

@@ -203,6 +203,11 @@ class ToolCallContext(HookContext):
         """Remember which call this is about."""
         self._given = self.call
 
+    def prepare(self) -> None:
+        """Give the next hook arguments of its own: a hook before it, or a watcher, may still hold the others, and change them behind its back."""
+        self.call = replace(self.call, input=copy_arguments(self.call.input))
+        self._assign("_of_text", None)
+
     @property
     def call_id(self) -> str | None:
         """The id of the call."""

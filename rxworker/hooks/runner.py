@@ -119,6 +119,7 @@ async def _run(
 ) -> NamedVerdict | None:
     """Run one hook, and handle its failure as its ``on_failure`` requires."""
     context.enter(name)
+    context.prepare()
     undo = unmade if hook.on_failure == "abort" else context.checkpoint()
     try:
         answer = await _in_time(hook, context, report, name)

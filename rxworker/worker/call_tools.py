@@ -510,7 +510,7 @@ async def _run_call_hooks(
 ) -> tuple[Verdict, str, ToolCall, int, bool]:
     """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, how many were reached, and whether they allow it without approval."""
     hook_context = ToolCallContext(
-        call=_of_its_own(each.call),
+        call=each.call,
         tool=tool,
         spared=each.spared,
         allowed={hook for name, hook in context.allowed if name == each.call.name},

@@ -359,3 +359,50 @@ async def test_a_hook_that_leaves_arguments_that_hold_themselves_has_failed() ->
     shell = Shell()
     await by_the_model('{"command": "ls"}', shell, [change], [])
     assert shell.received == []
+
+
+SHARED: JsonObject = {"command": ["ls"]}
+KEPT: list[JsonObject] = []
+
+
+def give_the_object(context: ToolCallContext) -> None:
+    context.input = SHARED
+
+
+def give_the_call(context: ToolCallContext) -> None:
+    context.call = replace(context.call, input=SHARED)
+
+
+def give_a_member(context: ToolCallContext) -> None:
+    context.input.update(SHARED)
+
+
+def keep(context: ToolCallContext) -> None:
+    context.input.update(copy.deepcopy(SHARED))
+    KEPT.append(context.input)
+    if len(KEPT) > 1:
+        KEPT[0]["command"] = ["rm"]
+
+
+@pytest.mark.parametrize("give", [give_the_object, give_the_call, give_a_member, keep])
+async def test_what_a_hook_does_for_a_call_does_not_change_another(
+    give: Callable[[ToolCallContext], None],
+) -> None:
+    """Its last hook has already seen the other, which has not run yet."""
+    KEPT.clear()
+
+    @before_tool_call
+    def change(context: ToolCallContext) -> None:
+        if context.call.id == "y":
+            command = context.input["command"]
+            assert isinstance(command, list)
+            command.append("rm")
+
+    shell, guard = Shell(), Guard()
+    calls = (Call("shell", {}, "x"), Call("shell", {}, "y"))
+    model = ScriptedModel([Reply(tool_calls=calls), "Done."])
+    hooks = [before_tool_call(give), change, guard]
+    await Worker(model, tools=[shell], hooks=hooks).run("Go.")
+    assert guard.seen == [{"command": ["ls"]}, {"command": ["ls", "rm"]}]
+    assert shell.received == [{"command": ["ls"]}]
+    assert SHARED == {"command": ["ls"]}
