@@ -883,7 +883,7 @@ class CommandLine(Door):
             no(["--approve", ""], "no pending call has the id ''"),
             no(["--decisions", ""], "both missing"),
             no(["--decisions", '{"decisions": {}}'], "has no decision"),
-            no(["--continue"], "paused at the call 'pay_1' of pay"),
+            no(["--continue"], r"waits for pay_1: pay\(euros=1000\)\. Give --approve ID"),
         ],
         "misspelt": [
             no(["--aprove", "pay_1"], "unrecognized arguments"),
