@@ -218,7 +218,7 @@ def _decisions(options: Options, pending: PendingCalls) -> Decisions:
         DecisionError: One is not understood.
     """
     ways = [bool(options.approve or options.deny), options.decisions is not None, options.go_on]
-    is_stuck = options.go_on and pending.required
+    is_stuck = options.go_on and (pending.required or pending.by_client)
     if is_stuck or sum(ways) != 1 or (options.reason is not None and not options.deny):
         calls = zip(pending.ids, pending.calls, strict=True)
         waits = "; ".join(f"{id_}: {describe_call(call)}" for id_, call in calls)

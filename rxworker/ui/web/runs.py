@@ -311,13 +311,18 @@ class Runs:
         Raises:
             ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running.
             DecisionError: A decision is about no call that waits, or a call needs a decision and has none; or a call is always allowed that
-                cannot be.
+                cannot be; or there is neither a result of a call that a client runs nor a message, so that the run would pause again.
         """
         before = await self.find_paused(run)
         self.check_room()
         self.check_free(before.conversation)
         pending = await pending_of(before)
         decided = decide(pending, decisions)
+        if pending.by_client and not add and not any(decided):
+            names = ", ".join(dict.fromkeys(pending.calls[at].name for at in pending.by_client))
+            raise DecisionError(
+                f"the run waits until its client runs {names}: answer the call with its result, or deny it"
+            )
         always = [at for at, one in enumerate(decided) if isinstance(one, ApproveAlways)]
         if not always:
             return await self._resume(before, decided, add, shared_state)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker.log import Claim, MemoryLog
-from rxworker.messages import Prices, Usage
+from rxworker.messages import Prices, ToolMeta, Usage
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall
+from rxworker.tools import ClientTool
 from rxworker.ui.web import Settings
 from rxworker.worker import Worker, worker_tool
 
@@ -193,6 +194,28 @@ async def test_a_run_is_paused_by_request_and_resumed(open_desk: OpenDesk) -> No
     assert (await desk.ended(resumed["id"]))["status"] == "finished"
     before = (await desk.get(f"api/runs/{run['id']}"))[1]
     assert before["resumed_as"] == resumed["id"]
+
+
+async def test_a_run_that_waits_for_a_tool_of_its_client_is_resumed_with_the_result_alone(
+    open_desk: OpenDesk,
+) -> None:
+    """It would pause at the same call again."""
+    desk = await open_desk(call("wait"), call("open_tab"), "Done.")
+    run = await desk.begin()
+    await desk.waiting.wait()
+    open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
+    desk.workers[0].tools.add(open_tab)
+    desk.release.set()
+    assert (await desk.ended(run["id"]))["status"] == "paused"
+    path = f"api/runs/{run['id']}/resume"
+    status, told = await desk.post(path, {"continue": True})
+    assert status == 400
+    assert "until its client runs open_tab" in told["error"]["message"]
+    status, resumed = await desk.post(
+        path, {"decisions": [{"type": "answer", "content": "It is open."}]}
+    )
+    assert status == 201
+    assert (await desk.ended(resumed["id"]))["status"] == "finished"
 
 
 async def test_a_call_that_waits_is_shown_and_approved_with_other_arguments(
