@@ -580,7 +580,7 @@ class EventLog(ABC):
         """Delete the oldest runs that have ended, the oldest first.
 
         A run that is queued or running is never deleted, and neither is a paused run that was decided about and not resumed yet. One that waits for a decision is
-        not deleted for its age alone; one that was resumed has ended here, since the run that resumes it goes on. The runs are deleted in short transactions, so
+        not deleted for its age alone; one that was resumed has ended here, since the run that resumes it goes on, and so has a nested one, whose call has failed. The runs are deleted in short transactions, so
         that other processes work meanwhile; several may prune at once.
 
         Args:
@@ -621,7 +621,7 @@ class EventLog(ABC):
                 is_old = max_age is not None and updated < now - max_age
                 if status in OPEN or not (is_over or is_old):
                     continue
-                if status == "paused" and not await self._may_prune(run, is_over):
+                if status == "paused" and not await self._may_prune(row, is_over):
                     continue
                 rows.append(row)
                 runs, size = runs - 1, size - of_run
@@ -647,8 +647,11 @@ class EventLog(ABC):
             rows += [row for row in page if row[8] < until]
         return rows
 
-    async def _may_prune(self, run: str, is_over: bool) -> bool:
+    async def _may_prune(self, row: StoredRow, is_over: bool) -> bool:
         """Whether nothing is lost with a paused run."""
+        run = row[0]
+        if self._encoding.decode_info(row).row.outer:
+            return True  # its call has failed, so that nothing continues it
         resumed = await self._info(resumed_id(run))
         if resumed is not None and resumed[4]:  # it has entries
             return True

@@ -47,6 +47,7 @@ from rxworker.log.values import (
     RunInfo,
     StoredStatus,
     decisions_in,
+    first_id,
     resumed_id,
 )
 from rxworker.state import fold_run
@@ -198,10 +199,12 @@ class RunSource:
     async def _end_nested(self, info: RunInfo) -> None:
         """End a nested run that no process holds, if its outer run has ended. Otherwise the outer run continues it, or this is done when that ends."""
         try:
-            if await _is_over(self.log, info.row.outer):
+            outer = await _present(self.log, info.row.outer)
+            if outer is not None and outer.status not in (*OPEN, "paused"):
                 await end_run(self.log, info.run, OUTER_ENDED)
             else:
-                self._nested.setdefault(info.row.outer, set()).add(info.run)
+                waits_for = info.row.outer if outer is None else outer.run
+                self._nested.setdefault(waits_for, set()).add(info.run)
         except LeaseHeldError:
             self.pending.defer(info.run, time.time() + self.log.lease / 3)
         except RunStatusError:
@@ -553,15 +556,15 @@ def _progress_of(info: RunInfo) -> tuple[str, int, int]:
 OUTER_ENDED = "its outer run has ended"
 
 
-async def _is_over(log: EventLog, outer: str) -> bool:
-    """Whether an outer run never continues its nested runs. One that is in another log is not known here."""
+async def _present(log: EventLog, outer: str) -> RunInfo | None:
+    """The last of the runs that resume each other, of which the outer run is one. It makes the same calls, and continues their nested runs. ``None`` if it is in another log."""
     info = await log.listed(outer)
-    if info is None or info.status in OPEN:
-        return False
-    if info.status != "paused":
-        return True
-    resumed = await log.listed(resumed_id(outer))  # its nested runs are its own
-    return resumed is not None and resumed.last_seq > 0
+    while info is not None and info.status == "paused":
+        resumed = await log.listed(resumed_id(info.run))
+        if resumed is None or not resumed.last_seq:
+            break
+        info = resumed
+    return info
 
 
 async def end_nested(log: EventLog, outer: str) -> None:
@@ -573,7 +576,7 @@ async def end_nested(log: EventLog, outer: str) -> None:
     infos = await log.list(status="running", limit=PAGE)
     while infos:
         for info in infos:
-            if info.row.outer == outer:
+            if info.row.outer and first_id(info.row.outer) == first_id(outer):
                 with suppress(LeaseHeldError, RunStatusError):
                     await end_run(log, info.run, OUTER_ENDED)
         infos = await log.list(status="running", before=infos[-1].run, limit=PAGE)

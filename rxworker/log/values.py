@@ -246,3 +246,13 @@ def resumed_id(run: str) -> str:
     """
     name, mark, number = run.rpartition("~")
     return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run}~2"
+
+
+def first_id(run: str) -> str:
+    """The id of the run that a run resumes, directly or over others; that of the run itself, if it resumes none.
+
+    >>> first_id("run-1"), first_id("run-1~3")
+    ('run-1', 'run-1')
+    """
+    name, mark, number = run.rpartition("~")
+    return name if mark and number.isdecimal() else run

@@ -25,6 +25,7 @@ from rxworker.errors import (
     LocalProtocolError,
 )
 from rxworker.events import Record
+from rxworker.log.values import first_id
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.tools import Effect, ToolContext, ToolPolicy
 from rxworker.tools.base import check_name, check_policy
@@ -131,6 +132,22 @@ def worker_tool(
     return WorkerTool(worker, meta, check_policy(policy))
 
 
+def nested_id(outer: str, key: str) -> str:
+    """The id of the run that a call begins. The same call of an outer run that was recovered, or that resumes another one, has the same key, so that it finds the run that it began.
+
+    Args:
+        outer: The id of the outer run.
+        key: The idempotency key of the call.
+
+    >>> nested_id("run-1", "run-1/1/0/ab"), nested_id("run-1~2", "run-1/1/0/ab"), nested_id("run-7", "run-1/1/0/ab")
+    ('run-1.dd2612a015f1', 'run-1.dd2612a015f1', 'run-7.dd2612a015f1')
+    """
+    began = key.rsplit("/", 3)[0]
+    # A copy of a run has runs of its own.
+    is_same = first_id(began) == first_id(outer)
+    return f"{began if is_same else outer}.{sha256(key.encode()).hexdigest()[:12]}"
+
+
 async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> str:
     outer = CALLING.get()
     token = INSIDE.set(outer)
@@ -139,9 +156,8 @@ async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> st
         if outer is None or writer is None:
             run: Run[Any] | RunResult[Any] = worker.run(task)
         else:
-            # The same call of a recovered outer run has the same key, so that it finds the run that it began.
-            inner = sha256(context.idempotency_key.encode()).hexdigest()[:12]
-            run = await worker.run_inside(task, writer.log, f"{outer.journal.run}.{inner}")
+            name = nested_id(outer.journal.run, context.idempotency_key)
+            run = await worker.run_inside(task, writer.log, name)
     finally:
         INSIDE.reset(token)
     if isinstance(run, RunResult):

@@ -75,6 +75,8 @@ async def leave(context: RunContext, error: Exception) -> None:
     if isinstance(error, RunHandedOverError):
         state = context.journal.state
         if state.response is not None and not state.is_closed:
+            for event in response_ends(state, reason_of(error)):
+                context.journal.emit(event)
             context.journal.emit(AttemptRetract(reason_of(error)))
         context.journal.emit(HandOver(error.reason))
 

@@ -601,6 +601,9 @@ class Worker:
     async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow, dict[str, str]]:
         """A stored paused run, what a list shows of it, and the digests of its tools."""
         stored, row = await self._load(run)
+        if row.outer:
+            text = f"{run} is nested in {row.outer}, and its call there has failed because it paused: nothing continues it, so that it takes no decision; fork it"
+            raise RunStatusError(text, run=run, status="paused")
         paused = stored.result(run)
         if not isinstance(paused, Paused):
             raise LocalProtocolError(f"{run} has finished: there is nothing to decide about")

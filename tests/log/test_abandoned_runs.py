@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
-from rxworker import Run, Worker, tool
-from rxworker.errors import LeaseHeldError, LogError, RunCancelledError, RunHandedOverError
+from rxworker import Paused, Run, Worker, tool
+from rxworker.errors import (
+    LeaseHeldError,
+    LogError,
+    RunCancelledError,
+    RunHandedOverError,
+    RunStatusError,
+)
 from rxworker.events import Record, RunAbort, RunStop
 from rxworker.log import (
     Command,
@@ -20,10 +27,10 @@ from rxworker.log import (
     records_of,
 )
 from rxworker.log.recover import RunSource
-from rxworker.testing import ScriptedModel, call, lint, say
+from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.tools import ToolContext
 from rxworker.worker.nested import worker_tool
-from rxworker.worker.queue import work
+from rxworker.worker.queue import QueuedWorker, work
 from tests.log.conftest import OpenLog
 from tests.log.victim import ByTurn
 
@@ -222,3 +229,71 @@ async def test_a_hand_over_hands_the_nested_runs_over_too() -> None:
         results = [r for message in result.conversation.messages for r in message.tool_results]
         assert [(one.text, one.is_error) for one in results] == [("Done.", False)]
         assert {info.status for info in await log.list()} == {"finished"}
+
+
+def by_turn(*replies: Reply | str) -> ByTurn:
+    return ByTurn([say(reply) if isinstance(reply, str) else reply for reply in replies])
+
+
+async def test_a_run_that_resumes_another_continues_its_nested_runs() -> None:
+    """Otherwise a call of a nested run would be made again, if the outer run was cut off and then paused."""
+    in_tool, may_end, paid = asyncio.Event(), asyncio.Event(), list[str]()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        paid.append("paid")
+        return "paid"
+
+    @tool(effect="idempotent")
+    async def wait() -> str:
+        """Wait."""
+        in_tool.set()
+        await may_end.wait()
+        return "waited"
+
+    def make(_: object = None) -> Worker:
+        inner = Worker(by_turn(call("pay"), call("wait"), "Paid."), tools=[pay, wait])
+        asks = worker_tool(inner, name="ask_to", description="Ask.")
+        return Worker(by_turn(call("ask_to", task="Pay."), "Done."), tools=[asks], log=log)
+
+    async with MemoryLog() as log:
+        run = make().run("Begin.")
+        await in_tool.wait()
+        await asyncio.wait([run.hand_over(seconds=0.0)])
+        await log.send(run.id, Command("pause"))
+        assert isinstance(await (await make().recover(run.id)), Paused)
+        in_tool.clear()
+        resumed = await make().decide(run.id)
+        await in_tool.wait()
+        await asyncio.wait([resumed.hand_over(seconds=0.0)])
+        async with RunSource(log) as source:  # whatever takes runs leaves the nested one to it
+            taken = await source.take()
+            assert taken is not None
+            assert taken.run == resumed.id
+            assert await source.take(wait=False) is None
+        may_end.set()
+        assert (await (await make().recover(resumed.id))).text == "Done."
+        assert paid == ["paid"]
+        assert sorted(info.status for info in await log.list()) == ["finished", "finished", "paused"]
+
+
+async def test_nothing_waits_for_a_nested_run_that_is_paused() -> None:
+    """Its call has failed, so that a decision would be stored for ever, and with it the run."""
+    in_tool, may_end = asyncio.Event(), asyncio.Event()
+    async with MemoryLog() as log:
+        run = make_worker(log, in_tool, may_end).run("Begin.")
+        await in_tool.wait()
+        nested = max([info.run for info in await log.list()], key=len)
+        await log.send(nested, Command("pause"))
+        may_end.set()
+        await run
+        info = await log.info(nested)
+        assert info is not None
+        assert info.status == "paused"
+        with pytest.raises(RunStatusError, match="nested in"):
+            await make_worker(log, in_tool, may_end).decide(nested)
+        with pytest.raises(RunStatusError, match="nested in"):
+            await QueuedWorker("", log=log).decide_later(nested)
+        assert await log.sent(nested) == [Command("pause", number=1, time=ANY)]
+        assert nested in await log.prune(max_age=-1.0)

@@ -11,7 +11,7 @@ from rxworker import Finished, Worker, tool
 from rxworker.errors import LocalProtocolError, RunHandedOverError
 from rxworker.events import AttemptRetract, HandOver, MessageAdd, RunRecover, ToolStart, TurnStop
 from rxworker.log import EventLog, MemoryLog, recover_all
-from rxworker.testing import ScriptedModel, call, say
+from rxworker.testing import ScriptedModel, call, lint, say
 from tests.log.conftest import OpenLog
 from tests.log.test_worker import stored
 from tests.log.victim import ByTurn
@@ -94,6 +94,7 @@ async def test_a_response_that_is_being_received_is_retracted(open_store: OpenLo
         await run.hand_over()
         records = await stored(log, run.id)
         assert [type(record.event) for record in records[-2:]] == [AttemptRetract, HandOver]
+        assert lint(records, complete=False) == []
         (result,) = await finish(log, shop)
         assert result.text == "Done."
 
