@@ -275,7 +275,11 @@ async def test_a_run_that_resumes_another_continues_its_nested_runs() -> None:
         may_end.set()
         assert (await (await make().recover(resumed.id))).text == "Done."
         assert paid == ["paid"]
-        assert sorted(info.status for info in await log.list()) == ["finished", "finished", "paused"]
+        assert sorted(info.status for info in await log.list()) == [
+            "finished",
+            "finished",
+            "paused",
+        ]
 
 
 async def test_nothing_waits_for_a_nested_run_that_is_paused() -> None:
