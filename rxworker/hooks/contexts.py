@@ -80,8 +80,8 @@ class MessageSendContext(HookContext):
                 raise self._broken(f"the messages hold {message!r:.60}, which is no Message")
             if (what := odd_message(message)) is not None:
                 raise self._broken(f"the messages hold {what}")
-        if system is not None and not isinstance(system, str):
-            raise self._broken(f"the system text is {system!r:.60}, which is no text")
+        if system is not None and (odd := _odd_text(system)) is not None:
+            raise self._broken(f"the system text is {odd}")
         if not messages:
             raise self._broken("no message is left: return Cancel(...) to send nothing")
         before, after = self._before, tuple(self.messages)
@@ -154,9 +154,23 @@ def odd_message(message: Message) -> str | None:
     for block in cast("list[object]", content):
         if not isinstance(block, ContentBlock):
             return f"a message with {block!r:.60} in its content, which is no content block"
+        if isinstance(block, Text) and (odd := _odd_text(block.text)) is not None:
+            return f"a message with {odd}"
         found = changed_by_json(block.input) if isinstance(block, ToolCall) else None
         if found is not None:
             return f"a call whose input at {found[0]} is {found[1]}"
+    return None
+
+
+def _odd_text(text: object) -> str | None:
+    """What is wrong with a text, if anything: it is none, or cannot be sent."""
+    if not isinstance(text, str):
+        return f"{text!r:.60}, which is no text"
+    try:
+        # In most texts there is nothing to encode.
+        _ = text.isascii() or text.encode()
+    except UnicodeEncodeError:
+        return "a text with half of a surrogate pair, which cannot be sent"
     return None
 
 

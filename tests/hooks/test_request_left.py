@@ -62,6 +62,18 @@ BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
         lambda c: setattr(c, "system", ["Be brief."]),
         "the system text is ['Be brief.']",
     ),
+    "a system text with half a character": (
+        lambda c: setattr(c, "system", "half \ud83d"),
+        "the system text is a text with half of a surrogate pair",
+    ),
+    "a text block without a text": (
+        lambda c: c.messages.append(Message.user(Text(5))),  # pyright: ignore[reportArgumentType]
+        "the messages hold a message with 5, which is no text",
+    ),
+    "a text with half a character": (
+        lambda c: c.set_content("half \ud83d"),
+        "the messages hold a message with a text with half of a surrogate pair",
+    ),
     "arguments without a JSON form": (
         lambda c: (
             [m.input.update(a=float("nan")) for m in c.messages[1].tool_calls]  # type: ignore[union-attr]
