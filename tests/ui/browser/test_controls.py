@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker import tool
+from rxworker.messages import ToolMeta
 from rxworker.state import fold_run
 from rxworker.testing import Call, Reply, call, say
+from rxworker.tools import ClientTool
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -127,6 +129,21 @@ async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
         await expect(page.locator("#conversation .note")).to_contain_text("cancelled from the page")
         await expect(page.locator(".block.text")).to_have_attribute("data-phase", "aborted")
         await desk.same(page, desk.runs[0])
+
+
+async def test_a_call_of_a_tool_of_another_client_is_denied(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    """The page does not run it, and a run that is resumed without its result pauses at it again."""
+    open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
+    async with desk.serve(gated([call("open_tab"), say("It is shut.")], free=True), [open_tab]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "paused")
+        await expect(page.locator("#approval button")).to_have_text(["Deny"])
+        await desk.press(page, "Deny")
+        await desk.status(page, "finished")
+        await desk.same(page, desk.runs[1])
 
 
 async def test_a_run_is_paused_and_resumed(desk: Desk, gated: type[GatedModel]) -> None:

@@ -13,6 +13,7 @@ function isFree(focused) {
 }
 
 const POLICY = "requires_approval"; // what pauses a run in place of a hook; its reason is the heading
+const CLIENT_TOOL = "client_tool"; // what pauses a run until another client has run the calls
 const RECOVERY = "recovery"; // what pauses a run for calls that may have had their effect: no answer holds for later ones
 
 const listOf = (calls) => calls.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ");
@@ -150,8 +151,9 @@ export class ApprovalView {
   }
 
   plain(pause) {
-    const more = listOf(pause.pending);
-    this.yes = el("button", { class: "button primary", type: "button", text: words.approval.resume, onclick: () => this.act(null) });
+    const more = listOf(pause.pending), isOfClient = pause.hook === CLIENT_TOOL;
+    const [text, decisions] = isOfClient ? [words.approval.deny, pause.pending.map(() => ({ type: "deny" }))] : [words.approval.resume, null];
+    this.yes = el("button", { class: isOfClient ? "button" : "button primary", type: "button", text, onclick: () => this.act(decisions) });
     return [
       el("h3", { text: words.approval.paused }),
       el("p", { class: "approval-why approval-body", text: [pause.reason, more && fill(words.approval.next, { calls: more })].filter(Boolean).join(". ") || fill(words.approval.by, pause) }),
