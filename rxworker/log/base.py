@@ -224,7 +224,7 @@ class EventLog(ABC):
             >>> asyncio.run(main())
             Hello.
         """
-        claim = await self.claim(run, statuses=("aborted",))
+        claim = await claim_or_release(self, run, ("aborted",))
         try:
             info = await self.info(run)
             if info is None:
@@ -250,7 +250,7 @@ class EventLog(ABC):
                 claim, entries_of([requeued], claim.epoch), after=claim.last_seq, row=row
             )
         finally:
-            await self.release(claim)
+            await release_shielded(self, claim)
 
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
@@ -765,6 +765,34 @@ def _take_some(rows: list[StoredRow]) -> list[StoredRow]:
         some.append(row)
         size += row[9]
     return some
+
+
+async def claim_or_release(
+    log: EventLog, run: str, statuses: Collection[StoredStatus] = OPEN
+) -> Claim:
+    """Claim a run, and release it if the caller is cancelled meanwhile: a store may have taken the claim by then, and it would last until its lease ends.
+
+    Raises:
+        LogError: As for `EventLog.claim`.
+    """
+    claiming = asyncio.ensure_future(log.claim(run, statuses=statuses))
+    try:
+        return await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        await asyncio.wait({claiming})
+        if not claiming.cancelled() and claiming.exception() is None:
+            await release_shielded(log, claiming.result())
+        raise
+
+
+async def release_shielded(log: EventLog, claim: Claim) -> None:
+    """Release a claim, also if the caller is cancelled meanwhile."""
+    releasing = asyncio.ensure_future(log.release(claim))
+    try:
+        await asyncio.shield(releasing)
+    except asyncio.CancelledError:
+        await asyncio.wait({releasing})
+        raise
 
 
 def already_stored(run: str) -> LogError:

@@ -25,7 +25,7 @@ from rxworker.errors import (
 )
 from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart, SharedStateChange
 from rxworker.hooks import HookLike, Hooks
-from rxworker.log.base import EventLog, no_run
+from rxworker.log.base import EventLog, claim_or_release, no_run, release_shielded
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.values import Claim, RunRow, returned_in
 from rxworker.messages import Conversation, Json, Message, repair
@@ -708,7 +708,7 @@ class Worker:
         if claim is not None and claim.run != run:  # that of the run that resumes it
             claim, held = None, claim
         try:
-            claim = claim or await log.claim(run)
+            claim = claim or await claim_or_release(log, run)
         except RunStatusError as error:
             if error.status == "paused" and (decided := decision_of(await log.sent(run))):
                 paused, row, tools = await self._load_paused(run)
@@ -758,7 +758,7 @@ class Worker:
                 after = await continue_run(stored, run, self.tools, on_unknown)
             self._check_free("recover")
         except BaseException:
-            await log.release(claim)
+            await release_shielded(log, claim)
             raise
         recoveries = info.row.recoveries + (info.status != "queued")
         row = replace(info.row, status="running", recoveries=recoveries)

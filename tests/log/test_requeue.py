@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from reactivex import operators as ops
 
-from rxworker import Finished, Worker
+from rxworker import Finished, Run, Worker
 from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
 from rxworker.events import Record, RunAbort, RunPause, RunRecover, TextDelta
 from rxworker.log import (
@@ -26,6 +29,7 @@ from rxworker.testing import ScriptedModel, lint, say
 from rxworker.views import RunView, ViewFinish
 from rxworker.worker.recovery import progress_of
 from tests.log.test_recover import Bank, cut, singles, stored, upto, whole
+from tests.stores import slow_log
 
 
 async def test_a_run_that_was_set_aside_is_put_back_under_its_id() -> None:
@@ -149,3 +153,30 @@ async def test_only_an_aborted_run_that_is_not_nested_is_put_back() -> None:
         with pytest.raises(RunStatusError, match=match):
             await log.requeue(run)
         assert (await log.list())[0].owner == ""
+
+
+@pytest.mark.parametrize("verb", ["requeue", "recover"])
+async def test_a_caller_that_is_cancelled_at_any_step_leaves_no_claim(verb: str) -> None:
+    for step in range(40):
+        async with slow_log(0.0) as log:
+            run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+            await run.cancel()
+            task: asyncio.Future[Any]
+            if verb == "requeue":
+                task = asyncio.ensure_future(log.requeue(run.id))
+            else:
+                await log.requeue(run.id)
+                worker = Worker(ScriptedModel(["Hello."]), log=log)
+                task = asyncio.ensure_future(worker.recover(run.id))
+            for _ in range(step):
+                await asyncio.sleep(0)
+            if not task.cancel():
+                recovered = task.result()
+                if isinstance(recovered, Run):
+                    await recovered
+                return
+            await asyncio.wait({task})
+            info = await log.info(run.id)
+            assert info is not None
+            assert info.owner == "", step
+    pytest.fail("it did not end")
