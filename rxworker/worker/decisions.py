@@ -635,6 +635,25 @@ def decode_json(data: bytes | str, where: str) -> object:
     ...
     rxworker.errors.DecisionError: payload has the member 'approved' twice: send it once
     """
+    try:
+        value: object = msgspec.json.decode(data)  # strict about everything but this
+    except (ValueError, RecursionError) as error:
+        raise DecisionError(f"{where} is not valid JSON: {error}") from error
+    check_members(data, where)
+    return value
+
+
+def check_members(data: bytes | str, where: str) -> None:
+    """Refuse JSON in which an object has a member twice. A door that reads a permission out of a larger message checks the whole message.
+
+    Raises:
+        DecisionError: An object has a member twice, or it is not JSON.
+
+    >>> check_members(b'{"resume": [], "resume": [1]}', "the input")
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.DecisionError: the input has the member 'resume' twice: send it once
+    """
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         members = dict(pairs)
@@ -644,11 +663,9 @@ def decode_json(data: bytes | str, where: str) -> object:
         return members
 
     try:
-        value: object = msgspec.json.decode(data)  # strict about everything but this
         json.loads(data, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise DecisionError(f"{where} is not valid JSON: {error}") from error
-    return value
 
 
 def read_struct(value: object, kind: type[S], where: str, advice: str = "") -> S:

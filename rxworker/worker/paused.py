@@ -55,6 +55,7 @@ from rxworker.worker.decisions import (
     Deny,
     PendingCalls,
     StoredDecision,
+    check_members,
     decide,
     read_stored,
 )
@@ -336,6 +337,9 @@ def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObje
         decoded = decode_arguments(given, meta)
         # A model writes this for no arguments. A person may have meant those that were shown.
         if decoded or not isinstance(given, str) or given.lstrip().startswith("{"):
+            if isinstance(given, str) and isinstance(decoded, dict):
+                what = f"input of the decision about the call {call.id!r} of {call.name}"
+                check_members(given, what)
             return decoded
     except InvalidArgumentError as error:
         why = error.message

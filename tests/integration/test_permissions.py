@@ -163,10 +163,14 @@ class Door(ABC):
 
 
 def named(sent: Any, run: str) -> Any:
-    return json.loads(json.dumps(sent).replace("RUN", run)) if not isinstance(sent, bytes) else sent
+    if isinstance(sent, bytes):
+        return sent.replace(b"RUN", run.encode())
+    return json.loads(json.dumps(sent).replace("RUN", run))
 
 
 YES, NO = {"type": "approve"}, {"type": "deny"}
+TWO = '{"euros": 1, "euros": 1000}'
+"""Arguments as a text, of which it is not known what a person meant."""
 
 
 def by_name(request: WebRequest) -> str:
@@ -265,6 +269,7 @@ class Http(WebDoor):
                 b'{"decisions": {"pay_1": {"type": "deny"}, "pay_1": {"type": "approve"}}}', "twice"
             ),
             no(b'{"decisions": {"pay_1": {"type": "deny", "type": "approve"}}}', "twice"),
+            no({"decisions": {"pay_1": {**YES, "input": TWO}}}, "400 .*'euros' twice"),
         ],
         "unknown call": [
             no({"decisions": {"pay_9": YES}}, "400 .*no pending call has the id 'pay_9'"),
@@ -341,10 +346,12 @@ class AgUi(WebDoor):
 
     async def send(self, run: str, sent: Any, user: str) -> str:
         given = named(sent, run)
-        more: dict[str, Any] = {"resume": given}
+        more: dict[str, Any] = {} if isinstance(given, bytes) else {"resume": given}
         if isinstance(given, dict):
             more = cast("dict[str, Any]", given)
         body: Any = {"threadId": self.thread, "runId": "s", "messages": [], **more}
+        if isinstance(given, bytes):  # the last members of the body
+            body = json.dumps(body).encode()[:-1] + b", " + given + b"}"
         status, told, _ = await self.post("ag-ui", body, user)
         return f"{status} {told}"
 
@@ -360,8 +367,8 @@ class AgUi(WebDoor):
         "empty": [
             no([], "400 .*nothing to answer"),
             no({"resume": None}, "400 .*nothing to answer"),
-            no(resolved(True, "RUN:"), "400 .*paused at the call 'pay_1'"),
-            no(resolved("go on", "RUN:"), "400 .*paused at the call 'pay_1'"),
+            no(resolved(True, "RUN:"), "400 .*decision about the call 'pay_1'"),
+            no(resolved("go on", "RUN:"), "400 .*decision about the call 'pay_1'"),
             no([{"interruptId": "RUN:", "status": "cancelled"}], "400 .*decision about the call"),
         ],
         "misspelt": [
@@ -385,11 +392,18 @@ class AgUi(WebDoor):
         "unknown member": [
             no(resolved({"approved": True, "input": {"euros": 1}}), "400 .*input: there is no"),
             no([{**right[0], "decision": "deny"}], "400 .*decision: there is no such member"),
+            no(
+                b'"resume": [{"interruptId": "RUN:pay_1", "status": "resolved", "payload": false}], '
+                b'"resume": [{"interruptId": "RUN:pay_1", "status": "resolved", "payload": true}]',
+                "400 .*'resume' twice",
+            ),
         ],
         "unknown call": [
             no(resolved(True, "RUN:pay_9"), "400 .*no pending call has the id 'pay_9'"),
             no(resolved(True, "pay_1"), "400 .*no interrupt of this server"),
             no([*right, *resolved(False)], "400 .*two different answers"),
+            no([*right, *resolved(True, "RUN:")], "400 .*decision about the call 'pay_1'"),
+            no([*right, *resolved("go on", "RUN:")], "400 .*decision about the call 'pay_1'"),
         ],
         "two calls of one id": [
             Cell([resolved(True, "RUN:pay_1~2")], "400 .*no decision was given", "twins"),
@@ -399,6 +413,7 @@ class AgUi(WebDoor):
         ],
         "text for an object": [
             no(resolved({"approved": True, "editedArgs": "1"}), "400 .*give an object"),
+            no(resolved({"approved": True, "editedArgs": TWO}), "400 .*'euros' twice"),
             Cell(
                 [resolved({"approved": True, "editedArgs": '{"euros": 666}'})],
                 "666 is forbidden",
@@ -436,11 +451,14 @@ class Chat(WebDoor):
         given = named(sent, run)
         call = {"type": "tool-pay", "toolCallId": "pay_1", "input": {"euros": 1000}}
         several = cast("list[Any]", given) if isinstance(given, list) else [given]
+        parts = [call if isinstance(part, bytes) else {**call, **part} for part in several]
         messages: list[Any] = [
             {"id": "1", "role": "user", "parts": [{"type": "text", "text": self.text}]},
-            {"id": "2", "role": "assistant", "parts": [{**call, **part} for part in several]},
+            {"id": "2", "role": "assistant", "parts": parts},
         ]
-        body = {"id": self.chat, "messages": messages}
+        body: Any = {"id": self.chat, "messages": messages}
+        if isinstance(given, bytes):  # the last members of the last part
+            body = json.dumps(body).encode().removesuffix(b"}]}]}") + b", " + given + b"}]}]}"
         status, told, _ = await self.post("api/chat", body, user)
         return f"{status} {told}"
 
@@ -469,6 +487,16 @@ class Chat(WebDoor):
         ],
         "unknown member": [
             no(responded(approved=True, input={"euros": 1}), "400 .*input: there is no such"),
+            no(
+                b'"state": "approval-responded", "approval": {"id": "RUN:pay_1", "approved": false}, '
+                b'"approval": {"id": "RUN:pay_1", "approved": true}',
+                "400 .*'approval' twice",
+            ),
+            no(
+                b'"state": "output-denied", "state": "approval-responded", '
+                b'"approval": {"id": "RUN:pay_1", "approved": true}',
+                "400 .*'state' twice",
+            ),
         ],
         "unknown call": [
             no(responded(id="RUN:pay_9", approved=True), "400 .*no pending call has the id"),
@@ -710,7 +738,8 @@ class Editor(acp.Client):
             return await super().write(line)
         self.questions.append(message["params"])
         for result in self.results:
-            self.send({"id": message["id"], "result": result})
+            data = result if isinstance(result, bytes) else json.dumps(result).encode()
+            self.send_line(b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (message["id"], data))
         self.results = [{"outcome": {"outcome": "cancelled"}}]
         return None
 
@@ -768,6 +797,10 @@ class Acp(Door):
         "unknown member": [
             no(chosen(input={"euros": 1}), "input"),
             no({**chosen(), "approved": False}, "approved"),
+            no(
+                b'{"outcome": {"outcome": "selected", "optionId": "reject_once", "optionId": "allow_once"}}',
+                "'optionId' twice",
+            ),
         ],
         "unknown call": "an answer belongs to a request, which is about one call",
         "two calls of one id": [
@@ -832,6 +865,7 @@ class Stored(Door):
         ],
         "text for an object": [
             no({"decisions": [{**YES, "input": "1"}]}, "give an object"),
+            no({"decisions": [{**YES, "input": TWO}]}, "'euros' twice"),
             Cell([{"decisions": [{**YES, "input": '{"euros": 666}'}]}], "forbidden", waits=False),
         ],
         "edited and then forbidden": [
@@ -1022,7 +1056,10 @@ class Saved(Door):
             no(with_(unknown=[9]), "unknown"),
         ],
         "two calls of one id": "the decisions are those of the program: its row has them",
-        "text for an object": [no(with_input("1"), "give an object")],
+        "text for an object": [
+            no(with_input("1"), "give an object"),
+            no(with_input(TWO), "'euros' twice"),
+        ],
         "edited and then forbidden": [Cell([with_input({"euros": 666})], "forbidden", waits=False)],
         "stale": [Cell([right, right], "resumed already", "again", waits=False, paid=[1000])],
         "of another user": "a key of the application tells its own saved runs from others",
@@ -1070,7 +1107,10 @@ class Program(Door):
             Cell([{"pay_1": Deny()}], "give a list", "twins"),
             Cell([[Deny(), Answer("no")]], "not approved", "twins", waits=False),
         ],
-        "text for an object": [no({"pay_1": Approve("1")}, "give an object")],
+        "text for an object": [
+            no({"pay_1": Approve("1")}, "give an object"),
+            no({"pay_1": Approve(TWO)}, "'euros' twice"),
+        ],
         "edited and then forbidden": [
             Cell([{"pay_1": Approve({"euros": 666})}], "forbidden", waits=False)
         ],

@@ -34,7 +34,7 @@ from rxworker.worker import Deny
 from rxworker.worker.decisions import (
     PAYLOAD,
     Dismiss,
-    decode_json,
+    check_members,
     read_payload,
     read_payload_at_end,
     read_struct,
@@ -140,7 +140,7 @@ class _Input(Struct, frozen=True, rename="camel"):
     context: tuple[AgUiContext, ...] | None = None
     state: Any = None
     forwarded_props: Any = None
-    resume: msgspec.Raw = msgspec.Raw()
+    resume: Any = None
     protocol_version: str | None = None
     parent_run_id: str | None = None
 
@@ -173,7 +173,7 @@ def read_run_input(data: bytes) -> AgUiInput:
         read.run_id,
         sent.latest,
         sent.conversation,
-        _replies(read.resume),
+        _replies(read.resume, data),
         sent.results,
         tuple([tool_meta(t.name, t.description, t.parameters) for t in read.tools or ()]),
         read.context or (),
@@ -184,11 +184,11 @@ def read_run_input(data: bytes) -> AgUiInput:
     )
 
 
-def _replies(resume: msgspec.Raw) -> tuple[InterruptReply, ...]:
-    given = decode_json(bytes(resume) or b"null", "resume")
-    if given is None:
+def _replies(resume: object, data: bytes) -> tuple[InterruptReply, ...]:
+    if resume is None:
         return ()
-    read = read_struct({"resume": given}, _Replies, "the input", PAYLOAD)
+    check_members(data, "the input")
+    read = read_struct({"resume": resume}, _Replies, "the input", PAYLOAD)
     return tuple([reply_of(one.interrupt_id, one.status, one.payload) for one in read.resume])
 
 

@@ -44,7 +44,7 @@ from rxworker.protocols.ui_messages.parts import output_of
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
 from rxworker.worker import Answer
-from rxworker.worker.decisions import APPROVAL, PendingCalls, decode_json, kind_of, read_approval
+from rxworker.worker.decisions import APPROVAL, PendingCalls, check_members, kind_of, read_approval
 
 DENIED = "This call was not approved."
 NO_RESULT = "This call has no result."
@@ -92,7 +92,7 @@ class _Part(Struct, frozen=True, rename="camel"):
     output: Any = None
     error_text: str | None = None
     preliminary: bool | None = None
-    approval: msgspec.Raw = msgspec.Raw()
+    approval: Any = None
 
 
 class _Message(Struct, frozen=True):
@@ -145,6 +145,8 @@ def read_chat_request(data: bytes) -> ChatRequest:
     last = read.messages[-1] if read.messages else None
     is_answer = last is not None and last.role == "assistant"
     replies = tuple(_replies(last.parts)) if last is not None and is_answer else ()
+    if replies:
+        check_members(data, "the request")
     return ChatRequest(
         read.id,
         sent.latest,
@@ -246,7 +248,7 @@ def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
 
 def _approval(part: _Part) -> dict[str, object]:
     """What is in a part about the approval of its call."""
-    value = decode_json(bytes(part.approval) or b"null", "approval")
+    value = part.approval
     if value is None:
         return {}
     if not isinstance(value, dict):

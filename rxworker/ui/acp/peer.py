@@ -14,10 +14,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from rxworker.errors import LocalProtocolError, RxWorkerError
+from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.messages import Json
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.ui.clean import format_error, json_redactor, redact
+from rxworker.worker.decisions import check_members
 
 A = TypeVar("A")
 
@@ -182,13 +183,18 @@ class Peer:
         elif message.id is UNSET or (message.result is UNSET and message.error is UNSET):
             await self._refuse(None, RpcError(INVALID_REQUEST, "no request: it has no method"))
         else:
-            self._settle(message, message.id)
+            self._settle(message, message.id, line)
         return None
 
-    def _settle(self, message: _Message, number: Id) -> None:
+    def _settle(self, message: _Message, number: Id, line: bytes) -> None:
         """Take a response. One to a request that is no longer waited for is dropped."""
         future = self._waiting.get(number)
         if future is None or future.done():
+            return
+        try:
+            check_members(line, "the response")  # it may be a permission
+        except DecisionError as error:
+            future.set_exception(error)
             return
         if message.result is not UNSET:
             future.set_result(message.result)

@@ -30,7 +30,7 @@ from rxworker.ui.web.responses import ApiError, bytes_response, json_response, r
 from rxworker.ui.web.runs import STOP_SECONDS, Runs, pending_of
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import watch_run
-from rxworker.worker.decisions import Dismiss, assign
+from rxworker.worker.decisions import Dismiss, PendingCalls, assign
 
 MAX_ID = 200
 """The maximum length of a conversation id that a client chooses."""
@@ -275,15 +275,19 @@ async def _waiting(
 async def _dismiss(runs: Runs, waiting: RunEntry, dismissal: Dismiss) -> RunEntry:
     """End a paused run that waits for no call."""
     entry = await runs.find_paused(waiting.id)
-    pending = await pending_of(entry)
-    if pending.required:
-        what = pending.describe(pending.required[0])
-        raise DecisionError(
-            f"interruptId: the run waits for a decision about the call {what}: send one"
-        )
+    _check_no_call(await pending_of(entry))
     await entry.dismiss(dismissal.reason)
     runs.changed(entry)
     return entry
+
+
+def _check_no_call(pending: PendingCalls) -> None:
+    """Refuse a reply about the end of a turn to a run that waits for a call."""
+    if pending.required:
+        what = pending.describe(pending.required[0])
+        raise DecisionError(
+            f"interruptId: the run waits for a decision about the call {what}: send one, and nothing else"
+        )
 
 
 def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
@@ -328,6 +332,8 @@ async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
     """Resume a paused run with the replies of its client and the results of its tools."""
     await runs.prepare(waiting.conversation)
     pending = await pending_of(waiting)
+    if any(reply.decision is None for reply in given.replies):
+        _check_no_call(pending)
     answers = answers_of(waiting, given.results)
     decided = assign(
         pending,
