@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import suppress
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -213,7 +212,8 @@ class MessageCollector:
 
 
 SCHEMES = ("https://", "http://")
-INSIDE = ("localhost", "metadata", "instance-data")
+AMBIGUOUS = re.compile(r"[\\\s\x00-\x1f\x7f]")
+UNICAST = IPv6Network("2000::/3")
 INSIDE_ENDS = (".localhost", ".internal", ".local")
 NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
 INSTEAD = "send its bytes, as a data: address or in base64"
@@ -283,8 +283,13 @@ def check_content(block: C) -> C:
 def _check_address(url: str) -> None:
     if not url.startswith(SCHEMES):
         raise LocalProtocolError(f"a file must be at an https: or data: address, not {url[:40]!r}")
+    if AMBIGUOUS.search(url):
+        raise LocalProtocolError(
+            f"a file at {url[:80]!r} is not read: its address has a backslash, a space or a line break, which not every program reads alike"
+        )
     try:
-        host = unicodedata.normalize("NFKC", urlsplit(url).hostname or "").rstrip(".").lower()
+        # As who fetches it encodes it: other full stops are dots then, and characters that are not shown are left out.
+        host = (urlsplit(url).hostname or "").encode("idna").decode().rstrip(".").lower()
     except ValueError:
         host = ""
     address = None
@@ -292,13 +297,20 @@ def _check_address(url: str) -> None:
         address = ip_address(host)
     if isinstance(address, IPv6Address):
         address = address.ipv4_mapped or address.sixtofour or address
-    is_inside = not host or "%" in host or host in INSIDE or host.endswith(INSIDE_ENDS)
+    # A name without a dot is one of a network of its own.
+    is_inside = "%" in host or host.endswith(INSIDE_ENDS) or (address is None and "." not in host)
     # An address in another notation, such as 2852039166, is read as one by who fetches it.
     is_odd = address is None and NUMBER.fullmatch(host) is not None
-    if is_inside or is_odd or (address is not None and not address.is_global):
+    if is_inside or is_odd or (address is not None and not _is_public(address)):
         raise LocalProtocolError(
             f"a file at {host[:80]!r} is not read, which is no public address: {INSTEAD}"
         )
+
+
+def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Whether an address is one of a single computer in the Internet. Of version 6 only these are; others may contain an address of version 4."""
+    is_unicast = isinstance(address, IPv4Address) or address in UNICAST
+    return is_unicast and address.is_global and not address.is_multicast
 
 
 def type_name(event: object) -> str:

@@ -34,10 +34,28 @@ REFUSED = [
     "http://a.localhost./a.png",
     "http://metadata.google.internal/",
     "http://100.100.100.200/",
+    "http://169.254.169.254\\@example.org/",
+    "http://169\u3002254\uff61169\u3002254/",
+    "http://local\u00adhost/",
+    "http://local\u200bhost/",
+    "http:// 127.0.0.1/",
+    "http://127.0.0.1\r\n.example.org/",
+    "http://[64:ff9b::a9fe:a9fe]/",
+    "http://[64:ff9b:1::a9fe:a9fe]/",
+    "http://[::127.0.0.1]/",
+    "http://[ff0e::1]/",
+    "http://224.0.0.1/",
+    "http://intranet/a.png",
     "http:///a.png",
     "http://[broken/",
 ]
-TAKEN = ["https://example.org/a.png", "http://93.184.216.34/a.png", "data:image/png;base64,AAAA"]
+TAKEN = [
+    "https://example.org/a.png",
+    "https://m\u00fcnchen.example.org./a.png",
+    "http://93.184.216.34/a.png",
+    "http://[2606:2800:220:1:248:1893:25c8:1946]/a.png",
+    "data:image/png;base64,AAAA",
+]
 
 Body = Callable[[str], tuple[str, Any]]
 
