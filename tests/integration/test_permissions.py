@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import io
+import itertools
 import json
 import re
 import tempfile
@@ -1301,12 +1302,16 @@ async def test_the_end_of_a_turn_is_left_by_a_word_of_the_client() -> None:
 OPEN_TAB: Any = {"name": "open_tab", "parameters": {"type": "object", "properties": {}}}
 
 
+TABS = itertools.count()
+
+
 def introduce(request: Request) -> Reply:
     messages = request.conversation.messages
     results = messages[-1].tool_results
     if results:
         return say(f"{messages[0].text}: {results[0].text}")
-    return Reply(tool_calls=(Call("open_tab", {}, "x"),))
+    number = 0 if messages[0].text == "Eve" else next(TABS)
+    return Reply(tool_calls=(Call("open_tab", {"number": number}, "x"),))
 
 
 @pytest.mark.parametrize("api", ["v1/chat/completions", "v1/responses"])
@@ -1344,10 +1349,16 @@ async def test_results_continue_the_run_of_the_messages_that_are_sent_with_them(
             runs = (await answer.json())["runs"]
         resumed = {run["title"] for run in runs if run["resumed_as"]}
         assert resumed == {"Ada", "Bob"}  # their own runs were continued
-        # Of two runs with the same messages neither is continued, and a stranger's messages continue none.
+        # Nor is a run whose call has other arguments, when the results of a call that was answered come again.
+        first = await post({"role": "user", "content": "Max"})
+        await post(*with_result("Max", first))
+        await post({"role": "user", "content": "Max"})
+        await post(*with_result("Max", first))
+        # Of two runs with the same messages and calls neither is continued, and a stranger's messages continue none.
         twice = [await post({"role": "user", "content": "Eve"}) for _ in range(2)]
         await post(*with_result("Eve", twice[0]))
         await post(*with_result("Mallory", made["Ada"]))
         async with http.get("api/runs") as answer:
             runs = (await answer.json())["runs"]
-        assert {run["title"] for run in runs if run["resumed_as"]} == {"Ada", "Bob"}
+        resumed = [run["title"] for run in runs if run["resumed_as"]]
+        assert sorted(resumed) == ["Ada", "Bob", "Max"]

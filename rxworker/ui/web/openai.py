@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume
-from rxworker.messages import Conversation, JsonObject, Message, Text, Usage
+from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall, Usage
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.pairs import calls_made
 from rxworker.protocols import SSE_HEADERS
@@ -255,7 +255,7 @@ async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
     have calls of one id, and neither gets the conversation of the other.
     """
     names = {result.tool_use_id for result in given.results}
-    made = {(call.id, call.name) for call in calls_made(given.conversation)}
+    made = calls_made(given.conversation)
     found: list[RunEntry] = []
     for known in () if not names else list(runs) if before is None else (before,):
         if known.resumed_as is not None or (known.is_over and known.status != "paused"):
@@ -263,15 +263,23 @@ async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
         entry = await runs.find(known.id)  # a list of stored runs may be behind
         await runs.until_done(entry)
         pause = entry.summary().pause if entry.conversation.name == given.model else None
-        answered = [] if pause is None else [call for call in pause.pending if call.id in names]
-        if not answered:
+        if pause is None or not any(call.id in names for call in pause.pending):
             continue
         if before is None:
-            is_made = all((call.id, call.name) in made for call in answered)
-            if not (is_made and _begins_with(given.sent, _kept_of(entry).sent)):
+            if not _begins_with(given.sent, _kept_of(entry).sent):
+                continue
+            await entry.open()
+            pending = (await pending_of(entry)).calls
+            if not all(_is_made(call, made, entry) for call in pending if call.id in names):
                 continue
         found.append(entry)
     return found[0] if len(found) == 1 else None
+
+
+def _is_made(call: ToolCall, made: Iterable[ToolCall], entry: RunEntry) -> bool:
+    """Whether a call is among those that a client sends back, with the arguments that it was sent: without secrets."""
+    sent = (call.input, msgspec.json.decode(entry.redact(encode_lenient(call.input))))
+    return any(one.id == call.id and one.name == call.name and one.input in sent for one in made)
 
 
 def _digest(messages: Sequence[Message]) -> str:
