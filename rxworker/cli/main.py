@@ -286,6 +286,22 @@ class Parser(argparse.ArgumentParser):
         raise CommandError(f"{message} (see {self.prog} --help)", MISUSED)
 
 
+class StoreOnce(argparse.Action):
+    """Stores an option that carries a permission: of two, the last one would count."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the value, unless there is one."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given twice: give it once")
+        setattr(namespace, self.dest, values)
+
+
 def make_parser() -> Parser:
     """The parser of the whole command."""
     parser = Parser(prog="rxworker", description=DESCRIPTION)
@@ -640,7 +656,7 @@ def _add_decide(action: Parser) -> None:
         add(f"--{verb}", metavar="CALL", action="append", help=about)
     add("--reason", metavar="TEXT", help="with --deny: why, for the model")
     about = 'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type": "deny"}}}; - is standard input'
-    add("--decisions", metavar="JSON", help=about)
+    add("--decisions", metavar="JSON", action=StoreOnce, help=about)
     add("--continue", dest="go_on", action="store_true", help="go on, where no call waits")
 
 

@@ -972,6 +972,13 @@ class CommandLine(Door):
         "twice": [
             no([*right, "--deny", "pay_1"], "two different decisions"),
             no([*right, "--decisions", "{}"], "Give --approve ID or --deny ID"),
+            no(
+                [
+                    *("--decisions", '{"decisions": {"pay_1": {"type": "deny"}}}'),
+                    *("--decisions", '{"decisions": {"pay_1": {"type": "approve"}}}'),
+                ],
+                "--decisions is given twice",
+            ),
             Cell([right, right], "already", waits=False, paid=[1000]),
         ],
     }
