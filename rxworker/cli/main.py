@@ -297,7 +297,7 @@ class StoreOnce(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         """Store the value, unless there is one."""
-        if getattr(namespace, self.dest) is not None:
+        if getattr(namespace, self.dest, None) is not None:
             parser.error(f"{option_string} is given twice: give it once")
         setattr(namespace, self.dest, values)
 
