@@ -32,6 +32,7 @@ from mcp.types import (
     InputRequiredResult,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
 from rxworker.events import BlockType
@@ -85,6 +86,11 @@ NO_FORMS = (
     "Approval is needed, and this client cannot show its user a form (the capability elicitation of MCP). "
     "Use a client that can, or decide about it in the page of `rxworker serve` on the log of this server (--log). "
     "Nothing was run. What waits:\n"
+)
+
+NO_ANSWER = (
+    "the answer to the form for approval is missing, or is none; nothing was decided: "
+    'send {"action": "accept", "content": {"approve": true}}, or {"action": "decline"}'
 )
 
 Context = ServerRequestContext[Any, Any]
@@ -160,7 +166,7 @@ class Calls:
                     input_requests={APPROVAL: ElicitRequest(params=form)}, request_state=entry.id
                 )
             async with _dismissed_when_cancelled(entry):
-                answer = await context.session.elicit_form(form.message, FORM, context.request_id)
+                answer = await _answer_to(context, form.message)
             entry = await self._decide(entry, answer)
         return tool.result(entry)
 
@@ -211,10 +217,7 @@ class Calls:
             ApiError: The run does not wait any more.
         """
         if not isinstance(answer, ElicitResult):
-            message = (
-                "the answer to the form for approval is missing, or is none; nothing was decided"
-            )
-            raise MCPError(INVALID_PARAMS, message)
+            raise MCPError(INVALID_PARAMS, NO_ANSWER)
         decision = read_form(answer.content) if answer.action == "accept" else Deny()
         pending = await pending_of(entry)
         if answer.action == "cancel" or (not pending.required and isinstance(decision, Deny)):
@@ -258,6 +261,14 @@ async def _dismissed_when_cancelled(entry: RunEntry) -> AsyncGenerator[None, Non
         with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
             await entry.dismiss(LEFT)
         raise
+
+
+async def _answer_to(context: Context, question: str) -> ElicitResult | None:
+    """The answer of the client's user to the form; ``None`` if what the client sends is none."""
+    try:
+        return await context.session.elicit_form(question, FORM, context.request_id)
+    except ValidationError:
+        return None
 
 
 def _has_forms(context: Context) -> bool:

@@ -11,6 +11,7 @@ import aiohttp
 import mcp
 import pytest
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.session import ServerSession
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.types import ElicitRequestParams, ElicitResult, InputResponse
 from msgspec import Struct
@@ -218,6 +219,31 @@ async def test_an_answer_that_does_not_fit_the_form_denies(desk: Desk, mode: str
     async with server.listen() as url, client(url, mode, elicit) as using:
         result = await using.call_tool("clerk", {"message": "delete it"})
     assert text_of(result).startswith("Done: The form was not filled in: form.approve: expected")
+    assert desk.deleted == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"action": "accept", "content": [True]},
+        {"action": "accept", "content": {"approve": [True]}},
+        {"action": "Accept", "content": {"approve": True}},
+        {"content": {"approve": True}},
+    ],
+)
+async def test_an_answer_that_is_none_decides_nothing_and_the_error_states_what_to_send(
+    desk: Desk, sent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def elicit(*_: Any) -> ElicitResult:
+        return ElicitResult.model_validate(sent)  # as the package does with what a client sends
+
+    monkeypatch.setattr(ServerSession, "elicit_form", elicit)
+    async with MemoryLog() as log:
+        server = McpServer({"clerk": desk.clerk}, log=log)
+        async with server.listen() as url, client(url, "legacy", elicit) as using:
+            with pytest.raises(mcp.MCPError, match=r'nothing was decided.*"approve": true'):
+                await using.call_tool("clerk", {"message": "delete it"})
+        assert [info.status for info in await log.list()] == ["paused"]
     assert desk.deleted == []
 
 
