@@ -268,6 +268,9 @@ async def test_strange_arguments_are_told_to_everyone(value: str) -> None:
         status, told = await client.request(
             "POST", f"api/runs/{run}/resume", data=body.encode(), headers=headers
         )
+        if value.startswith("["):
+            assert (status, "more than 100 arrays" in told) == (400, True), told
+            return
         assert status == 201, told
         run = json.loads(told)["id"]
         assert "event: end" in (await client.get(f"api/runs/{run}/events"))[1]

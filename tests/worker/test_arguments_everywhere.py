@@ -46,6 +46,7 @@ GIVEN: dict[str, JsonObject | None] = {
     ' \n{"command":\t"ls"} ': {"command": "ls"},
     r'{"command": "\u006cs"}': {"command": "ls"},
     r'{"comm\u0061nd": "ls"}': {"command": "ls"},
+    # a person has to send a member once
     '{"command": "cat", "command": "ls"}': {"command": "ls"},
     '{"command": "1000"}': {"command": "1000"},
     '{"command": 1000}': {"command": 1000},
@@ -253,10 +254,12 @@ async def test_the_tool_receives_the_object_that_the_last_hook_has_seen(way: Way
     for given, expected in (GIVEN | (NOTHING if way not in FROM_A_PERSON else {})).items():
         shell, guard, events = Shell(fails=1), Guard(), list[Event]()
         is_forbidden = "rm" in str(expected)
-        if expected is None and way not in FROM_A_MODEL:
+        is_double = way in FROM_A_PERSON and given.count('"command": ') > 1
+        if is_double or (expected is None and way not in FROM_A_MODEL):
             with pytest.raises(HookError if way in FROM_A_HOOK else LocalProtocolError) as refused:
                 await way(given, shell, [guard], events)
-            assert "this is no JSON object" in str(refused.value), given
+            why = "the member 'command' twice" if is_double else "this is no JSON object"
+            assert why in str(refused.value), given
             assert (guard.seen, shell.received) == ([], []), given
             continue
         await way(given, shell, [guard], events)
