@@ -14,7 +14,7 @@ from rxworker import Run, Worker, tool
 from rxworker.errors import FencedError, LeaseHeldError, LogError, WorkerError
 from rxworker.events import RunStop
 from rxworker.log import EventLog, MemoryLog, open_log
-from rxworker.log.values import returned_in
+from rxworker.log.values import Claim, returned_in
 from rxworker.testing import ScriptedModel, call
 from tests.log.conftest import NewAddress
 from tests.log.test_conformance import RUN, begun, entries
@@ -62,6 +62,10 @@ async def returns(log: EventLog, run: str, count: int) -> None:
                 return
 
 
+def _report_nothing(claim: Claim) -> None:
+    """A process that has died reports nothing."""
+
+
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "nats"])
 async def test_suspensions_do_not_set_a_run_aside_and_deaths_do(
     store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
@@ -78,8 +82,8 @@ async def test_suspensions_do_not_set_a_run_aside_and_deaths_do(
         run = owner.worker.run("Begin.")
         await owner.has_started.wait()
         for number in range(1, 7):
-            if number > 3:  # a process that has died reports nothing
-                monkeypatch.setattr(owner.log, "_note_return", lambda _: None)
+            if number > 3:
+                monkeypatch.setattr(owner.log, "_note_return", _report_nothing)
             resume, before = owner.suspend(run.id), run
             owner = await desk()
             run = await owner.take(run.id)
