@@ -109,6 +109,8 @@ def test_it_refuses_what_is_no_message_and_ends_while_its_client_still_writes(fo
 
         assert refused("Hello?") == mcp.types.PARSE_ERROR
         assert refused('{"id": 1}') == mcp.types.INVALID_REQUEST
+        twice = '{"jsonrpc": "2.0", "id": 1, "result": {"approve": false, "approve": true}}'
+        assert refused(twice) == mcp.types.INVALID_REQUEST
         assert refused('{"jsonrpc": "2.0", "id": 1, "method": "' + "x" * 9_000_000) == -32600
         process.terminate()
         assert process.wait(20) == 0

@@ -30,9 +30,9 @@ from mcp.types import (
 )
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, DecisionError
 from rxworker.log import EventLog
 from rxworker.ui.asgi import AsgiRequest
 from rxworker.ui.mcp.calls import Calls, Context
@@ -45,6 +45,7 @@ from rxworker.ui.web.settings import Settings, is_loopback
 from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.workers import MakeServedWorker, WorkerSource
 from rxworker.worker import Worker
+from rxworker.worker.decisions import check_members
 
 ServedWorkers: TypeAlias = Mapping[str, McpWorker | Callable[[], Worker]]
 """The workers by the names of their tools."""
@@ -196,6 +197,9 @@ async def _receive(
             else:
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    check_members(line, "the message")
+                except DecisionError as error:
+                    refused = _error(INVALID_REQUEST, error.message)
                 except ValidationError as error:
                     is_json = error.errors()[0]["type"] != "json_invalid"
                     code = INVALID_REQUEST if is_json else PARSE_ERROR
@@ -227,6 +231,8 @@ NO_TOKEN = "this needs the token: send Authorization: Bearer ..."
 class GuardedApp:
     """An ASGI application behind the guard of the web server: its token, and its checks of ``Host`` and ``Origin``.
 
+    A message in which an object has a member twice is refused, too: readers of JSON take the last one, and a form is then approved that denies.
+
     Args:
         app: The application.
         settings: The settings of the server.
@@ -253,7 +259,42 @@ class GuardedApp:
                     response.headers["WWW-Authenticate"] = "Bearer"
                 await request.answer(response)
                 return
+            receive, data = await _read(receive, self._settings.max_body)
+            try:
+                if data:
+                    check_members(data, "the message")
+            except DecisionError as error:
+                code = INVALID_REQUEST if error.__cause__ is None else PARSE_ERROR  # no JSON
+                body = _error(code, error.message).model_dump(exclude_unset=True)
+                await request.answer(json_response(body, 400))
+                return
         await self._app(scope, receive, send)
+
+
+async def _read(receive: Receive, limit: int) -> tuple[Receive, bytes]:
+    """Read the body of a request.
+
+    Args:
+        receive: Receives its parts.
+        limit: The maximum number of bytes. The application refuses a longer body.
+
+    Returns:
+        What gives the same parts to the application, and the body; empty if it is not complete, or too long.
+    """
+    parts: list[Message] = []
+    size = 0
+    is_whole = False
+    while not is_whole and size <= limit:
+        parts.append(await receive())
+        size += len(parts[-1].get("body", b""))
+        is_whole = parts[-1]["type"] != "http.request" or not parts[-1].get("more_body", False)
+    body = b"".join([part.get("body", b"") for part in parts]) if is_whole else b""
+    parts.reverse()
+
+    async def again() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return again, body
 
 
 @asynccontextmanager

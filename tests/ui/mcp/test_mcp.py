@@ -418,6 +418,28 @@ async def test_a_request_without_the_token_or_from_another_page_is_refused(desk:
             assert text_of(await using.call_tool("clerk", {"message": "hi"})).startswith("1: hi")
 
 
+async def test_a_message_with_a_member_twice_is_refused(desk: Desk) -> None:
+    """Of two answers to a form a reader of JSON would take the last."""
+    form = '{"action": "accept", "content": {"approve": false, "approve": true}}'
+    call = '{"name": "clerk", "arguments": {"message": "delete it"}, "inputResponses": {"approval": %s}}'
+    answers = {
+        f'{{"jsonrpc": "2.0", "id": 1, "result": {form}}}': "'approve' twice: send it once",
+        f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {call % form}}}': "twice",
+        "no JSON": "not valid JSON",
+    }
+    server = McpServer({"clerk": desk.clerk})
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+    }
+    async with server.listen() as url, aiohttp.ClientSession(trust_env=False) as http:
+        for body, answer in answers.items():
+            async with http.post(url, data=body, headers=headers) as response:
+                assert response.status == 400
+                assert answer in (await response.json())["error"]["message"]
+    assert desk.deleted == []
+
+
 async def test_more_calls_than_runs_are_allowed_are_refused(desk: Desk) -> None:
     server = McpServer({"clerk": desk.clerk}, settings=Settings(max_runs=1))
     async with server.listen() as url, client(url) as using:
