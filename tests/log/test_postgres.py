@@ -320,9 +320,9 @@ async def test_a_server_that_does_not_answer_is_an_error(
     address = postgres.new_address()
     async with open_log(address) as log:
         assert await log.list() == []
-        monkeypatch.setattr(connections, "PATIENCE", 0.2)
-        with psycopg.connect(postgres.address()) as holder:
+        with psycopg.connect(postgres.address()) as holder, monkeypatch.context() as patch:
             holder.execute(f"LOCK TABLE {schema_of(address)}.runs".encode())
+            patch.setattr(connections, "PATIENCE", 0.2)
             with pytest.raises(LogError, match=r"no answer for 0\.2 s"):
                 await log.list()
         assert await log.list() == []
