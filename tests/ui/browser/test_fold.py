@@ -543,3 +543,32 @@ def test_a_call_that_was_skipped_or_cancelled_has_no_duration() -> None:
     records = [Record(n, "run-1", 1, 1, float(n), event) for n, event in enumerate(events, start=1)]
     assert page_folds(records)[0]["times"] == [2.0]
     assert sum(fold_run(records).tool_durations) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "seq", "is_received"),
+    [("running", 9, True), ("finished", 9, True), ("aborted", 9, True), ("aborted", 5, False)],
+)
+def test_a_run_that_was_put_back_is_received_again_also_if_it_has_ended_meanwhile(
+    status: str, seq: int, is_received: bool
+) -> None:
+    """The list of runs is sent at a limited rate, so that it may show the run only at its next end."""
+    script = (
+        "const { Selection } = await import(process.argv[1]);"
+        "const [status, seq] = JSON.parse(process.argv[2]), watched = [];"
+        'const run = { id: "run-1", seq: 5, status: "aborted" };'
+        'const store = { over: new Set(["run-1"]), summaries: new Map([["run-1", { status, seq }]]) };'
+        "const selection = new Selection(store, { watch: (id) => watched.push(id) });"
+        "selection.timeline = { runs: [run] };"
+        "selection.revive();"
+        "console.log(JSON.stringify(watched));"
+    )
+    assert NODE is not None
+    given = [(STATIC / "model/timeline.js").as_uri(), json.dumps([status, seq])]
+    found = subprocess.run(
+        [NODE, "--input-type=module", "-e", script, *given],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(found.stdout) == (["run-1"] if is_received else [])

@@ -179,12 +179,13 @@ export class Selection {
     for (const run of this.timeline.earlier) run.changed.clear();
   }
 
-  // A run that was put back goes on behind its end: receive its records again.
+  // A run that was put back goes on behind its end: receive its records again. The list may show it only when it has ended again.
   revive() {
     const { store, connection } = this;
     for (const run of this.timeline.runs) {
       const summary = store.summaries.get(run.id);
-      if (!store.over.has(run.id) || summary?.status !== "running" || summary.seq <= run.seq) continue;
+      const goesOn = summary?.status === "running" || run.status === "aborted";
+      if (!store.over.has(run.id) || !goesOn || !(summary?.seq > run.seq)) continue;
       store.over.delete(run.id);
       connection.watch(run.id, () => run.seq);
     }
