@@ -35,7 +35,7 @@ from rxworker.log.entry import (
     without_results,
     write_line,
 )
-from rxworker.log.values import RunRow, is_storable
+from rxworker.log.values import OPEN, RunRow, is_storable
 from rxworker.messages import ToolResult
 from rxworker.state import fold_run
 
@@ -127,11 +127,15 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
             "this is no exported run: give all lines of export_run, a head and at least one record"
         )
     try:
-        fold_run(records)
+        status = fold_run(records).status
     except Exception as error:  # of whatever record is in a place where it cannot be
         raise LogError(
             f"the records of the exported run {head.run} make no run: {describe(error)}"
         ) from error
+    if head.row.status in OPEN and status in ("finished", "paused", "aborted"):
+        raise LogError(
+            f"the exported run {head.run} is {status} by its records, and {head.row.status} by its head: export it again"
+        )
     # A permission belongs to the run that it was given to, and a file may contain any.
     await _store(log, head.run, replace(head.row, allowed=(), imported=after, held={}), entries)
     return head.run

@@ -99,6 +99,17 @@ async def test_what_is_wrong_is_refused_and_named(name: str) -> None:
         assert [found async for found in log.search("")] == []
 
 
+async def test_a_run_that_has_ended_by_its_records_and_goes_on_by_its_head_is_refused() -> None:
+    head, *entries = await exported()
+    stored = json.loads(head)
+    for status in ("queued", "running"):
+        stored["row"]["status"] = status
+        async with MemoryLog() as log:
+            with pytest.raises(LogError, match=f"is finished by its records, and {status} by"):
+                await import_run(log, [json.dumps(stored), *entries])
+            assert await log.list() == []
+
+
 async def test_lines_without_newlines_are_explained() -> None:
     lines = [line.strip() for line in await exported()]
     async with MemoryLog() as log:
