@@ -225,23 +225,24 @@ async def test_a_run_and_its_watcher_survive_a_kill_of_the_server(postgres: Post
 async def test_a_server_that_stays_away_is_an_error_and_nothing_is_lost(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.2)
     async with open_log(postgres.new_address()) as log:
         claim = await log.claim(RUN, create=True)
         await log.append(claim, entries(1), after=0)
         following = log.follow(RUN)
         assert await take(following, 1) == [1]
         waiting = asyncio.ensure_future(take(following, 2))
-        postgres.kill()
-        try:
-            with pytest.raises(
-                LogError, match=r"no answer for 0\.2 s: .*Check that the server runs"
-            ):
-                await log.append(claim, entries(1, 1), after=1)
-            with pytest.raises(LogError, match="no answer"):
-                await waiting
-        finally:
-            postgres.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(connections, "PATIENCE", 0.2)
+            postgres.kill()
+            try:
+                with pytest.raises(
+                    LogError, match=r"no answer for 0\.2 s: .*Check that the server runs"
+                ):
+                    await log.append(claim, entries(1, 1), after=1)
+                with pytest.raises(LogError, match="no answer"):
+                    await waiting
+            finally:
+                postgres.start()
         await log.append(claim, entries(1, 1), after=1)
         assert await numbers(log) == [1, 2]
 
