@@ -193,6 +193,9 @@ class QueuedWorker(Worker):
                 begun = self._start(added, form, run=run)
                 with suppress(RunHandedOverError):
                     await begun
+            except LeaseHeldError:  # another process has claimed it, which its row may not show yet
+                pauses += 1
+                await asyncio.sleep(min(0.005 * pauses, 0.25))
             except LogError:
                 known = await log.info(run) if run else None
                 is_faster = known is not None and (known.last_seq or known.owner)
