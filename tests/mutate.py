@@ -21,7 +21,7 @@ EXTREME: list[Json] = [
 
 
 def mixed(chance: random.Random, value: Any) -> Any:
-    """The same with the members of objects in another order, behind one that nobody knows."""
+    """The same with the members of objects in another order, after an unknown one."""
     if isinstance(value, list):
         return [mixed(chance, one) for one in cast("list[Any]", value)]
     if not isinstance(value, dict):

@@ -331,7 +331,7 @@ async def test_an_imported_pause_has_approved_nothing() -> None:
         assert (refusing.count, disk.wiped) == (2, [])
         name = await import_run(log, [lines[0].replace(run.id.encode(), b"x"), *lines[1:]])
         waits = await (await disk.worker(log).decide(name))
-        assert isinstance(waits, Paused)  # the first call, which nobody has approved here
+        assert isinstance(waits, Paused)  # the first call, which is not approved here
         assert (waits.approved_count, disk.wiped) == (0, [])
 
 

@@ -73,7 +73,7 @@ async def test_a_run_that_was_set_aside_is_put_back_under_its_id() -> None:
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
     assert fold_run(records) == fold_run(records_of([e async for e in log.read(run)], run))
     assert lint(records) == []
-    # The payment whose effect is not known was not made again; the model was told so.
+    # The payment whose effect is not known was not made again; the model has read so.
     assert len(bank.paid) == 1
     first = next(r for m in result.conversation.messages for r in m.tool_results)
     assert (first.is_error, "not known" in first.text) == (True, True)

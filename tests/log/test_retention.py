@@ -36,7 +36,7 @@ async def kept(log: EventLog) -> list[str]:
 
 
 async def test_only_what_has_ended_is_deleted(open_store: OpenLog) -> None:
-    """Each status, with each reason to delete it. What nobody waits for goes; what waits for a process stays."""
+    """Each status, with each reason to delete it. What waits for no process is deleted; what waits for one stays."""
     async with open_store() as log:
         for options in ALL:
             name = next(iter(options))

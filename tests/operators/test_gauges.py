@@ -89,7 +89,7 @@ def refuse_item(_: str) -> None:
 
 
 def refuse_raw(source: Observable[str]) -> Observable[str]:
-    """A gauge whose observer raises into whoever pushes."""
+    """A gauge whose observer raises into its source."""
 
     def subscribe(
         observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None

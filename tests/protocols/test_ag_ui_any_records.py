@@ -194,7 +194,7 @@ class PartGrammar:
         assert self.last in ("finish", "abort", "error")
         assert not self.in_step
         assert not self.texts | self.thoughts
-        # The input of a call that nobody has decided about stays open where the watcher leaves.
+        # The input of a call that is not decided about stays open where the watcher leaves.
         assert not self.inputs or self.last == "error"
 
     def _known(self, part: Wire) -> None:
