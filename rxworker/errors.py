@@ -3,7 +3,7 @@
 RxWorkerError
 ├── LocalProtocolError        we were used wrongly
 │   ├── ConfigurationError    a key, a URL or a name is missing or wrong
-│   ├── WorkerBusyError       a second run while one is on
+│   ├── SessionBusyError      a second run while one is on
 │   └── DecisionError         a decision about a pending call cannot be read, or does not fit it
 ├── RemoteProtocolError       they sent what the protocol does not allow
 │   └── TruncatedError        the stream ended before its terminal event
@@ -67,7 +67,7 @@ class ConfigurationError(LocalProtocolError):
     """A key, a URL or a name is missing or cannot be right."""
 
 
-class WorkerBusyError(LocalProtocolError):
+class SessionBusyError(LocalProtocolError):
     """A second run of a worker was requested while one is running."""
 
 

@@ -67,16 +67,24 @@ PATIENCE = 60.0
 
 
 class Recovers(Protocol[R_co]):
-    """A worker, as far as recovering needs it."""
+    """A session of a worker, as far as recovering needs it."""
 
     def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Awaitable[R_co]:
         """Continue a stored run."""
         ...
 
 
+class HasSessions(Protocol[R_co]):
+    """A worker, as far as recovering needs it."""
+
+    def new_session(self, *, log: EventLog | None = None) -> Recovers[R_co]:
+        """Another session, whose runs are in this log."""
+        ...
+
+
 async def recover_all(
     log: EventLog,
-    make_worker: Callable[[RunInfo], Recovers[R_co] | None],
+    make_worker: Callable[[RunInfo], HasSessions[R_co] | None],
     *,
     once: bool = False,
 ) -> AsyncGenerator[R_co, None]:
@@ -116,7 +124,7 @@ async def recover_all(
             worker = source.make(make_worker, info)
             if worker is None:
                 continue
-            run = await source.recover(worker, info)
+            run = await source.recover(worker.new_session(log=log), info)
             if run is not None:
                 count += 1
                 yield run
@@ -214,15 +222,15 @@ class RunSource:
 
     async def recover(
         self,
-        worker: Recovers[R_co],
+        session: Recovers[R_co],
         info: RunInfo,
         *,
         reason: str = "",
         claim: Claim | None = None,
     ) -> R_co | None:
-        """Continue a run with a worker; ``None`` if another process was faster, or the worker cannot. A claim is released then."""
+        """Continue a run in a session; ``None`` if another process was faster, or the worker cannot. A claim is released then."""
         try:
-            run = await worker.recover(info.run, reason=reason, claim=claim)
+            run = await session.recover(info.run, reason=reason, claim=claim)
         except BaseException as error:
             if claim is not None:
                 await self.give_back(claim)

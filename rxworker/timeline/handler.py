@@ -155,27 +155,35 @@ _text_of = attrgetter("text")
 
 
 class _Collector(Generic[C]):
-    """A list of collected items. One thread may take it while another collects."""
+    """A list of collected items. One thread may take it while another collects.
 
-    def __init__(self) -> None:
+    Args:
+        read: Called before the items are read, to collect what has come since.
+    """
+
+    def __init__(self, read: Callable[[], None] | None = None) -> None:
+        self._read = read or _nothing_new
         self._collected: list[C | partial[C]] = []  # a partial makes the item when it is read
         self._lock = threading.Lock()
         self._before = 0  # how many of them are from responses before this one
 
     def collected(self) -> list[C]:
         """A copy of the items collected so far."""
+        self._read()
         with self._lock:
             collected = list(self._collected)
         return [_made(item) for item in collected]
 
     def take_collected(self) -> list[C]:
         """Return the items collected so far, and remove them from the collector."""
+        self._read()
         with self._lock:
             taken, self._collected, self._before = self._collected, [], 0
         return [_made(item) for item in taken]
 
     def clear(self) -> None:
         """Forget what was collected."""
+        self._read()
         with self._lock:
             self._collected, self._before = [], 0
 
@@ -192,6 +200,10 @@ class _Collector(Generic[C]):
     def _add(self, item: C | partial[C]) -> None:
         with self._lock:
             self._collected.append(item)
+
+
+def _nothing_new() -> None:
+    """Items are collected as they come."""
 
 
 def _made(item: Any) -> Any:
@@ -213,6 +225,7 @@ class TextBlockCollector(_Collector[str]):
 
     def has_content(self) -> bool:
         """Whether a text waits to be taken."""
+        self._read()
         return bool(self._collected)
 
     def scope(self) -> list[str]:
@@ -254,6 +267,7 @@ class ToolCallCollector(_Collector[ToolCall]):
 
     def has_pending_calls(self) -> bool:
         """Whether a call waits to be taken."""
+        self._read()
         return bool(self._collected)
 
     def scope(self) -> list[InputJsonDelta | InputValueDelta]:

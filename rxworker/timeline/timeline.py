@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
-from weakref import WeakMethod
+from weakref import WeakMethod, WeakSet
 
 from reactivex import Observable, abc
 
@@ -131,6 +131,33 @@ class Timeline:
         self._only_gathers = True
         self._busy = self._is_receiving = self._has_started = False
         self._is_between = True  # before a response, or between two
+        self._children: WeakSet[Timeline] = WeakSet()
+
+    def child(self) -> Timeline:
+        """A timeline with the handlers of this one and scopes of its own, for a stream that is followed at the same time.
+
+        A handler that is registered with this one later, or removed from it, is registered with the child or removed from it, too. A handler that is
+        registered with the child concerns the child alone.
+
+        >>> from rxworker.events import Usage
+        >>> timeline = Timeline()
+        >>> class Count:
+        ...     def scope(self) -> list[Usage]:
+        ...         return []
+        ...     def on_event(self, scope: list[Usage], event: Usage) -> None:
+        ...         scope.append(event)
+        ...         print(len(scope))
+        >>> registration = timeline.on_usage(Count())
+        >>> timeline.child().dispatch(Usage(1)); timeline.child().dispatch(Usage(2))
+        1
+        1
+        """
+        child = Timeline(ends_with_stream=self._ends_with_stream)
+        with self._lock:
+            for registration in self._all():
+                child._take(registration)
+            self._children.add(child)
+        return child
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
         """Call the handler with every snapshot of the usage. Disposing the result removes it again."""
@@ -188,12 +215,19 @@ class Timeline:
 
     def _add(self, kind: Kind[K], handler: HandlerLike[K, S]) -> abc.DisposableBase:
         registration = Registration(kind, handler, WeakMethod(self._remove))
+        self._take(registration)
+        return registration
+
+    def _take(self, registration: Registration) -> None:
+        kind = registration.kind
         if not kind.deltas:  # a meta kind: its one scope lives from now on
             self._meta_scopes[registration] = registration.scope()
         with self._lock:
             self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
             self._only_gathers = self._only_gathers and registration.gather is not None
-        return registration
+            children = [*self._children]
+        for child in children:
+            child._take(registration)
 
     def dispatch(self, event: Event) -> None:
         """Call the handlers that the event concerns. Events of turns concern none.
@@ -298,12 +332,15 @@ class Timeline:
     def _remove(self, registration: Registration) -> None:
         with self._lock:
             kind = registration.kind
-            others = tuple(r for r in self._registrations[kind] if r is not registration)
+            others = tuple(r for r in self._registrations.get(kind, ()) if r is not registration)
             self._registrations[kind] = others
             self._only_gathers = all(r.gather is not None for r in self._all())
             # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
+            children = [*self._children]
+        for child in children:
+            child._remove(registration)
 
     def _gather(self, deltas: Deltas[Any], failures: list[BaseException]) -> bool:
         """Give them to the handlers together, if all of these only gather. Whether that was possible."""

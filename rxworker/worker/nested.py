@@ -8,10 +8,7 @@ call ends the inner run, for example when the outer run is cancelled or reaches 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, TypeAlias, cast
 
@@ -22,7 +19,6 @@ from rxworker.errors import (
     ConfigurationError,
     ExecutionFailedError,
     InvalidArgumentError,
-    LocalProtocolError,
 )
 from rxworker.events import Record
 from rxworker.log.values import first_id
@@ -30,10 +26,10 @@ from rxworker.messages import JsonObject, ToolMeta
 from rxworker.tools import Effect, ToolContext, ToolPolicy
 from rxworker.tools.base import check_name, check_policy
 from rxworker.tools.json_decoder import explain
-from rxworker.tools.limiter import Gate
 from rxworker.worker.context import CALLING, INSIDE
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.run import Run
+from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]
@@ -46,12 +42,6 @@ class _Task(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of a call."""
 
     task: str
-
-
-# The workers whose runs contain the current one, so that a worker does not wait for itself.
-_ACTIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
-    "rxworker_active_workers", default=frozenset()
-)
 
 
 class WorkerTool:
@@ -68,7 +58,7 @@ class WorkerTool:
     def __init__(self, worker: Worker | MakeWorker, meta: ToolMeta, policy: ToolPolicy) -> None:
         self.meta = meta
         self.policy = policy
-        self._use = _Shared(worker).use if isinstance(worker, Worker) else _fresh(worker)
+        self._worker = worker
 
     def __repr__(self) -> str:
         return f"<worker tool {self.meta.name!r}>"
@@ -81,8 +71,16 @@ class WorkerTool:
             ExecutionFailedError: The run failed, or paused.
         """
         task = _task_of(input_json, self.meta.name)
-        async with self._use() as worker:
-            return await _run(worker, task, context, self.meta.name)
+        return await _run(self._begin(), task, context, self.meta.name)
+
+    def _begin(self) -> Session:
+        """A session of its own for each call, so that calls run in parallel."""
+        if isinstance(self._worker, Worker):
+            return self._worker.new_session()
+        worker = cast("object", self._worker())
+        if not isinstance(worker, Worker):
+            raise ConfigurationError(f"{self._worker!r} made {worker!r}, which is no worker")
+        return worker.new_session()
 
 
 def worker_tool(
@@ -101,8 +99,7 @@ def worker_tool(
     its budget, apply to both together; the inner run also has its own limits, and ``max_depth`` bounds the depth. An error in it is an error result, and so is a pause, since it could not be resumed.
 
     Args:
-        worker: A worker, or a function that makes one. One worker serves one call at a time, each from the conversation that it
-            has now; with a function, calls run in parallel.
+        worker: A worker, or a function that makes one. Each call has a session of its own, so that calls run in parallel.
         name: The name for the model.
         description: When and how to use it.
         timeout: Seconds until a call is given up.
@@ -148,16 +145,16 @@ def nested_id(outer: str, key: str) -> str:
     return f"{began if is_same else outer}.{sha256(key.encode()).hexdigest()[:12]}"
 
 
-async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> str:
+async def _run(session: Session, task: str, context: ToolContext, name: str) -> str:
     outer = CALLING.get()
     token = INSIDE.set(outer)
     try:
         writer = None if outer is None else outer.journal.writer
         if outer is None or writer is None:
-            run: Run[Any] | RunResult[Any] = worker.run(task)
+            run: Run[Any] | RunResult[Any] = session.run(task)
         else:
             name = nested_id(outer.journal.run, context.idempotency_key)
-            run = await worker.run_inside(task, writer.log, name)
+            run = await session.run_inside(task, writer.log, name)
     finally:
         INSIDE.reset(token)
     if isinstance(run, RunResult):
@@ -204,40 +201,3 @@ def _task_of(input_json: str | bytes, name: str) -> str:
         raise InvalidArgumentError(
             f"invalid arguments at {path}: {reason}", tool=name, path=path
         ) from error
-
-
-def _fresh(make: MakeWorker) -> Callable[[], AbstractAsyncContextManager[Worker]]:
-    """Make a worker for each call."""
-
-    @contextlib.asynccontextmanager
-    async def use() -> AsyncGenerator[Worker, None]:
-        worker = cast("object", make())
-        if not isinstance(worker, Worker):
-            raise ConfigurationError(f"{make!r} made {worker!r}, which is no worker")
-        yield worker
-
-    return use
-
-
-class _Shared:
-    """One worker, which serves one call at a time. Each call starts with the conversation that the worker had when it became a tool."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._conversation, self._shared_state = worker.conversation, worker.shared_state
-        self._gate = Gate(1)
-
-    @contextlib.asynccontextmanager
-    async def use(self) -> AsyncGenerator[Worker, None]:
-        worker, active = self._worker, _ACTIVE.get()
-        if id(worker) in active:
-            raise LocalProtocolError(
-                "this worker is at work already: it cannot be called by itself"
-            )
-        token = _ACTIVE.set(active | {id(worker)})
-        try:
-            async with self._gate.place():
-                worker.use_conversation(self._conversation, self._shared_state)
-                yield worker
-        finally:
-            _ACTIVE.reset(token)

@@ -37,7 +37,7 @@ from rxworker.log import EventLog, RunInfo, RunRow
 from rxworker.log.entry import record_of
 from rxworker.log.recover import SETTLE, RunSource
 from rxworker.log.values import TENANT, Claim, is_storable, resumed_id
-from rxworker.messages import Conversation, Message
+from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
 from rxworker.worker.arguments import Input, to_messages
@@ -45,6 +45,7 @@ from rxworker.worker.decisions import Decisions
 from rxworker.worker.output import Output
 from rxworker.worker.paused import decide_command
 from rxworker.worker.run import Run, Tracing
+from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
 logger = logging.getLogger("rxworker.worker")
@@ -112,7 +113,7 @@ async def submit(
         conversation=conversation,
         tracing=tracing,
     )
-    return await worker._submit(input, "" if run is None else _expect_id(run), output)
+    return await worker.new_session().submit(input, "" if run is None else _expect_id(run), output)
 
 
 class QueuedWorker(Worker):
@@ -160,9 +161,31 @@ class QueuedWorker(Worker):
             conversation=conversation,
             tracing=tracing,
         )
-        self._priority = priority
+        self.priority = priority
 
-    async def _submit(
+    def new_session(
+        self,
+        conversation: Conversation | None = None,
+        *,
+        shared_state: Json = None,
+        log: EventLog | None = None,
+    ) -> QueuedSession:
+        """Another session, whose runs are queued."""
+        session = QueuedSession(self, conversation, shared_state=shared_state, log=log)
+        session.priority = self.priority
+        return session
+
+
+class QueuedSession(Session):
+    """A session whose runs are queued: it stores their beginning. Made by a `QueuedWorker`.
+
+    Attributes:
+        priority: Of two queued runs the one with the higher priority is taken first.
+    """
+
+    priority: int = 0
+
+    async def submit(
         self,
         input: Input,  # noqa: A002 - as in `Worker.run`
         run: str,
@@ -188,7 +211,7 @@ class QueuedWorker(Worker):
                 pauses += 1
                 await asyncio.sleep(min(0.005 * pauses, 0.25))
                 continue
-            self.use_conversation(given)  # not that of an attempt that has failed
+            self.conversation = given  # not that of an attempt that has failed
             try:
                 begun = self._start(added, form, run=run)
                 with suppress(RunHandedOverError):
@@ -220,7 +243,7 @@ class QueuedWorker(Worker):
         run = known.run
         if known.status == "deleted":
             raise LogError(f"{run} was deleted from the log: no id is used twice, give another one")
-        self.use_conversation(given)
+        self.conversation = given
         async with aclosing(log.read(run)) as entries:
             start = record_of(await anext(entries), run).event
         stored = start.conversation if isinstance(start, RunStart) else None
@@ -230,8 +253,8 @@ class QueuedWorker(Worker):
             for what, is_other in (
                 ("input", _json_of(stored) != _json_of(self._continued(added))),
                 ("type", form != (None if output is None else output.format)),
-                ("kind", known.row.worker != self.name),
-                ("tenant", known.row.labels.get(TENANT) != self.labels.get(TENANT)),
+                ("kind", known.row.worker != self.worker.name),
+                ("tenant", known.row.labels.get(TENANT) != self.worker.labels.get(TENANT)),
             )
             if is_other
         ]
@@ -261,12 +284,14 @@ class QueuedWorker(Worker):
         """
         log = self._expect_log("decide_later")
         paused, _, _ = await self._load_paused(run)
-        await log.send(run, decide_command(paused, decisions, add, self.hooks, self.tools))
+        await log.send(
+            run, decide_command(paused, decisions, add, self.worker.hooks, self.worker.tools)
+        )
         return resumed_id(run)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         row = super()._row(title, resumes=resumes)
-        return replace(row, status="queued", priority=self._priority)
+        return replace(row, status="queued", priority=self.priority)
 
     def _trace(self, run: Run[Any]) -> None:
         """Leave it to the process that takes the run."""
@@ -411,9 +436,6 @@ async def begin(
     worker = source.make(make_worker, info)
     if worker is None:
         return None
-    worker.log = source.log
-    worker.name = info.row.worker or worker.name
-    worker.labels = dict(info.row.labels)
     tenant = info.row.labels.get(TENANT, "")
     cap = _cap(tenant_cap, tenant)
     claim = None
@@ -422,7 +444,9 @@ async def begin(
         if claim is None:
             return None
     reason = TAKEN if info.status == "queued" else ""
-    return await source.recover(worker, info, reason=reason, claim=claim)
+    return await source.recover(
+        worker.new_session(log=source.log), info, reason=reason, claim=claim
+    )
 
 
 async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int) -> Claim | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -24,9 +24,6 @@ from rxworker.worker.commands import CommandReader
 from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope
 from rxworker.worker.driver import RunDriver
 from rxworker.worker.result import RunResult, T_co
-
-if TYPE_CHECKING:
-    from rxworker.worker.worker import Worker
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -54,13 +51,13 @@ class Run(Generic[T_co]):
 
     Attributes:
         id: The id of the run in the records.
-        worker: The worker that started it.
+        session: The session that it belongs to; `session_of` returns it with its type.
         first_seq: The number of the first record of this process: more than 1 for a run that was recovered.
     """
 
     id: str
-    worker: Worker
     first_seq: int
+    session: object
 
     def __init__(
         self,
@@ -237,7 +234,7 @@ class Run(Generic[T_co]):
 
     @property
     def allowed(self) -> list[tuple[str, str]]:
-        """The tools that a person always allows in this run, as in ``allowed`` of `Worker`, which it began with.
+        """The tools that a person always allows in this run, as in ``allowed`` of `Session`, which it began with.
 
         It may be changed while the run runs, which concerns no other run; a log stores it with the next records.
 
@@ -250,7 +247,7 @@ class Run(Generic[T_co]):
         ...     worker = Worker(ScriptedModel([call("delete", path="a"), "Done."]), tools=[delete])
         ...     run = worker.run("Clean up")
         ...     run.allowed.append(("delete", "requires_approval"))
-        ...     print((await run).text, worker.allowed)
+        ...     print((await run).text, worker.session.allowed)
         >>> asyncio.run(main())
         Done. []
         """

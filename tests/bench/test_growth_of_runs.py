@@ -337,7 +337,7 @@ def conversation_of(n: int) -> Conversation:
     worker = worker_of([*texts(n), "And again."])
     worker.run_sync("Go on.")
     worker.run_sync("And again.")
-    return worker.conversation
+    return worker.session.conversation
 
 
 @pytest.mark.parametrize("make", [result_of, conversation_of])

@@ -150,5 +150,5 @@ async def test_a_chain_is_listed_and_removed_as_one() -> None:
     await worker.run("Read.")
     assert worker.hooks.remove("safety")
     await worker.run("Read.")
-    results = [r for m in worker.conversation.messages for r in m.tool_results]
+    results = [r for m in worker.session.conversation.messages for r in m.tool_results]
     assert [result.is_error for result in results] == [True, False]

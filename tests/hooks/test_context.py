@@ -212,7 +212,9 @@ async def test_in_a_run_a_hook_has_the_workspace_the_tools_and_can_run_both(tmp_
     assert seen == [tmp_path, names, "b: nothing in it", True, tmp_path.name]
     assert [start.call.name for start in starts] == ["copy"]
     assert [note.content for note in notes] == ["ran read", "ran fly"]
-    assert [r.text for m in worker.conversation.messages for r in m.tool_results] == ["a -> b"]
+    assert [r.text for m in worker.session.conversation.messages for r in m.tool_results] == [
+        "a -> b"
+    ]
     assert run.state.tool_calls == 1
 
 

@@ -59,7 +59,7 @@ async def run_with(point: str, result: LegacyResult) -> tuple[Worker, ScriptedMo
 
 
 def said(worker: Worker) -> list[str]:
-    return [m.text for m in worker.conversation.messages if m.text]
+    return [m.text for m in worker.session.conversation.messages if m.text]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -79,12 +79,12 @@ async def test_modify_content_changes_what_the_user_said_in_this_request() -> No
 
 async def test_modify_content_changes_the_arguments() -> None:
     worker, _, _ = await run_with("PreToolUse", ModifyContent('{"path":"b"}'))
-    assert worker.conversation.messages[2].tool_results[0].text == "in b"
+    assert worker.session.conversation.messages[2].tool_results[0].text == "in b"
 
 
 async def test_modify_content_changes_the_result() -> None:
     worker, _, _ = await run_with("PostToolUse", ModifyContent("***"))
-    assert worker.conversation.messages[2].tool_results[0].text == "***"
+    assert worker.session.conversation.messages[2].tool_results[0].text == "***"
 
 
 async def test_modify_content_of_an_answer_that_was_shown_already_is_a_failure() -> None:
@@ -157,7 +157,7 @@ async def test_the_verdicts_of_the_point_are_understood_as_well() -> None:
     model = ScriptedModel([call("read", path="a"), "Done."])
     worker = Worker(model, tools=[read], hooks=[gate])
     await worker.run("Read a.")
-    assert worker.conversation.messages[2].tool_results[0].text == "no"
+    assert worker.session.conversation.messages[2].tool_results[0].text == "no"
 
 
 async def test_older_results_are_for_hooks_that_were_made_so() -> None:

@@ -314,7 +314,7 @@ async def test_a_bare_operator_is_a_hook(make: Callable[[], Any]) -> None:
     worker = Worker(model, tools=[read], hooks=[make()])
     await worker.run("Read.")
     assert opened == ["a"]
-    results = worker.conversation.messages[2].tool_results
+    results = worker.session.conversation.messages[2].tool_results
     assert [result.text for result in results] == ["This call was not allowed.", "text"]
 
 

@@ -68,7 +68,7 @@ async def test_a_time_stamp_stands_before_what_the_user_says_in_requests_only() 
     sent = [[m.text for m in request.conversation.messages] for request in model.requests]
     # a message keeps the stamp that it was sent with
     assert sent == [["[00:00:00] first"], ["[00:00:00] first", "One.", "[01:00:00] second"]]
-    assert [m.text for m in worker.conversation.messages][::2] == ["first", "second"]
+    assert [m.text for m in worker.session.conversation.messages][::2] == ["first", "second"]
 
 
 async def test_a_time_stamp_leaves_alone_what_has_no_text() -> None:
@@ -255,7 +255,9 @@ async def test_the_hooks_for_a_terminal_work_together(repository: Path) -> None:
     run.events.subscribe(hear)
     await run
     assert heard == [("auto_read", "a.txt:\nhello"), ("long_answer_notice", "A long answe")]
-    assert worker.conversation.messages[3] == Message.system("Files have changed:\n?? a.txt\n")
+    assert worker.session.conversation.messages[3] == Message.system(
+        "Files have changed:\n?? a.txt\n"
+    )
     assert model.requests[0].conversation.messages[0].text.endswith("] Write a.txt.")
 
 

@@ -84,7 +84,7 @@ async def records_of(worker: Worker, text: str) -> list[Record]:
     run = worker.run(text)
     records = [record async for record in run]
     assert fold_run(records) == run.state
-    assert run.state.conversation == worker.conversation == (await run).conversation
+    assert run.state.conversation == worker.session.conversation == (await run).conversation
     return records
 
 
@@ -94,8 +94,8 @@ async def test_a_mask_before_a_request_is_in_it_in_later_ones_and_in_the_convers
     records = await records_of(worker, "my password is hunter2")
     await worker.run("Bye.")
     assert all("hunter2" not in str(request.conversation) for request in model.requests)
-    assert "hunter2" not in str(worker.conversation)
-    assert validate(worker.conversation) == []
+    assert "hunter2" not in str(worker.session.conversation)
+    assert validate(worker.session.conversation) == []
     assert model.requests[0].conversation.messages[0].text == "my password is ***"
     replaced = [r.event for r in records if isinstance(r.event, ConversationReplace)]
     assert [event.source for event in replaced] == ["mask_before", "mask_before"]
@@ -111,7 +111,7 @@ async def test_a_mask_at_the_end_is_in_the_result() -> None:
 
     worker.hooks.add(behind)
     result = await worker.run("What is it?")
-    assert (result.text, worker.conversation.messages[1].text, seen) == (
+    assert (result.text, worker.session.conversation.messages[1].text, seen) == (
         "It is ***.",
         "It is ***.",
         ["It is ***."],
@@ -128,7 +128,7 @@ async def test_what_earlier_hooks_put_into_the_request_stays_and_is_changed_too(
     await worker.run("hunter2")
     sent = [message.text for message in model.requests[0].conversation.messages]
     assert sent == ["at noon, *** was told:", "***"]
-    assert [m.text for m in worker.conversation.messages] == ["***", "Done."]
+    assert [m.text for m in worker.session.conversation.messages] == ["***", "Done."]
 
 
 async def test_a_failed_hook_leaves_the_mask_in_the_request() -> None:
@@ -156,7 +156,12 @@ async def test_messages_may_be_taken_out_a_call_with_its_result() -> None:
     worker = Worker(model, tools=[read], hooks=[forget])
     await worker.run("Read.")
     await worker.run("Bye.")
-    assert [m.text for m in worker.conversation.messages] == ["Read.", "Done.", "Bye.", "Bye."]
+    assert [m.text for m in worker.session.conversation.messages] == [
+        "Read.",
+        "Done.",
+        "Bye.",
+        "Bye.",
+    ]
 
 
 async def test_a_cancel_behind_a_mask_takes_back_the_input_and_keeps_the_mask() -> None:
@@ -170,7 +175,7 @@ async def test_a_cancel_behind_a_mask_takes_back_the_input_and_keeps_the_mask() 
     worker.hooks.add(second)
     with pytest.raises(RunAbortedError):
         await worker.run("And now?")
-    assert [m.text for m in worker.conversation.messages] == ["Hi.", "Done ***."]
+    assert [m.text for m in worker.session.conversation.messages] == ["Hi.", "Done ***."]
 
 
 async def test_an_answer_that_was_changed_can_be_sent_back() -> None:
@@ -267,12 +272,12 @@ async def kept_context() -> tuple[Worker, list[Record], TurnEndContext]:
 
 async def test_after_the_end_of_a_run_its_conversation_cannot_be_changed() -> None:
     worker, _, context = await kept_context()
-    before = worker.conversation
+    before = worker.session.conversation
     with pytest.raises(LocalProtocolError, match="this run has ended"):
         context.add_message("late", "user")
     with pytest.raises(LocalProtocolError, match="this run has ended"):
         context.rewrite_conversation(lambda m: Message(m.role, (Text("x"),)))
-    assert worker.conversation == before == context.conversation
+    assert worker.session.conversation == before == context.conversation
 
 
 async def test_after_the_end_of_a_run_a_message_for_the_watchers_is_dropped_with_a_warning(

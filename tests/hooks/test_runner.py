@@ -248,7 +248,7 @@ async def test_a_hook_that_catches_its_cancellation_does_not_keep_the_run() -> N
 
     worker = await cancelled_while(stubborn, asked)
     assert caught.is_set()
-    assert "path" not in str(worker.conversation.messages[-1].tool_results[0].content)
+    assert "path" not in str(worker.session.conversation.messages[-1].tool_results[0].content)
 
 
 async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
@@ -266,7 +266,7 @@ async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
 
     worker = await cancelled_while(stubborn, asked)
     assert not may_end.is_set()  # the run has ended, and the hook has not
-    assert worker.conversation.messages[-1].tool_results[0].is_error
+    assert worker.session.conversation.messages[-1].tool_results[0].is_error
     may_end.set()
 
 
@@ -364,7 +364,9 @@ async def fail_with(error: BaseException, **settings: Any) -> tuple[list[str], l
     run = worker.run("Read.")
     run.events.pipe(only(HookVerdict)).subscribe(verdicts.append, lambda _: None)
     await run
-    return [result.text for result in worker.conversation.messages[2].tool_results], verdicts
+    return [
+        result.text for result in worker.session.conversation.messages[2].tool_results
+    ], verdicts
 
 
 @pytest.mark.parametrize("seconds", [None, 5.0])

@@ -103,7 +103,7 @@ async def test_what_is_added_to_the_conversation_is_sent_now_and_later() -> None
     await worker.run("Read a.")
     for request in model.requests:
         assert texts(request.conversation)[:2] == ["Read a.", "Be brief."]
-    assert texts(worker.conversation)[:2] == ["Read a.", "Be brief."]
+    assert texts(worker.session.conversation)[:2] == ["Read a.", "Be brief."]
 
 
 async def test_what_is_no_message_is_not_sent() -> None:

@@ -178,5 +178,5 @@ async def test_what_it_remembers_lasts_over_runs_and_workers() -> None:
         model = ScriptedModel([call("read"), "Done."])
         worker = Worker(model, tools=[read], hooks=[budget])
         await worker.run("Read.")
-        results.append(worker.conversation.messages[2].tool_results[0].text)
+        results.append(worker.session.conversation.messages[2].tool_results[0].text)
     assert results == ["text", "text", "spent"]

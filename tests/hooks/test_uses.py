@@ -51,7 +51,7 @@ async def delete(path: str) -> str:
 
 
 def results_of(worker: Worker) -> list[ToolResult]:
-    return [r for message in worker.conversation.messages for r in message.tool_results]
+    return [r for message in worker.session.conversation.messages for r in message.tool_results]
 
 
 class Blocker:
@@ -155,7 +155,7 @@ async def test_injection_a_time_stamp_is_sent_and_does_not_stay() -> None:
     await worker.run("What time is it?")
     sent = [message.text for message in model.requests[0].conversation.messages]
     assert sent == ["[2026-01-02T12:00:00+00:00]", "What time is it?"]
-    assert [m.text for m in worker.conversation.messages] == ["What time is it?", "Noon."]
+    assert [m.text for m in worker.session.conversation.messages] == ["What time is it?", "Noon."]
 
 
 async def test_injection_a_hook_changes_the_system_text_of_this_request_only() -> None:
@@ -167,7 +167,7 @@ async def test_injection_a_hook_changes_the_system_text_of_this_request_only() -
     worker = Worker(model, system="Be brief.", hooks=[inject])
     await worker.run("Hello.")
     assert model.requests[0].conversation.system == "Be brief. The user is called Ada."
-    assert worker.conversation.system == "Be brief."
+    assert worker.session.conversation.system == "Be brief."
 
 
 async def test_injection_what_is_added_to_the_conversation_stays() -> None:

@@ -28,7 +28,7 @@ from rxworker.errors import (
     RxWorkerError,
     TransportError,
     TruncatedError,
-    WorkerBusyError,
+    SessionBusyError,
 )
 from rxworker.events import Record, ResponseEvent, TextDelta, WatcherDetach
 from rxworker.hooks import (
@@ -83,7 +83,7 @@ def broken(text: str) -> str:
 
 async def works_afterwards(worker: Worker) -> None:
     """The conversation is one that a provider accepts, and another run answers."""
-    assert repair(worker.conversation) == worker.conversation
+    assert repair(worker.session.conversation) == worker.session.conversation
     assert (await worker.run("are you there?")).text == AGAIN
 
 
@@ -113,14 +113,14 @@ async def heard(*replies: Reply | str, hooks: list[HookLike] | None = None) -> W
     run = worker.run("go")
     await run
     assert lint(await records_of(run)) == []
-    results = worker.conversation.messages
+    results = worker.session.conversation.messages
     await works_afterwards(worker)
-    worker.conversation = worker.conversation.with_messages(results)
+    worker.session.conversation = worker.session.conversation.with_messages(results)
     return worker
 
 
 def results_of(worker: Worker) -> list[ToolResult]:
-    return [r for message in worker.conversation.messages for r in message.tool_results]
+    return [r for message in worker.session.conversation.messages for r in message.tool_results]
 
 
 # what the other side refuses
@@ -254,7 +254,7 @@ async def test_a_thousand_calls_in_one_response() -> None:
     worker = Worker(model, tools=[note])
     with pytest.raises(RxWorkerError, match="max_tool_calls=500"):
         await worker.run("go")
-    assert repair(worker.conversation) == worker.conversation
+    assert repair(worker.session.conversation) == worker.session.conversation
     assert (await worker.run("go on")).text == "stopped"
 
 
@@ -449,7 +449,7 @@ async def test_two_runs_at_once() -> None:
     async for record in run:
         if isinstance(record.event, TextDelta):
             break
-    with pytest.raises(WorkerBusyError, match="await it, cancel it, or use another Worker"):
+    with pytest.raises(SessionBusyError, match="await it, cancel it, or use another Worker"):
         worker.run("hi")
     await run.cancel()
     await works_afterwards(worker)

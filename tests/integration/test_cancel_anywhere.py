@@ -370,12 +370,12 @@ async def test_a_run_cancelled_there_leaves_nothing_open_and_the_worker_runs_aga
         assert scene.gate.stopped == scene.gate.is_open
         assert (run.state.usage.total_tokens or 0) >= scene.tokens
         assert told[0].conversation.messages[0] == Message.user("hi")
-        assert worker.conversation.messages[0] == Message.user("hi")
-        assert is_accepted(worker.conversation)
+        assert worker.session.conversation.messages[0] == Message.user("hi")
+        assert is_accepted(worker.session.conversation)
 
         is_over = True
         assert (await worker.run("and now?")).text == "again"
-        assert is_accepted(worker.conversation)
+        assert is_accepted(worker.session.conversation)
     assert len(told) == 1
 
 
@@ -400,12 +400,12 @@ async def test_a_response_that_was_cut_keeps_its_text_and_none_of_its_calls_is_l
         await at(BlockStart, 3)(run, server)
         with pytest.raises(RunCancelledError):
             await run
-    said = worker.conversation.messages[1]
+    said = worker.session.conversation.messages[1]
     assert said.text == "Let me."
     assert any(isinstance(r.event, BlockAbort) for r in records)
-    for message in worker.conversation.messages[2:]:
+    for message in worker.session.conversation.messages[2:]:
         assert all("not run" in result.text for result in message.tool_results)
-    assert is_accepted(worker.conversation)
+    assert is_accepted(worker.session.conversation)
 
 
 async def test_each_tool_says_for_itself_what_became_of_it(make_provider: MakeProvider) -> None:
@@ -415,7 +415,7 @@ async def test_each_tool_says_for_itself_what_became_of_it(make_provider: MakePr
         run = worker.run("hi")
         await scene.come(run, server)
         await run.cancel()
-    first, second, third = worker.conversation.messages[-1].tool_results
+    first, second, third = worker.session.conversation.messages[-1].tool_results
     assert "cancelled while this tool ran" in second.text
     assert "not run" in third.text
     assert first.text
@@ -445,7 +445,7 @@ async def test_a_tool_that_began_while_the_model_speaks_is_stopped_with_it() -> 
         assert gate.stopped == 1
         assert lint(records) == []
         assert stopped_tools(records) == started_tools(records)
-        assert is_accepted(worker.conversation)
+        assert is_accepted(worker.session.conversation)
         assert (await worker.run("and now?")).text == "again"
 
 
@@ -470,7 +470,7 @@ async def test_a_paused_run_is_over_and_the_worker_may_leave_it(
         assert isinstance(await run, Paused)
         assert run.state.usage.total_tokens == 15
         assert (await worker.run("never mind")).text == "again"
-        assert is_accepted(worker.conversation)
+        assert is_accepted(worker.session.conversation)
     assert told == []
 
 
@@ -496,7 +496,7 @@ async def test_a_run_that_fails_is_not_cancelled_while_on_abort_is_reported(
         with pytest.raises(ProviderError, match="down"):
             await run
         assert [context.cause for context in told] == ["error"]
-        assert is_accepted(worker.conversation)
+        assert is_accepted(worker.session.conversation)
         assert (await worker.run("and now?")).text == "again"
 
 
@@ -533,4 +533,4 @@ async def test_a_connection_that_does_not_come_about_is_given_up() -> None:
     assert transport.left == 1
     with pytest.raises(RunCancelledError):
         await run
-    assert is_accepted(worker.conversation)
+    assert is_accepted(worker.session.conversation)

@@ -44,7 +44,7 @@ async def main():
 asyncio.run(main())
 asyncio.run(main())
 print(worker.run_sync("hi").text)
-print(len(worker.conversation.messages))
+print(len(worker.session.conversation.messages))
 """
 FAILING = """
 from rxworker.errors import RxWorkerError
@@ -188,7 +188,7 @@ worker = Worker(model, hooks=[notice])
 try:
     worker.run_sync("hi")
 finally:
-    print(worker.conversation.messages[0].text, len(worker.conversation.messages))
+    print(worker.session.conversation.messages[0].text, len(worker.session.conversation.messages))
 """
 TOOL_THREAD = """
 @tool
@@ -202,7 +202,7 @@ worker = Worker(model, tools=[hang])
 try:
     worker.run_sync("hi")
 finally:
-    print(worker.conversation.messages[-1].tool_results[0].is_error)
+    print(worker.session.conversation.messages[-1].tool_results[0].is_error)
 """
 ASYNC_TOOL = """
 @tool
@@ -256,7 +256,7 @@ worker.timeline.on_text_block(once)
 try:
     worker.run_sync("hi")
 except KeyboardInterrupt:
-    print(worker.run_sync("again").text, worker.conversation.messages[0].text)
+    print(worker.run_sync("again").text, worker.session.conversation.messages[0].text)
 """
 
 

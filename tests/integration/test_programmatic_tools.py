@@ -157,7 +157,7 @@ async def test_the_container_survives_a_saved_conversation() -> None:
     ) as server:
         worker = Worker(anthropic(server), options=WITH_CODE)
         await worker.run("Hi.")
-        kept = from_json(to_json(worker.conversation))
+        kept = from_json(to_json(worker.session.conversation))
         await Worker(anthropic(server), conversation=kept, options=WITH_CODE).run("And?")
         assert sent(server, 1)["container"] == "container_1"
 

@@ -227,7 +227,7 @@ async def test_an_answer_that_breaks_off_ends_the_run_and_the_worker_can_run_aga
         assert any(isinstance(r.event, Error) for r in records)
         assert not any(isinstance(r.event, ToolStart) for r in records)
         assert lint(records) == []
-        assert not any(m.tool_results for m in worker.conversation.messages)
+        assert not any(m.tool_results for m in worker.session.conversation.messages)
         assert (await worker.run("and now?")).text == "again"
         assert len(server.requests) == 2
 
@@ -246,7 +246,7 @@ async def test_an_answer_that_breaks_off_is_taken_back_and_asked_for_again(
     assert sum(isinstance(r.event, AttemptRetract) for r in records) == 2
     assert not any(isinstance(r.event, ToolStart) for r in records)
     assert lint(records) == []
-    assert [m.role for m in worker.conversation.messages] == ["user", "assistant"]
+    assert [m.role for m in worker.session.conversation.messages] == ["user", "assistant"]
 
 
 @pytest.mark.parametrize("size", [500, 900, None])

@@ -80,7 +80,7 @@ async def test_a_recovery_leaves_no_permission_in_its_worker() -> None:
     disk = Disk()
     async with MemoryLog() as log:
         worker = disk.worker(log)
-        worker.allowed.append(ALWAYS)
+        worker.session.allowed.append(ALWAYS)
         run = worker.run("Clean up.")
         await run
         cut_off = await cut(log, run.id, "run_start", allowed=(ALWAYS,))
@@ -98,10 +98,10 @@ async def test_a_recovered_run_has_no_permission_of_its_worker() -> None:
         run = disk.worker(log).run("Clean up.")
         await run
         worker = disk.worker(log)
-        worker.allowed.append(ALWAYS)
+        worker.session.allowed.append(ALWAYS)
         recovered = await worker.recover(await cut(log, run.id, "run_start"))
         assert isinstance(await recovered, Paused)
-        assert (disk.wiped, recovered.allowed, worker.allowed) == ([], [], [ALWAYS])
+        assert (disk.wiped, recovered.allowed, worker.session.allowed) == ([], [], [ALWAYS])
 
 
 @pytest.mark.parametrize("verb", ["decide", "recover"])
@@ -116,7 +116,7 @@ async def test_a_paused_run_that_is_resumed_from_its_log_has_its_own_permissions
                 await set_allowed(log, paused.id, [ALWAYS])
             worker = disk.worker(log, labels={"tenant": "other"})
             if not is_own:
-                worker.allowed.append(ALWAYS)
+                worker.session.allowed.append(ALWAYS)
             if verb == "decide":
                 resumed = await worker.decide(paused.id)
             else:
@@ -128,7 +128,7 @@ async def test_a_paused_run_that_is_resumed_from_its_log_has_its_own_permissions
                 resumed = await worker.recover(paused.id)
             result = await resumed
             assert isinstance(result, Finished if is_own else Paused)
-            assert worker.allowed == ([] if is_own else [ALWAYS])
+            assert worker.session.allowed == ([] if is_own else [ALWAYS])
             info = await log.info(resumed.id)
             assert info is not None
             assert info.row.labels == {"tenant": "acme"}
@@ -141,13 +141,13 @@ async def test_what_is_allowed_while_a_run_runs_is_stored_with_it_and_concerns_n
         run = worker.run("Clean up.")
         run.allowed.append(ALWAYS)
         assert isinstance(await run, Finished)
-        assert (worker.allowed, await allowed_of(log, run.id)) == ([], (ALWAYS,))
+        assert (worker.session.allowed, await allowed_of(log, run.id)) == ([], (ALWAYS,))
         worker.use_conversation(Conversation())
         assert isinstance(await worker.run("Again."), Paused)
-        worker.allowed.append(ALWAYS)
+        worker.session.allowed.append(ALWAYS)
         worker.use_conversation(Conversation())
         begun = worker.run("Again.")
-        worker.allowed.clear()
+        worker.session.allowed.clear()
         assert isinstance(await begun, Finished)
         assert disk.wiped == ["a", "a"]
 
@@ -188,7 +188,7 @@ async def test_a_fork_begins_without_what_was_allowed_in_its_source() -> None:
     disk = Disk()
     async with MemoryLog() as log:
         worker = disk.worker(log, labels={"tenant": "acme"})
-        worker.allowed.append(ALWAYS)
+        worker.session.allowed.append(ALWAYS)
         run = worker.run("Clean up.")
         await run
         fork = await fork_run(log, run.id, 1)
@@ -260,7 +260,7 @@ async def test_an_imported_run_is_recovered_only_by_name_and_has_no_permissions(
     disk = Disk()
     async with MemoryLog() as source, MemoryLog() as log:
         worker = disk.worker(source)
-        worker.allowed.append(ALWAYS)
+        worker.session.allowed.append(ALWAYS)
         run = worker.run("Clean up.")
         await run
         started = await cut(source, run.id, "tool_start", allowed=(ALWAYS,))
@@ -375,7 +375,7 @@ async def test_a_started_call_is_repeated_without_approval_only_if_it_had_one(by
             run = await resumed(log, disk)
         else:
             worker = disk.worker(log)
-            worker.allowed.append(ALWAYS)
+            worker.session.allowed.append(ALWAYS)
             begun = worker.run("Clean up.")
             await begun
             run = begun.id

@@ -304,7 +304,7 @@ async def test_a_rejected_text_ends_the_run_and_stays_out_of_the_conversation() 
     with pytest.raises(TextRejectedError):
         await run
     assert "hunter2" not in "".join(texts)
-    assert "hunter2" not in repr(worker.conversation)
+    assert "hunter2" not in repr(worker.session.conversation)
 
 
 async def test_a_replaced_text_is_what_the_conversation_keeps() -> None:

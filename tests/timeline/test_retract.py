@@ -77,19 +77,19 @@ async def test_the_collectors_of_a_worker_drop_what_was_retracted(
 ) -> None:
     worker = Worker(fails_once(), tools=[look], retry=QUICK)
     if asks_early:
-        assert worker.texts.collected() == []
+        assert worker.session.texts.collected() == []
     if has_handler:
         worker.timeline.on_text_block(lambda event: None)
     await worker.run("hi")
-    assert worker.texts.collected() == ["whole", "done"]
-    assert [call.id for call in worker.tool_calls.collected()] == ["call_2_1"]
+    assert worker.session.texts.collected() == ["whole", "done"]
+    assert [call.id for call in worker.session.tool_calls.collected()] == ["call_2_1"]
 
 
 async def test_somebody_who_looks_meanwhile_sees_what_was_said_until_then() -> None:
     worker = Worker(fails_once(), tools=[look], retry=QUICK)
     seen: list[list[str]] = []
     run = worker.run("hi")
-    run.subscribe(lambda record: seen.append(worker.texts.collected()))
+    run.subscribe(lambda record: seen.append(worker.session.texts.collected()))
     await run
     assert ["half"] in seen
     assert seen[-1] == ["whole", "done"]
@@ -100,7 +100,7 @@ async def test_what_somebody_has_taken_stays_taken() -> None:
     worker = Worker(fails_once(), tools=[look], retry=QUICK)
     taken: list[str] = []
     run = worker.run("hi")
-    run.subscribe(lambda record: taken.extend(worker.texts.take_collected()))
+    run.subscribe(lambda record: taken.extend(worker.session.texts.take_collected()))
     await run
     assert taken == ["half", "whole", "done"]
 
@@ -182,4 +182,4 @@ async def test_what_a_cancelled_run_has_collected_stays() -> None:
         if isinstance(record.event, BlockStop):
             await run.cancel()
             break
-    assert worker.texts.collected() == ["one"]
+    assert worker.session.texts.collected() == ["one"]

@@ -74,5 +74,5 @@ async def test_more_calls_than_a_run_may_make_are_refused_before_any_runs() -> N
     with pytest.raises(LimitExceededError, match="max_tool_calls"):
         await run
     assert run.state.tool_calls == 0
-    answers = [r for m in worker.conversation.messages for r in m.tool_results]
+    answers = [r for m in worker.session.conversation.messages for r in m.tool_results]
     assert len(answers) == MANY

@@ -81,7 +81,7 @@ async def test_a_cancelled_run_ends_without_it(
     run.subscribe(records.append, lambda _: None)
     assert lint(records) == []
     assert any(isinstance(record.event, ToolStart) for record in records)
-    (result,) = worker.conversation.messages[-1].tool_results
+    (result,) = worker.session.conversation.messages[-1].tool_results
     assert "Whether it had an effect is not known" in result.text
     assert (await worker.run("and now?")).text == "again"
 

@@ -124,5 +124,5 @@ async def test_results_of_the_last_calls_may_be_the_input() -> None:
     )
     result = ToolResult("c1", "nothing", name="look")
     await worker.run(Message("user", (result,)))
-    assert worker.conversation.messages[2].tool_results == (result,)
-    assert len(worker.conversation.messages) == 4
+    assert worker.session.conversation.messages[2].tool_results == (result,)
+    assert len(worker.session.conversation.messages) == 4

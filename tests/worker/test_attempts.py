@@ -85,7 +85,7 @@ async def test_the_next_attempt_is_made_after_the_pause_that_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("rxworker.worker.worker.loop_clock", lambda: clock)
+    monkeypatch.setattr("rxworker.worker.session.loop_clock", lambda: clock)
     half = reactivex.concat(reactivex.just(TextDelta(0, "ha")), reactivex.throw(LATER))
     whole = reactivex.of(TextDelta(0, "whole"), Status(ResponseStatus.COMPLETED))
     retry = Waits()

@@ -281,12 +281,12 @@ async def test_results_that_no_hook_has_let_through_are_held_back(
     run = worker.run("go")
     with pytest.raises(error):
         await run
-    assert [r.text for r in worker.conversation.messages[2].tool_results] == texts
-    assert "not known" not in str(worker.conversation)
+    assert [r.text for r in worker.session.conversation.messages[2].tool_results] == texts
+    assert "not known" not in str(worker.session.conversation)
     assert "paid 2" not in str(records_of(run))
-    assert validate(worker.conversation) == []
+    assert validate(worker.session.conversation) == []
     assert lint(records_of(run)) == []
-    assert fold_run(records_of(run)).conversation == worker.conversation
+    assert fold_run(records_of(run)).conversation == worker.session.conversation
 
 
 async def test_a_cancellation_while_a_hook_looks_says_that_the_tool_has_ended() -> None:
@@ -303,7 +303,7 @@ async def test_a_cancellation_while_a_hook_looks_says_that_the_tool_has_ended() 
     await run.cancel()
     with pytest.raises(RunCancelledError):
         await run
-    assert worker.conversation.messages[2].tool_results[0].text == HELD_BACK
+    assert worker.session.conversation.messages[2].tool_results[0].text == HELD_BACK
 
 
 # --- two calls of one id
@@ -438,10 +438,10 @@ async def test_an_aborted_run_says_of_each_twin_what_became_of_it() -> None:
     run = worker.run("go")
     await until_quick_has_ended(run)
     await run.cancel()
-    first, second = worker.conversation.messages[2].tool_results
+    first, second = worker.session.conversation.messages[2].tool_results
     assert "not known" in first.text
     assert second.text == "secret one"
-    assert validate(worker.conversation) == []
+    assert validate(worker.session.conversation) == []
 
 
 async def test_a_call_without_a_name_is_a_failure_that_the_model_reads() -> None:

@@ -114,7 +114,7 @@ async def test_cancel_within_a_response_closes_its_blocks_and_tells_on_abort_onc
     records = await records_of(run)
     assert lint(records) == []
     assert records[-1].event == RunAbort("cancel", "the run was cancelled: enough")
-    assert is_valid(worker.conversation)
+    assert is_valid(worker.session.conversation)
     assert (await worker.run("and now?")).text == "again"
 
 
@@ -177,10 +177,10 @@ async def test_cancel_while_tools_run_stops_them_and_says_what_became_of_each_ca
     await started.wait()
     await run.cancel()
     assert stopped == ["wait"]
-    first, second = worker.conversation.messages[-1].tool_results
+    first, second = worker.session.conversation.messages[-1].tool_results
     assert "Whether it had an effect is not known" in first.text
     assert "not run" in second.text
-    assert is_valid(worker.conversation)
+    assert is_valid(worker.session.conversation)
     assert lint(await records_of(run)) == []
     assert (await worker.run("again")).text == "again"
 
@@ -192,7 +192,7 @@ async def test_cancel_after_the_turn_lets_the_tools_finish() -> None:
     run.cancel("after_turn")
     with pytest.raises(RunCancelledError):
         await run
-    assert worker.conversation.messages[-1].tool_results[0].text == "noted a"
+    assert worker.session.conversation.messages[-1].tool_results[0].text == "noted a"
     assert len(model.requests) == 1
 
 
@@ -272,7 +272,7 @@ async def test_cancel_within_a_hook() -> None:
     run = worker.run("go")
     await entered.wait()
     await run.cancel()
-    assert is_valid(worker.conversation)
+    assert is_valid(worker.session.conversation)
     assert (await worker.run("again")).text == "again"
 
 
@@ -382,8 +382,8 @@ async def test_a_paused_run_may_be_left_and_the_next_run_begins_with_a_valid_con
     worker = Worker(model, tools=[note], hooks=[pause_at("note")])
     await worker.run("go")
     assert (await worker.run("never mind")).text == "ok"
-    assert is_valid(worker.conversation)
-    assert "not run" in worker.conversation.messages[2].tool_results[0].text
+    assert is_valid(worker.session.conversation)
+    assert "not run" in worker.session.conversation.messages[2].tool_results[0].text
 
 
 async def test_a_pause_is_an_event() -> None:
@@ -415,7 +415,7 @@ async def test_a_limit_ends_the_run_with_an_event_and_its_own_error(
     assert caught.value.limit == limit
     events = [r.event for r in await records_of(run)]
     assert [e.limit for e in events if isinstance(e, LimitReached)] == [limit]
-    assert is_valid(worker.conversation)
+    assert is_valid(worker.session.conversation)
 
 
 async def test_hooks_cannot_send_an_answer_back_for_ever() -> None:
@@ -430,7 +430,7 @@ async def test_hooks_cannot_send_an_answer_back_for_ever() -> None:
     )
     with pytest.raises(LimitExceededError, match="max_continuations=3"):
         await worker.run("write")
-    assert sum(m.text == "better" for m in worker.conversation.messages) == 3
+    assert sum(m.text == "better" for m in worker.session.conversation.messages) == 3
 
 
 def raising(error: Exception) -> Callable[[ToolCallContext], None]:
@@ -465,7 +465,7 @@ async def test_a_hook_that_aborts_or_fails_ends_the_run_and_no_tool_runs(
     assert told == [cause]
     events = [r.event for r in await records_of(run)]
     assert not any(isinstance(e, ToolStart) for e in events)
-    assert is_valid(worker.conversation)
+    assert is_valid(worker.session.conversation)
     worker.hooks.clear("before_tool_call")
     assert (await worker.run("again")).text == "again"
 
@@ -492,7 +492,7 @@ async def test_a_response_that_is_cut_fails_with_its_text_kept() -> None:
     run = worker.run("hi")
     with pytest.raises(TruncatedError):
         await run
-    assert worker.conversation.messages[-1].text.startswith("Half")
+    assert worker.session.conversation.messages[-1].text.startswith("Half")
     assert lint(await records_of(run)) == []
     assert (await worker.run("again")).text == "again"
 

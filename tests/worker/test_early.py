@@ -165,9 +165,9 @@ async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole() ->
         await run
     assert (desk.used, desk.cancelled) == (["a"], ["a"])
     assert lint(records_of(run)) == []
-    results = [r for m in worker.conversation.messages for r in m.tool_results]
+    results = [r for m in worker.session.conversation.messages for r in m.tool_results]
     assert [(r.tool_use_id, r.text) for r in results] == [("call_1_1", DISCARDED_EARLY)]
-    assert repair(worker.conversation) == worker.conversation
+    assert repair(worker.session.conversation) == worker.session.conversation
     assert (await worker.run("and now?")).text == "again"
 
 
@@ -200,7 +200,7 @@ async def test_a_response_that_fails_after_a_call_began_early_is_requested_again
     assert lint(records) == []
     texts = [[r.text for r in m.tool_results] for m in result.conversation.messages]
     assert texts == [[], [], ["saw c"], []]
-    assert repair(worker.conversation) == worker.conversation
+    assert repair(worker.session.conversation) == worker.session.conversation
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -299,8 +299,8 @@ async def test_calls_of_a_response_that_was_cut_short_are_thrown_away() -> None:
     records = records_of(run)
     assert kinds(records).count(ToolStart) == kinds(records).count(ToolStop) == 1
     assert lint(records) == []
-    assert repair(worker.conversation) == worker.conversation
-    (result,) = worker.conversation.messages[2].tool_results
+    assert repair(worker.session.conversation) == worker.session.conversation
+    (result,) = worker.session.conversation.messages[2].tool_results
     assert result.is_error
 
 

@@ -253,8 +253,8 @@ async def test_a_function_makes_a_worker_for_each_call_and_they_run_side_by_side
     assert run.state.inner.usage.total_tokens == 60
 
 
-async def test_a_worker_that_calls_itself_is_refused_and_not_waited_for() -> None:
-    inner = Worker(ScriptedModel([call("ask", task="?"), "I cannot."]))
+async def test_a_worker_that_calls_itself_has_another_session_for_the_call() -> None:
+    inner = Worker(ScriptedModel([call("ask", task="?"), "Deep inside.", "I cannot."]))
     asked = worker_tool(inner, name="ask", description="")
     inner.tools.add(asked)
     run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")

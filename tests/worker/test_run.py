@@ -9,7 +9,7 @@ import reactivex
 from reactivex import operators as ops
 
 from rxworker import Finished, Message, Run, ToolContext, Worker, on_abort, on_message_send, tool
-from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError, WorkerBusyError
+from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError, SessionBusyError
 from rxworker.events import (
     BlockStart,
     MessageAdd,
@@ -105,7 +105,7 @@ async def test_the_next_run_continues_the_conversation() -> None:
         "What did I say?",
         "You said hi.",
     ]
-    assert worker.conversation == result.conversation
+    assert worker.session.conversation == result.conversation
     assert result.turns == 1
 
 
@@ -123,7 +123,7 @@ def test_run_sync_serves_scripts_again_and_again() -> None:
     worker = Worker(ScriptedModel(["one", "two"]))
     assert worker.run_sync("first").text == "one"
     assert worker.run_sync("second").text == "two"
-    assert len(worker.conversation.messages) == 4
+    assert len(worker.session.conversation.messages) == 4
 
 
 async def test_run_sync_within_a_loop_names_the_remedy() -> None:
@@ -139,7 +139,7 @@ def test_run_without_a_loop_names_the_remedy() -> None:
 async def test_a_second_run_at_once_is_refused_and_the_first_continues() -> None:
     worker = Worker(ScriptedModel(["one", "two"]))
     run = worker.run("first")
-    with pytest.raises(WorkerBusyError, match=run.id):
+    with pytest.raises(SessionBusyError, match=run.id):
         worker.run("second")
     assert (await run).text == "one"
     assert (await worker.run("second")).text == "two"
@@ -275,8 +275,8 @@ async def test_handlers_and_operators_of_the_worker_see_each_response() -> None:
     result = await worker.run("go")
     assert seen
     assert result.usage == Usage()
-    assert worker.texts.collected() == ["Both are at 17 °C."]
-    assert [c.name for c in worker.tool_calls.collected()] == ["get_weather", "get_weather"]
+    assert worker.session.texts.collected() == ["Both are at 17 °C."]
+    assert [c.name for c in worker.session.tool_calls.collected()] == ["get_weather", "get_weather"]
 
 
 async def test_the_state_is_what_the_records_fold_to() -> None:
@@ -381,20 +381,20 @@ async def test_a_follower_is_shown_the_last_record_before_who_waits_continues() 
     assert isinstance(seen[-1].event, RunStop)
 
 
-async def test_a_worker_that_nobody_holds_after_its_run_needs_no_garbage_collector() -> None:
+async def test_a_run_that_nobody_holds_after_its_end_needs_no_garbage_collector() -> None:
     async def begin() -> list[weakref.ref[object]]:
         worker = Worker(ScriptedModel([say("Hello!")]))
         run = worker.run("Hi")
         run.events.subscribe(lambda event: None)
         await run
-        parts = worker, worker.timeline, run, run._journal, run._journal.hub
+        parts = run, run._journal, run._journal.hub
         return [weakref.ref(part) for part in parts]
 
     gc.disable()
     try:
         parts = await begin()
         await asyncio.sleep(0)
-        assert [part() for part in parts] == [None] * 5
+        assert [part() for part in parts] == [None] * 3
     finally:
         gc.enable()
 

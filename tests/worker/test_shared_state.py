@@ -64,7 +64,7 @@ async def test_tools_and_hooks_set_the_state_and_the_next_run_continues_it() -> 
     finished = await run
     steps = [{"title": "write", "done": False}, {"title": "test", "done": True}]
     assert finished.shared_state == {"steps": steps, "asked": 2}
-    assert run.state.shared_state == worker.shared_state == finished.shared_state
+    assert run.state.shared_state == worker.session.shared_state == finished.shared_state
     records = [record async for record in run]
     made = changes(records)
     assert [(c.op, c.path) for c in made] == [
@@ -83,7 +83,7 @@ async def test_tools_and_hooks_set_the_state_and_the_next_run_continues_it() -> 
 
 async def test_a_paused_run_takes_its_state_along() -> None:
     worker = Worker(ScriptedModel([CALLS + call("clear")]), tools=[plan, clear])
-    worker.shared_state = START
+    worker.session.shared_state = START
     paused = await worker.run("go")
     assert isinstance(paused, Paused)
     other = Worker(ScriptedModel(["Done."]), tools=[plan, clear])

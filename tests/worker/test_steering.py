@@ -134,7 +134,7 @@ async def test_queued_inputs_run_one_after_the_other() -> None:
     inputs.on_completed()
     await over
     assert [(await run).text for run in runs] == ["one", "two", "three"]
-    assert len(worker.conversation.messages) == 6
+    assert len(worker.session.conversation.messages) == 6
 
 
 async def test_switch_cancels_the_run_and_begins_the_newest_input() -> None:
@@ -152,7 +152,7 @@ async def test_switch_cancels_the_run_and_begins_the_newest_input() -> None:
     with pytest.raises(RunCancelledError, match="a newer input came"):
         await runs[0]
     assert (await runs[1]).text == "newest"
-    assert [m.text for m in worker.conversation.messages if m.role == "user"] == ["a", "c"]
+    assert [m.text for m in worker.session.conversation.messages if m.role == "user"] == ["a", "c"]
 
 
 async def test_send_puts_later_inputs_into_the_run_that_is_on() -> None:
@@ -164,7 +164,7 @@ async def test_send_puts_later_inputs_into_the_run_that_is_on() -> None:
     inputs.on_completed()
     await over
     assert len(runs) == 1
-    assert [m.text for m in worker.conversation.messages if m.role == "user"] == ["a", "b"]
+    assert [m.text for m in worker.session.conversation.messages if m.role == "user"] == ["a", "b"]
 
 
 async def test_a_burst_is_one_input_when_it_is_debounced() -> None:
@@ -279,7 +279,7 @@ async def test_no_run_begins_once_nobody_wants_to_hear_of_it() -> None:
     subscription.dispose()
     assert (await runs[0]).text == "one"
     await worker.run("c")  # it is free
-    assert [m.text for m in worker.conversation.messages] == ["a", "one", "c", "two"]
+    assert [m.text for m in worker.session.conversation.messages] == ["a", "one", "c", "two"]
 
 
 @pytest.mark.parametrize(
@@ -309,4 +309,4 @@ async def test_a_hook_adds_words_and_nothing_else(message: Message) -> None:
     worker = Worker(ScriptedModel(["done", "again"]), hooks=[add])
     with pytest.raises(HookError, match="hook 'add' failed"):
         await worker.run("go")
-    assert validate(worker.conversation) == []
+    assert validate(worker.session.conversation) == []

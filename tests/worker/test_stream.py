@@ -72,7 +72,7 @@ def test_one_run_after_the_other() -> None:
     worker = Worker(ScriptedModel(["one", "two", "three"]))
     assert [texts(list(worker.stream_sync("hi"))) for _ in range(2)] == ["one", "two"]
     assert worker.run_sync("hi").text == "three"
-    assert len(worker.conversation.messages) == 6
+    assert len(worker.session.conversation.messages) == 6
 
 
 def stalled() -> Worker:
@@ -80,8 +80,8 @@ def stalled() -> Worker:
 
 
 def is_cancelled(worker: Worker) -> bool:
-    assert validate(worker.conversation) == []
-    assert worker.conversation.messages[-1].text == "Hello"
+    assert validate(worker.session.conversation) == []
+    assert worker.session.conversation.messages[-1].text == "Hello"
     return worker.run_sync("and now?").text == "again"
 
 
@@ -273,7 +273,7 @@ try:
                 import time
                 time.sleep(60)
 except KeyboardInterrupt:
-    print("interrupted", worker.conversation.messages[-1].text, flush=True)
+    print("interrupted", worker.session.conversation.messages[-1].text, flush=True)
     print(worker.run_sync("and now?").text, flush=True)
 """
 

@@ -73,18 +73,18 @@ HOOKS: list[Hook[Any]] = [cancel, fail, hang, answer_oddly, spoil, legacy]
 
 
 def texts(worker: Worker) -> list[str]:
-    return [message.text for message in worker.conversation.messages if message.text]
+    return [message.text for message in worker.session.conversation.messages if message.text]
 
 
 async def check(worker: Worker, model: ScriptedModel, run: Run[Any]) -> None:
     """The records say what is kept, and the next run goes out without what was held back."""
     with pytest.raises((RunAbortedError, HookError)):
         await run
-    assert run.state.conversation == worker.conversation
+    assert run.state.conversation == worker.session.conversation
     records = [record async for record in worker_records(run)]
-    assert fold_run(records).conversation == worker.conversation
-    assert "hunter2" not in str(worker.conversation)
-    assert validate(worker.conversation) == []
+    assert fold_run(records).conversation == worker.session.conversation
+    assert "hunter2" not in str(worker.session.conversation)
+    assert validate(worker.session.conversation) == []
     await worker.run("Go on.")
     assert all("hunter2" not in str(request) for request in model.requests)
 
@@ -146,8 +146,12 @@ async def test_what_was_sent_into_a_later_turn_is_retracted_and_the_rest_stays()
 
     watching = run.subscribe(send, lambda _: None)
     await check(worker, model, run)
-    assert [m.role for m in worker.conversation.messages[:3]] == ["user", "assistant", "user"]
-    assert worker.conversation.messages[2].tool_results[0].text == "the result"
+    assert [m.role for m in worker.session.conversation.messages[:3]] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert worker.session.conversation.messages[2].tool_results[0].text == "the result"
     assert texts(worker)[0] == "Hi."
 
 
@@ -161,8 +165,8 @@ async def test_a_cancel_in_a_later_turn_keeps_what_went_out_and_what_tools_did()
     run = worker.run("Hi.")
     with pytest.raises(RunAbortedError, match="enough"):
         await run
-    assert [m.role for m in worker.conversation.messages] == ["user", "assistant", "user"]
-    assert worker.conversation.messages[2].tool_results[0].text == "the result"
+    assert [m.role for m in worker.session.conversation.messages] == ["user", "assistant", "user"]
+    assert worker.session.conversation.messages[2].tool_results[0].text == "the result"
 
 
 async def test_what_sends_an_answer_back_is_retracted_when_it_is_held_back() -> None:
@@ -199,7 +203,7 @@ async def test_what_is_added_behind_results_when_a_run_is_resumed_is_retracted()
     worker = Worker(model, tools=[delete], hooks=[cancel])
     assert isinstance(await worker.run("Hi."), Paused)
     await check(worker, model, worker.resume(add=[Message.user(SECRET)]))
-    assert worker.conversation.messages[2].tool_results[0].text == "deleted"
+    assert worker.session.conversation.messages[2].tool_results[0].text == "deleted"
 
 
 async def test_the_input_of_an_inner_run_reaches_neither_its_next_run_nor_the_outer_one() -> None:
@@ -209,7 +213,7 @@ async def test_the_input_of_an_inner_run_reaches_neither_its_next_run_nor_the_ou
     model = ScriptedModel([call("ask", task=SECRET), call("ask", task="Hi."), "Done."])
     worker = Worker(model, tools=[ask])
     await worker.run("Go.")
-    assert worker.conversation.messages[2].tool_results[0].is_error
+    assert worker.session.conversation.messages[2].tool_results[0].is_error
     assert [m.text for m in inner_model.requests[0].conversation.messages] == ["Hi."]
 
 

@@ -185,14 +185,14 @@ class Scene:
         sent.exception()
         told = [r.event for r in records if not isinstance(r.event, WatcherDetach)]
         assert isinstance(told[-1], RunAbort if error else RunStop)
-        assert validate(worker.conversation) == []
+        assert validate(worker.session.conversation) == []
         # A hook that fails at the first request takes back what was to be sent.
         taken_back = any(isinstance(record.event, ConversationReplace) for record in records)
-        assert bool(worker.conversation.messages) != taken_back
+        assert bool(worker.session.conversation.messages) != taken_back
         worker.model = ScriptedModel(["Here."])
         worker.operators = ()
         worker.hooks.clear()
-        again = await Worker(worker.model, conversation=worker.conversation).run("And now?")
+        again = await Worker(worker.model, conversation=worker.session.conversation).run("And now?")
         assert again.text == "Here."
         return records, error
 
@@ -519,7 +519,7 @@ def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(
             await asyncio.sleep(0)
         async with asyncio.timeout(20):
             await run.cancel(reason="lunch")
-        assert validate(worker.conversation) == []
+        assert validate(worker.session.conversation) == []
         records: list[Record] = []
         run.subscribe(records.append, lambda _: None)
         try:

@@ -58,7 +58,7 @@ async def test_the_current_span_of_a_tool_is_its_own_also_in_a_thread_and_side_b
     with received.tracer.start_as_current_span("request"):
         await worker.run("Look.")
         assert current() == "request"
-    results = [r.text for m in worker.conversation.messages for r in m.tool_results]
+    results = [r.text for m in worker.session.conversation.messages for r in m.tool_results]
     assert results[0] == results[3] == "execute_tool look"
     assert seen == ["request"] * 3  # a hook is neither in a request nor in a tool
     tree = received.tree()

@@ -46,7 +46,7 @@ async def test_a_run_of_the_program_is_shown_steered_and_approved(open_desk: Ope
     assert (status, resumed["resumes"], resumed["title"]) == (201, run.id, "Delete a.")
     assert (await desk.ended(resumed["id"]))["status"] == "finished"
     assert desk.deleted == ["a"]
-    assert [m.text for m in worker.conversation.messages][-1] == "Done."
+    assert [m.text for m in worker.session.conversation.messages][-1] == "Done."
 
 
 async def test_the_worker_of_a_run_of_the_program_is_described(open_desk: OpenDesk) -> None:
@@ -103,7 +103,14 @@ async def test_a_conversation_of_the_program_goes_on_in_both_ways(open_desk: Ope
     await third
     runs = (await desk.get("api/runs"))[1]["runs"]
     assert {run["conversation"] for run in runs} == {shown["conversation"]}
-    assert [m.text for m in worker.conversation.messages] == ["a", "one", "b", "two", "c", "three"]
+    assert [m.text for m in worker.session.conversation.messages] == [
+        "a",
+        "one",
+        "b",
+        "two",
+        "c",
+        "three",
+    ]
 
 
 async def test_a_run_that_the_program_resumes_itself_is_linked(open_desk: OpenDesk) -> None:

@@ -254,7 +254,7 @@ def with_state(desk: Desk) -> None:
 
         worker.tools.add(plan)
         start: Any = {"steps": []}
-        worker.shared_state = start
+        worker.session.shared_state = start
         return worker
 
     desk.server.state.workers._makers["worker"] = make_worker  # pyright: ignore[reportPrivateUsage]

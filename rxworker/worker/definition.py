@@ -1,0 +1,121 @@
+"""What a worker is: a model, its tools and hooks, settings and limits. It holds nothing of a run, so any number of sessions share one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import cast, get_args
+
+from rxworker.errors import (
+    ConfigurationError,
+)
+from rxworker.hooks import HookLike, Hooks
+from rxworker.log.base import EventLog
+from rxworker.messages import Conversation, Json
+from rxworker.providers import Options, Provider
+from rxworker.timeline import Timeline
+from rxworker.tools import ErrorFormatter, Toolbox, ToolLike
+from rxworker.transport import Model, Retry
+from rxworker.transport.client import as_model
+from rxworker.worker.arguments import (
+    expect,
+    expect_folder,
+    expect_labels,
+    expect_operators,
+    expect_parallel,
+    expect_several,
+)
+from rxworker.worker.context import ResponseOperator
+from rxworker.worker.limits import Budget, Limits
+from rxworker.worker.recovery import (
+    OnUnknown,
+)
+from rxworker.worker.run import Tracing
+
+# Values that never change: all workers share one of each.
+HERE = Path()
+USUAL = Limits()
+SETTINGS = Options()
+RETRY = Retry()
+EMPTY = Conversation()
+
+
+class Definition:
+    """The part of a `Worker` that its sessions read: everything but their verbs."""
+
+    def __init__(
+        self,
+        model: Provider | Model,
+        *,
+        tools: Iterable[ToolLike] = (),
+        system: str | None = None,
+        hooks: Iterable[HookLike] = (),
+        options: Options | None = None,
+        limits: Limits | None = None,
+        operators: Sequence[ResponseOperator] = (),
+        parallel: int = 8,
+        error_formatter: ErrorFormatter | None = None,
+        budget: Budget | None = None,
+        retry: Retry | None = None,
+        conversation: Conversation | None = None,
+        workspace: str | Path = ".",
+        log: EventLog | None = None,
+        name: str = "",
+        labels: Mapping[str, str] | None = None,
+        on_unknown: OnUnknown = "ask",
+        tracing: Tracing | None = None,
+        shared_state: Json = None,
+    ) -> None:
+        self.model = as_model(model)
+        several = expect_several("tools", tools, "tools=[get_weather]")
+        if error_formatter is None and isinstance(tools, Toolbox):
+            error_formatter = tools.error_formatter
+        self.tools = Toolbox(several, error_formatter=error_formatter)
+        self.hooks = Hooks()
+        if hooks != ():
+            self.hooks.add(*expect_several("hooks", hooks, "hooks=[permit]"))
+        self.options = SETTINGS
+        if options is not None:
+            self.options = expect("options", options, Options, "options=Options(...)")
+        self.limits = USUAL
+        if limits is not None:
+            self.limits = expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
+        self.operators = () if operators == () else expect_operators(operators)
+        self.parallel = expect_parallel(parallel)
+        if error_formatter is not None and not callable(error_formatter):
+            raise ConfigurationError(
+                "error_formatter: give a function of an error that returns a text"
+            )
+        self.budget = budget
+        if budget is not None:
+            expect("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
+        self.retry = RETRY
+        if retry is not None:
+            self.retry = expect("retry", retry, Retry, "retry=Retry(retries=0)")
+        self.workspace = HERE if workspace == "." else expect_folder(workspace)
+        given = EMPTY
+        if conversation is not None:
+            example = "conversation=Conversation((message,))"
+            given = expect("conversation", conversation, Conversation, example)
+        if system is not None:
+            given = Conversation(
+                given.messages, expect("system", system, str, "system='Be brief.'")
+            )
+        self.initial_conversation = given
+        self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
+        self.log = log
+        if log is not None:
+            expect("log", log, EventLog, "log=SQLiteLog('runs.db')")
+        self.name = expect("name", name, str, "name='desk'")
+        self.labels = expect_labels(labels)
+        if on_unknown not in get_args(OnUnknown):
+            message = f"on_unknown={on_unknown!r}: give one of {get_args(OnUnknown)}"
+            raise ConfigurationError(message)
+        self.on_unknown: OnUnknown = on_unknown
+        if tracing is not None and not callable(cast("object", tracing)):
+            raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
+        self.tracing = tracing
+        self.initial_state = shared_state
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r}, tools=[{self.tools}])"

@@ -1,0 +1,966 @@
+"""A session: one conversation of a worker, with its shared state, its permissions, and the run that is on or waits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, overload
+
+from msgspec.structs import replace
+
+from rxworker.errors import (
+    ConfigurationError,
+    LeaseHeldError,
+    LocalProtocolError,
+    LogError,
+    RunStatusError,
+    SessionBusyError,
+)
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Event,
+    Record,
+    RunAbort,
+    RunRecover,
+    RunStart,
+    SharedStateChange,
+    Status,
+)
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import BLOCK_EVENTS
+from rxworker.log.base import EventLog, claim_or_release, no_run, release_shielded
+from rxworker.log.recover import end_nested, resumed_id
+from rxworker.log.values import Claim, RunRow, returned_in
+from rxworker.messages import Conversation, Json, Message, repair
+from rxworker.state import RunState, step_run
+from rxworker.state.shared_state import checked_json
+from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
+from rxworker.tools import SharedState
+from rxworker.transport.clock import loop_clock
+from rxworker.worker.arguments import (
+    Input,
+    check_no_loop,
+    expect,
+    expect_several,
+    to_messages,
+)
+from rxworker.worker.context import INSIDE, RunContext, TurnScope, checked
+from rxworker.worker.decisions import Decisions
+from rxworker.worker.definition import Definition
+from rxworker.worker.journal import Journal
+from rxworker.worker.output import Output
+from rxworker.worker.paused import RESERVED, decide_command, decision_of, resume_turn
+from rxworker.worker.recovery import (
+    Continuation,
+    cancelled_before,
+    cancelled_now,
+    continue_run,
+    deaths_at,
+    is_cancelled,
+    progress_of,
+    too_many_deaths,
+)
+from rxworker.worker.result import Paused, RunResult
+from rxworker.worker.run import Run
+from rxworker.worker.stored import (
+    LoggedRun,
+    StoredRun,
+    check_tools,
+    digests_of,
+    last_input,
+    read_run,
+    title_of,
+)
+from rxworker.worker.stream import RunStream
+
+logger = logging.getLogger("rxworker.worker")
+
+T = TypeVar("T")
+ClaimFn: TypeAlias = Callable[[str], bool]
+
+OF_A_RESPONSE = frozenset({*BLOCK_EVENTS, Deltas, Status})
+LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
+
+
+class SessionVerbs(ABC):
+    """The verbs of a session, which a worker has for its own session, too."""
+
+    @property
+    @abstractmethod
+    def session(self) -> Session:
+        """The session."""
+
+    @property
+    def texts(self) -> TextBlockCollector:
+        """The text blocks of the responses of the last run, folded from its records when they are read."""
+        return self.session._collected.texts
+
+    @property
+    def tool_calls(self) -> ToolCallCollector:
+        """The tool calls of the responses of the last run, folded from its records when they are read."""
+        return self.session._collected.tool_calls
+
+    @overload
+    def run(self, input: Input, *, output: None = None) -> Run[None]: ...
+    @overload
+    def run(self, input: Input, *, output: type[T]) -> Run[T]: ...
+    def run(self, input: Input, *, output: type[Any] | None = None) -> Run[Any]:  # noqa: A002
+        """Start a run with this input. It continues by itself; `Run` describes how to watch it.
+
+        Args:
+            input: A text, a message, or several: messages as they are, or the content of one message of the user's.
+            output: The type of the answer. The request requires JSON in the provider's own way, an answer that does not fit is
+                sent back with what is wrong, and the result holds the value.
+
+        Raises:
+            SessionBusyError: A run of this session has not ended.
+            LocalProtocolError: No event loop runs; in a script use ``run_sync``.
+            ConfigurationError: The input is invalid, or the output has no JSON schema.
+        """
+        added = to_messages(input)
+        self.session._check_free("run")
+        form = None if output is None else Output(output)
+        # Paused calls that were never resumed get an error result, and cannot be resumed later.
+        if self.session._paused is not None:
+            self.session._resumed.add(self.session._paused.run)
+        return self.session._start(added, form)
+
+    @overload
+    def run_sync(self, input: Input, *, output: None = None) -> RunResult[None]: ...
+    @overload
+    def run_sync(self, input: Input, *, output: type[T]) -> RunResult[T]: ...
+    def run_sync(self, input: Input, *, output: type[Any] | None = None) -> RunResult[Any]:  # noqa: A002
+        """Run to the end in a script without a running event loop.
+
+        Ctrl-C cancels the run, keeps the conversation, and raises ``KeyboardInterrupt``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``await worker.run(...)``.
+        """
+        check_no_loop("run_sync", "await worker.run(...)")
+        return asyncio.run(_complete(partial(self._run, input, output)))
+
+    @overload
+    def stream_sync(self, input: Input, *, output: None = None) -> RunStream[None]: ...
+    @overload
+    def stream_sync(self, input: Input, *, output: type[T]) -> RunStream[T]: ...
+    def stream_sync(self, input: Input, *, output: type[Any] | None = None) -> RunStream[Any]:  # noqa: A002
+        """Start a run in a script without a running event loop, and read its events with a ``for`` loop.
+
+        The run has an event loop in another thread; hooks, handlers and tools run there. ``break``, an exception, Ctrl-C and ``close``
+        cancel the run and keep the conversation. A stream that was read to its end has the ``result``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``async for record in worker.run(...)``.
+            SessionBusyError: A run of this session has not ended.
+            ConfigurationError: As for ``run``.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.events import TextDelta
+            >>> from rxworker.testing import ScriptedModel
+            >>> for event in Worker(ScriptedModel(["Hello!"])).stream_sync("Hi"):
+            ...     if isinstance(event, TextDelta):
+            ...         print(event.text, end="")
+            Hello!
+        """
+        check_no_loop("stream_sync", "async for record in worker.run(...)")
+        return RunStream(partial(self._run, input, output))
+
+    @overload
+    def resume(
+        self,
+        paused: Paused[Any] | None = None,
+        *,
+        decisions: Decisions | None = None,
+        add: Sequence[Message] = (),
+        claim: ClaimFn | None = None,
+        shared_state: Json = None,
+    ) -> Run[Any]: ...
+    @overload
+    def resume(
+        self,
+        paused: Paused[Any] | None = None,
+        *,
+        decisions: Decisions | None = None,
+        add: Sequence[Message] = (),
+        claim: ClaimFn | None = None,
+        shared_state: Json = None,
+        output: type[T],
+    ) -> Run[T]: ...
+    def resume(
+        self,
+        paused: Paused[Any] | None = None,
+        *,
+        decisions: Decisions | None = None,
+        add: Sequence[Message] = (),
+        claim: ClaimFn | None = None,
+        shared_state: Json = None,
+        output: type[Any] | None = None,
+    ) -> Run[Any]:
+        """Resume a paused run as a new run.
+
+        The call that it was paused at is approved as it was shown in `Paused.pending`, unless decisions are given. Hooks that have
+        not run for a call run before it starts: the hooks after the one that paused, all hooks for the later calls, and all
+        but that one for a call with other arguments. At the end of a turn the hooks after the one that paused run.
+
+        Args:
+            paused: The paused run; by default the last run of this session. A saved run may come from another process.
+            decisions: The decisions about pending calls: `Approve`, `Deny` or `Answer`, by the ids of the calls, or one for each call of
+                ``pending`` in order, ``None`` for no decision. The call that the run paused at must be among them.
+            add: Messages to add to the conversation; with them a run that was paused at the end of a turn continues.
+            claim: For several processes that may hold the same saved run: called once with its id, and returns whether this process may
+                resume it, for example by inserting the id into a table where it must be unique.
+            shared_state: Replaces the shared state of the paused run.
+            output: The type of the answer; by default that of the run that was paused. If this session did not run it last, only the schema of that is known, and the
+                value is JSON.
+
+        Raises:
+            LocalProtocolError: Nothing is paused, it was resumed already or by another process, another run has started since, a call was
+                changed other than by its decision, a decision is for no pending call or for several of one id, or there is none for the
+                call that the run paused at.
+            ConfigurationError: An argument has the wrong type.
+            SessionBusyError: A run of this session has not ended.
+        """
+        self.session._check_free("resume")
+        waiting = self.session._paused if paused is None else paused
+        if waiting is None:
+            raise LocalProtocolError(
+                "nothing is paused: resume() needs a run whose result is Paused"
+            )
+        several = expect_several("add", add, "add=[Message.user('...')]")
+        form = None if output is None else Output(output)
+        return self.session._resume(waiting, decisions, several, claim, shared_state, form)
+
+    def resume_sync(
+        self,
+        paused: Paused[Any] | None = None,
+        *,
+        decisions: Decisions | None = None,
+        add: Sequence[Message] = (),
+        claim: ClaimFn | None = None,
+        shared_state: Json = None,
+        output: type[Any] | None = None,
+    ) -> RunResult[Any]:
+        """Resume a paused run, to its end, in a script without a running event loop; otherwise as ``resume``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``await worker.resume(...)``. Or as for ``resume``.
+            ConfigurationError: As for ``resume``.
+            SessionBusyError: As for ``resume``.
+        """
+        check_no_loop("resume_sync", "await worker.resume(...)")
+
+        first = partial(
+            self.resume,
+            paused,
+            decisions=decisions,
+            add=add,
+            claim=claim,
+            shared_state=shared_state,
+        )
+        begin = first if output is None else partial(first, output=output)
+        return asyncio.run(_complete(begin))
+
+    def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
+        return self.run(input) if output is None else self.run(input, output=output)
+
+    @overload
+    async def decide(
+        self,
+        run: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
+    ) -> Run[Any]: ...
+    @overload
+    async def decide(
+        self,
+        run: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
+        output: type[T],
+    ) -> Run[T]: ...
+    async def decide(
+        self,
+        run: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
+        output: type[Any] | None = None,
+    ) -> Run[Any]:
+        """Resume a stored paused run as a new run. The decisions are stored first: they are made once, and survive the end of this process.
+
+        Args:
+            run: The id of the paused run.
+            decisions: As for ``resume``.
+            add: As for ``resume``.
+            shared_state: As for ``resume``. It is not stored with the decisions: the resumed run has it.
+            output: As for ``resume``. It is not stored with the decisions either.
+
+        Raises:
+            CommandConflictError: It was decided about before, here or in another process.
+            LocalProtocolError: The run is not paused, or as for ``resume``.
+            ConfigurationError: There is no log, or as for ``resume``.
+            SessionBusyError: A run of this session has not ended.
+            LogError: The log has no such run, or cannot be read or written.
+        """
+        self.session._check_free("decide")
+        form = None if output is None else Output(output)
+        log = self.session._expect_log("decide")
+        paused, row, tools = await self.session._load_paused(run)
+        several = expect_several("add", add, "add=[Message.user('...')]")
+        self.session._check_waiting(paused, decisions, several, tools)
+        command = decide_command(
+            paused,
+            decisions,
+            several,
+            self.session.worker.hooks,
+            self.session.worker.tools,
+            reserved=RESERVED,
+        )
+        await log.send(run, command)
+        self.session._check_free("decide")
+        return self.session._resume(
+            paused, decisions, several, shared_state=shared_state, output=form, source=row
+        )
+
+    @overload
+    async def recover(
+        self, run: str, *, reason: str = "", claim: Claim | None = None
+    ) -> Run[Any]: ...
+    @overload
+    async def recover(
+        self, run: str, *, reason: str = "", claim: Claim | None = None, output: type[T]
+    ) -> Run[T]: ...
+    async def recover(
+        self,
+        run: str,
+        *,
+        reason: str = "",
+        claim: Claim | None = None,
+        output: type[Any] | None = None,
+    ) -> Run[Any]:
+        """Continue a stored run that is queued, or whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
+
+        A response that was cut is retracted and requested again. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
+        ``on_unknown`` of the worker, for calls that were running.
+
+        Args:
+            run: The id of the run.
+            reason: For people; it is in the `RunRecover`.
+            claim: The claim of the run, if the caller has claimed it, or that of the new run, if it resumes a paused one; it is released if the run cannot be
+                continued.
+            output: The type of the answer; by default that of the run, of which the schema is stored: its value is JSON.
+
+        Returns:
+            The run. It continues by itself, and has all its records from the first.
+
+        Raises:
+            LeaseHeldError: Its process is alive, or died less than a lease ago.
+            LocalProtocolError: The run is neither queued nor running: it has finished, or it is paused. ``load`` returns its result.
+            ConfigurationError: There is no log, or the worker lacks a tool of the run.
+            SessionBusyError: A run of this session has not ended.
+            LogError: The log cannot be read, or this rxworker is too old for it.
+        """
+        self.session._check_free("recover")
+        wanted = None if output is None else Output(output)
+        return await self.session._recover(
+            self.session._expect_log("recover"), run, reason, claim, wanted
+        )
+
+    async def load(self, run: str) -> RunResult[None]:
+        """The result of a stored run that has finished or is paused.
+
+        Raises:
+            LocalProtocolError: The run is running, or was aborted.
+            ConfigurationError: There is no log.
+            LogError: The log has no such run, or cannot be read.
+        """
+        stored, _ = await self.session._load(run)
+        return stored.result(run)
+
+
+class Session(SessionVerbs):
+    """A conversation with a worker: its messages, its shared state, its permissions, and what waits. It has one run at a time.
+
+    A worker serves any number of sessions at once; they share what the worker is, and nothing that a run changes. ``worker.session`` is its own one, and
+    ``worker.run(...)`` is ``worker.session.run(...)`` for short.
+
+    Args:
+        worker: The worker.
+        conversation: The conversation to continue; by default that with which the sessions of the worker begin.
+        shared_state: The state that tools and hooks share with user interfaces, at the beginning; by default that of the worker.
+        allowed: The tools that a person always allows in this conversation, each with the hook that pauses no run for it, or ``requires_approval`` for the
+            policy of the tool: as with the hook `always_allow`.
+        log: The log of its runs; by default that of the worker.
+        labels: Stored with each run, beside those of the worker.
+
+    Attributes:
+        worker: The worker.
+        conversation: The conversation so far; the next run continues it.
+        shared_state: The state that tools and hooks share with user interfaces; the next run continues it.
+        allowed: The tools that a person always allows. The next run begins with them; afterwards it has its own, see `Run.allowed`. A stored run that
+            is recovered or decided about has what is stored with it, and leaves nothing here.
+        log: The log of its runs.
+        labels: Stored with the next run.
+        timeline: The handlers of the worker, with scopes of this session; handlers that are added to it concern this session alone.
+
+    Raises:
+        ConfigurationError: An argument is invalid; the message names it.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> worker = Worker(ScriptedModel(["Hello, Ada!", "Hello, Bob!"]))
+        >>> async def main() -> None:
+        ...     ada, bob = Session(worker), Session(worker)
+        ...     await asyncio.gather(ada.run("I am Ada."), bob.run("I am Bob."))
+        ...     print(len(ada.conversation.messages), len(bob.conversation.messages))
+        >>> asyncio.run(main())
+        2 2
+    """
+
+    def __init__(
+        self,
+        worker: Definition,
+        conversation: Conversation | None = None,
+        *,
+        shared_state: Json = None,
+        allowed: Iterable[tuple[str, str]] = (),
+        log: EventLog | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self.worker = expect("worker", worker, Definition, "Session(Worker(...))")
+        self.conversation = worker.initial_conversation
+        if conversation is not None:
+            example = "conversation=Conversation((message,))"
+            self.conversation = expect("conversation", conversation, Conversation, example)
+        self.shared_state = worker.initial_state if shared_state is None else shared_state
+        self.allowed = list(allowed)
+        self._log = None if log is None else expect("log", log, EventLog, "log=MemoryLog()")
+        self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
+        self.timeline = worker.timeline.child()
+        self._collected = _Collected()
+        self._current: Run[Any] | None = None
+        self._paused: Paused[Any] | None = None
+        self._paused_output: Output[Any] | None = None
+        self._resumed: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"Session({self.worker!r}, messages={len(self.conversation.messages)})"
+
+    @property
+    def session(self) -> Session:
+        """Itself."""
+        return self
+
+    @property
+    def log(self) -> EventLog | None:
+        """The log of its runs: its own, or that of the worker."""
+        return self._log or self.worker.log
+
+    def _start(
+        self,
+        added: tuple[Message, ...],
+        output: Output[Any] | None = None,
+        log: EventLog | None = None,
+        run: str = "",
+    ) -> Run[Any]:
+        """Begin a run with an input.
+
+        Args:
+            added: The input.
+            output: The type of the answer, if one is requested.
+            log: The log of the run that it is nested in, if that has one.
+            run: The id of the run, if it has one.
+        """
+        conversation = self._continued(added)
+        stored = self._stored_in(log, self._row(title_of(added)))
+        digests = {} if stored is None else digests_of(self.worker.tools)
+        form = None if output is None else output.format
+        start = RunStart(conversation, len(added), digests, self._traceparent(), form)
+        scope = TurnScope()
+        return self._begin(
+            (start,),
+            scope,
+            allowed=self.allowed,
+            output=output,
+            shared_state=self.shared_state,
+            stored=stored,
+            run=run,
+        )
+
+    def _continued(self, added: tuple[Message, ...]) -> Conversation:
+        """The conversation with an input, as it is sent."""
+        if added[0].tool_results:  # of calls at the end of the conversation
+            return repair(self.conversation.add(*added))
+        return repair(self.conversation).add(*added)
+
+    def _row(self, title: str, *, resumes: str = "") -> RunRow:
+        return RunRow(
+            title=title,
+            worker=self.worker.name,
+            resumes=resumes,
+            labels={**self.worker.labels, **self.labels},
+        )
+
+    def _stored_in(self, log: EventLog | None, row: RunRow) -> LoggedRun | None:
+        log = self.log or log
+        return None if log is None else LoggedRun(log, row)
+
+    def _resume(
+        self,
+        waiting: Paused[Any],
+        decisions: Decisions | None,
+        added: Sequence[Message],
+        claim: ClaimFn | None = None,
+        shared_state: Json = None,
+        output: Output[Any] | None = None,
+        source: RunRow | None = None,
+        held: Claim | None = None,
+    ) -> Run[Any]:
+        """Resume a paused run.
+
+        Args:
+            waiting: The paused run.
+            decisions: As for ``resume``.
+            added: As for ``resume``.
+            claim: As for ``resume``.
+            shared_state: As for ``resume``.
+            output: As for ``resume``.
+            source: What a log has of the paused run, if it comes from there: the permissions, the labels and the name are those of that run.
+            held: The claim of the run that resumes it, if the caller has claimed it.
+        """
+        expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
+        is_own = self._paused is not None and self._paused.run == waiting.run
+        known = self._paused_output if is_own else None
+        if known is None and waiting.output_format is not None:
+            known = Output.from_format(waiting.output_format)
+        wanted = output or known
+        first, scope = resume_turn(
+            waiting,
+            decisions,
+            added,
+            self.worker.hooks,
+            self.worker.tools,
+            self._traceparent(),
+            None if wanted is None else wanted.format,
+        )
+        if waiting.run in self._resumed:
+            message = (
+                f"{waiting.run} was resumed already, or another run has begun since: no call is run twice, and none "
+                "that was reported to the model as not run"
+            )
+            raise LocalProtocolError(message)
+        if claim is not None:
+            _check_claim(claim(waiting.run), waiting.run)
+        scope.variables = dict(waiting.variables)
+        title = title_of(last_input(waiting.conversation.messages))
+        row = self._row(title, resumes=waiting.run)
+        if source is not None:
+            row = replace(row, labels=source.labels, worker=source.worker or row.worker)
+        stored = self._stored_in(None, row)
+        if stored is not None:
+            first[0] = replace(first[0], tools=digests_of(self.worker.tools))
+        if stored is not None and held is not None:
+            stored = replace(stored, claim=held)
+        # Two processes that resume one paused run make one id of it: the log takes the first.
+        name = "" if stored is None else resumed_id(waiting.run)
+        allowed = self.allowed if source is None else source.allowed
+        run = self._begin(
+            first,
+            scope,
+            waiting.called,
+            allowed=allowed,
+            output=wanted,
+            shared_state=waiting.shared_state if shared_state is None else shared_state,
+            stored=stored,
+            run=name,
+        )
+        self._resumed.add(waiting.run)
+        if self.worker.budget is not None:
+            self.worker.budget.carry_over(waiting.run, run.id, waiting.usage)
+        return run
+
+    async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow, dict[str, str]]:
+        """A stored paused run, what a list shows of it, and the digests of its tools."""
+        stored, row = await self._load(run)
+        if row.outer:
+            text = f"{run} is nested in {row.outer}, and its call there has failed because it paused: nothing continues it, so that it takes no decision; fork it"
+            raise RunStatusError(text, run=run, status="paused")
+        paused = stored.result(run)
+        if not isinstance(paused, Paused):
+            raise LocalProtocolError(f"{run} has finished: there is nothing to decide about")
+        return paused, row, stored.tools
+
+    def _check_waiting(
+        self,
+        paused: Paused[Any],
+        decisions: Decisions | None,
+        added: Sequence[Message],
+        tools: Mapping[str, str],
+    ) -> None:
+        """Check that there are the tools of the calls that will run.
+
+        Raises:
+            ConfigurationError: One is missing, or has other parameters.
+            LocalProtocolError: As for `resume_turn`.
+        """
+        _, scope = resume_turn(paused, decisions, added, self.worker.hooks, self.worker.tools)
+        check_tools(
+            tools, self.worker.tools, paused.run, [each.call.name for each in scope.resumed]
+        )
+
+    async def _load(self, run: str) -> tuple[StoredRun, RunRow]:
+        log = self._expect_log("load")
+        info = await log.info(run)
+        if info is None:
+            raise no_run(run)
+        if info.row.cause and info.status == "aborted":
+            raise LocalProtocolError(
+                f"{run} is aborted: {info.row.reason}, so that it has no result"
+            )
+        stored = await read_run(log, run, info.row)
+        if stored.state.status not in ("finished", "paused"):
+            what = f"{run} is {stored.state.status}"
+            why = f": {stored.state.reason}" if stored.state.reason else ""
+            raise LocalProtocolError(
+                f"{what}{why}, so that it has no result; recover a run whose process has ended"
+            )
+        return stored, info.row
+
+    async def _recover(
+        self,
+        log: EventLog,
+        run: str,
+        reason: str,
+        claim: Claim | None = None,
+        output: Output[Any] | None = None,
+    ) -> Run[Any]:
+        held = None
+        if claim is not None and claim.run != run:  # that of the run that resumes it
+            claim, held = None, claim
+        try:
+            claim = claim or await claim_or_release(log, run)
+        except RunStatusError as error:
+            if error.status == "paused" and (decided := decision_of(await log.sent(run))):
+                paused, row, tools = await self._load_paused(run)
+                self._check_waiting(paused, decided[0], decided[1], tools)
+                self._check_free("recover")
+                return self._resume(
+                    paused, decided[0], decided[1], output=output, source=row, held=held
+                )
+            raise LocalProtocolError(
+                f"{run} is {error.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
+            ) from error
+        try:
+            # From here on no other process changes it.
+            info = await log.info(run)
+            if info is None:
+                raise no_run(run)
+            stored = await read_run(log, run, info.row)
+            if not stored.records:
+                text = f"{run} has no records: its process ended before it was accepted, so start it again"
+                raise LogError(text)
+            sent = await log.sent(run)
+            stored, cancelled = cancelled_now(stored, sent)
+            progress = progress_of(stored.records)
+            form = None if output is None else output.format
+            more = {
+                name: digest
+                for name, digest in digests_of(self.worker.tools).items()
+                if name not in stored.tools
+            }
+            recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
+            if output is None and stored.state.output_format is not None:
+                output = Output.from_format(stored.state.output_format)
+            error = cancelled_before(stored) or too_many_deaths(
+                deaths_at(progress, stored, returned_in(sent)), progress
+            )
+            if cancelled is not None or error is not None or is_cancelled(stored, sent):
+                await end_nested(log, run)  # no call continues them any more
+            if cancelled is not None:
+                after = cancelled
+            elif error is not None:
+                after = Continuation([], error=error)
+            else:
+                check_tools(stored.tools, self.worker.tools, run)
+                on_unknown = self.worker.on_unknown
+                if on_unknown == "ask" and info.row.outer:
+                    on_unknown = "tell_model"  # a nested run cannot wait for a decision
+                after = await continue_run(stored, run, self.worker.tools, on_unknown)
+            self._check_free("recover")
+        except BaseException:
+            await release_shielded(log, claim)
+            raise
+        recoveries = info.row.recoveries + (info.status != "queued")
+        row = replace(info.row, status="running", recoveries=recoveries)
+        return self._begin(
+            (recovered, *after.first),
+            after.scope or TurnScope(variables=stored.variables),
+            stored.called,
+            allowed=row.allowed,
+            output=output,
+            stored=LoggedRun(log, row, claim, stored, after.error),
+            run=run,
+        )
+
+    async def run_inside(self, task: str, log: EventLog, run: str) -> Run[Any] | RunResult[Any]:
+        """Begin a run inside a logged one, or continue it, if the process of the outer run has ended since it began.
+
+        Args:
+            task: The input.
+            log: The log of the outer run.
+            run: The id, the same for the same call of the outer run.
+
+        Returns:
+            The run; its result, if it has ended.
+
+        Raises:
+            RxWorkerError: It was aborted, or as for ``recover``.
+        """
+        log = self.log or log
+        while (info := await log.info(run)) is not None:
+            if info.status == "aborted":
+                raise LocalProtocolError(info.row.reason or "it was aborted")
+            if info.status != "running":
+                return (await read_run(log, run, info.row)).result(run)
+            if info.owner and info.lease_until > time.time():
+                # The process that held both has ended, and its lease has not; or it is about to release it.
+                await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
+            elif info.last_seq:
+                try:
+                    return await self._recover(log, run, "its outer run was recovered")
+                except LeaseHeldError:
+                    pass  # its process goes on after all
+                except LocalProtocolError as error:
+                    if not isinstance(error.__cause__, RunStatusError):
+                        raise
+                    # It has ended since.
+            else:
+                break  # that process ended before it was accepted
+        self._check_free("run")
+        return self._start(to_messages(task), None, log, run)
+
+    def _expect_log(self, call: str) -> EventLog:
+        if self.log is None:
+            raise ConfigurationError(
+                f"worker.{call}() needs a log: Worker(..., log=SQLiteLog('runs.db'))"
+            )
+        return self.log
+
+    def _begin(
+        self,
+        first: Sequence[Event],
+        scope: TurnScope,
+        called: Sequence[str] = (),
+        *,
+        allowed: Sequence[tuple[str, str]] = (),
+        output: Output[Any] | None = None,
+        shared_state: Json = None,
+        stored: LoggedRun | None = None,
+        run: str = "",
+    ) -> Run[Any]:
+        loop = asyncio.get_running_loop()
+        outer = INSIDE.get()
+        parents: tuple[RunContext, ...] = ()
+        budgets = () if self.worker.budget is None else (self.worker.budget,)
+        if outer is not None:
+            # It applies to this run alone, and not to runs that its tools start.
+            INSIDE.set(None)
+            parents = outer.line
+            # Each once: a run and its parent may share a budget.
+            budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
+        run = run or f"run-{os.urandom(6).hex()}"
+        permissions = list(allowed)  # the run's own
+        if stored is None:
+            journal = Journal(run, loop=loop)
+        else:
+            journal = stored.journal(
+                run, scope, self.worker.limits.prices, outer, loop, permissions
+            )
+        value = journal.state.shared_state
+        if not journal.hub.last_seq and shared_state is not None:
+            value = checked_json(shared_state)
+            first = (first[0], SharedStateChange("replace", "", value), *first[1:])
+        emit = checked(journal.emit, lambda: journal.hub.ended)
+        context = RunContext(
+            model=self.worker.model,
+            tools=self.worker.tools,
+            hooks=self.worker.hooks,
+            allowed=permissions,
+            timeline=self.timeline,
+            operators=self.worker.operators,
+            options=self.worker.options
+            if output is None
+            else replace(self.worker.options, output=output.format),
+            output=output,
+            limits=self.worker.limits,
+            budgets=budgets,
+            parallel=self.worker.parallel,
+            retry=self.worker.retry,
+            workspace=self.worker.workspace,
+            parents=parents,
+            variables=scope.variables,
+            called=dict.fromkeys(called),
+            scheduler=loop_clock(),
+            journal=journal,
+            shared=SharedState(value, emit, partial(_call_soon, loop)),
+        )
+        self._paused = self._paused_output = None
+        self._collected.begin(journal)
+        taken = frozenset[int]() if stored is None or stored.run is None else stored.run.taken
+        scope.error = None if stored is None else stored.error
+        if journal.writer is not None and scope.answered and not journal.hub.last_seq:
+            answered = tuple([(each.place, answer) for each, answer in scope.answered])
+            journal.writer.keep_answers(answered)
+        begun = self._current = Run(
+            context, first, scope, partial(self._ended, output), loop, taken
+        )
+        begun.session = self
+        self._trace(begun)
+        return begun
+
+    def _traceparent(self) -> str:
+        if self.worker.tracing is None:
+            return ""
+        try:
+            return self.worker.tracing.traceparent()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            logger.warning("the caller's trace is not known to a run", exc_info=True)
+            return ""
+
+    def _trace(self, run: Run[Any]) -> None:
+        if self.worker.tracing is None:
+            return
+        try:
+            self.worker.tracing(run)
+        except BaseException as error:
+            logger.warning("run %s is not traced", run.id, exc_info=True, extra={"run": run.id})
+            if isinstance(error, KeyboardInterrupt):
+                run._driver.interrupt(error)
+
+    def _ended(
+        self, output: Output[Any] | None, state: RunState, result: RunResult[Any] | None
+    ) -> None:
+        self.conversation, self.shared_state = state.conversation, state.shared_state
+        self._collected.end()
+        self._current = None
+        self._paused = result if isinstance(result, Paused) else None
+        self._paused_output = None if self._paused is None else output
+
+    def _check_free(self, call: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            message = f"worker.{call}() needs a running event loop; in a script use worker.{call}_sync(...)"
+            raise LocalProtocolError(message) from None
+        current = self._current
+        if current is None or current.done():
+            return
+        if current.loop.is_closed():
+            # Its event loop was closed before it ended; the conversation until then is kept.
+            closed = Record(current.state.seq + 1, current.id, 0, 0, 0.0, LOOP_CLOSED)
+            last = step_run(current.state, closed)
+            self.conversation, self.shared_state = last.conversation, last.shared_state
+            self._current = None
+            return
+        message = f"this session is busy with {current.id}: await it, cancel it, or begin another one with Session(worker)"
+        raise SessionBusyError(message)
+
+
+def session_of(run: Run[Any]) -> Session:
+    """The session that a run belongs to."""
+    session = run.session
+    assert isinstance(session, Session)  # which has begun it
+    return session
+
+
+def _check_claim(answer: object, run: str) -> None:
+    """Check that this process may resume a run. Anything but true, such as a coroutine, is no permission."""
+    if isinstance(answer, bool):
+        if answer:
+            return
+        raise LocalProtocolError(f"{run} was resumed by another process: no call is run twice")
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise ConfigurationError(
+        f"claim returned {answer!r:.80}: give a function, no coroutine function, that returns True or False"
+    )
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    # The loop may be closed while a thread that was given up still runs, and its run may have ended.
+    def call() -> None:
+        with suppress(LocalProtocolError):
+            function()
+
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
+
+
+async def _complete(begin: Callable[[], Run[Any]]) -> RunResult[Any]:
+    run = begin()
+    try:
+        return await run
+    except asyncio.CancelledError:
+        await run.cancel(reason="interrupted")
+        raise
+
+
+class _Collected:
+    """The built-in collectors, which fold the records of the last run when they are read, and when it ends: a delta costs them nothing."""
+
+    def __init__(self) -> None:
+        self.texts = TextBlockCollector(self._read)
+        self.tool_calls = ToolCallCollector(self._read)
+        self._journal: Journal | None = None
+        self._seq = 0
+        self._timeline = Timeline(ends_with_stream=True)
+        self._timeline.on_text_block(self.texts)
+        self._timeline.on_tool_use_block(self.tool_calls)
+
+    def begin(self, journal: Journal) -> None:
+        """Another run begins: forget those of the last one."""
+        self.texts.clear()
+        self.tool_calls.clear()
+        self._journal, self._seq = journal, journal.hub.last_seq
+        self._timeline.abort_current_block()
+
+    def end(self) -> None:
+        """The run has ended: keep what its responses contained, and not its records."""
+        self._read()
+        self._journal = None
+
+    def _read(self) -> None:
+        """Give the records that are new since the last reading to the collectors."""
+        journal = self._journal
+        if journal is None or journal.hub.last_seq == self._seq:
+            return
+        entries = [*journal.hub.history.unseen(self._seq)]
+        self._seq = journal.hub.last_seq
+        for entry in entries:
+            if entry.path:
+                continue
+            event: Any = entry.event
+            if event.__class__ is AttemptStart:
+                self._timeline.abort_current_block()
+            elif event.__class__ is AttemptRetract:
+                self._timeline.retract(event.reason)
+            elif event.__class__ in OF_A_RESPONSE:
+                self._timeline.dispatch_many((event,))
