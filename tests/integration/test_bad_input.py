@@ -26,9 +26,9 @@ from rxworker.errors import (
     LocalProtocolError,
     ProviderError,
     RxWorkerError,
+    SessionBusyError,
     TransportError,
     TruncatedError,
-    SessionBusyError,
 )
 from rxworker.events import Record, ResponseEvent, TextDelta, WatcherDetach
 from rxworker.hooks import (
