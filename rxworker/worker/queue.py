@@ -175,6 +175,31 @@ class QueuedWorker(Worker):
         session.priority = self.priority
         return session
 
+    async def decide_later(
+        self, run: str, decisions: Decisions | None = None, *, add: Sequence[Message] = ()
+    ) -> str:
+        """Store the decisions about a paused run; `work` resumes it.
+
+        Args:
+            run: The id of the paused run.
+            decisions: As for `Worker.resume`.
+            add: As for `Worker.resume`.
+
+        Returns:
+            The id of the run that resumes it.
+
+        Raises:
+            CommandConflictError: It was decided about before.
+            LocalProtocolError: The run is not paused, or as for `Worker.resume`.
+            ConfigurationError: The worker has no log, or as for `Worker.resume`.
+            LogError: The log has no such run, or cannot be read or written.
+        """
+        session = self.new_session()
+        log = session._expect_log("decide_later")
+        paused, _, _ = await session._load_paused(run)
+        await log.send(run, decide_command(paused, decisions, add, self.hooks, self.tools))
+        return resumed_id(run)
+
 
 class QueuedSession(Session):
     """A session whose runs are queued: it stores their beginning. Made by a `QueuedWorker`.
@@ -262,32 +287,6 @@ class QueuedSession(Session):
             raise LogError(
                 f"the log has a run {run} already, with another {' and another '.join(others)}: give another id, or submit the same run"
             )
-
-    async def decide_later(
-        self, run: str, decisions: Decisions | None = None, *, add: Sequence[Message] = ()
-    ) -> str:
-        """Store the decisions about a paused run; `work` resumes it.
-
-        Args:
-            run: The id of the paused run.
-            decisions: As for `Worker.resume`.
-            add: As for `Worker.resume`.
-
-        Returns:
-            The id of the run that resumes it.
-
-        Raises:
-            CommandConflictError: It was decided about before.
-            LocalProtocolError: The run is not paused, or as for `Worker.resume`.
-            ConfigurationError: The worker has no log, or as for `Worker.resume`.
-            LogError: The log has no such run, or cannot be read or written.
-        """
-        log = self._expect_log("decide_later")
-        paused, _, _ = await self._load_paused(run)
-        await log.send(
-            run, decide_command(paused, decisions, add, self.worker.hooks, self.worker.tools)
-        )
-        return resumed_id(run)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         row = super()._row(title, resumes=resumes)

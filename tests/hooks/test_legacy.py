@@ -146,7 +146,7 @@ async def test_complete_before_a_request_ends_the_run_without_a_result() -> None
 async def test_complete_at_the_tool_points_ends_the_run_well(point: str, result: str) -> None:
     worker, model, _ = await run_with(point, Complete())
     assert len(model.requests) == 1
-    assert worker.conversation.messages[-1].tool_results[0].text == result
+    assert worker.session.conversation.messages[-1].tool_results[0].text == result
 
 
 async def test_the_verdicts_of_the_point_are_understood_as_well() -> None:

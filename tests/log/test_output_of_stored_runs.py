@@ -13,7 +13,6 @@ from rxworker import Finished, Paused, Run, Worker, tool
 from rxworker.errors import LogError
 from rxworker.events import HookVerdict, RunRecover, RunResume, RunStart
 from rxworker.log import EventLog, MemoryLog, fork_run
-from rxworker.messages import Conversation
 from rxworker.providers import OutputFormat
 from rxworker.testing import ScriptedModel, call
 from rxworker.worker import load_paused, save_paused, submit, work
@@ -98,7 +97,6 @@ async def test_a_paused_run_keeps_its_format_and_takes_none_from_its_worker(
             await by.run("weather?", output=Forecast)
         else:
             await by.run("numbers?", output=list[int])
-        by.use_conversation(Conversation())
         run = await go_on(log, paused.run, by)
         result = await run
         assert isinstance(result, Finished)

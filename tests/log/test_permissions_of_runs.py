@@ -26,7 +26,6 @@ from rxworker.log import (
     set_allowed,
 )
 from rxworker.log.recover import RunSource
-from rxworker.messages import Conversation
 from rxworker.testing import call, say
 from rxworker.worker.paused import decide_command
 from tests.log.test_recover import stored
@@ -86,9 +85,8 @@ async def test_a_recovery_leaves_no_permission_in_its_worker() -> None:
         cut_off = await cut(log, run.id, "run_start", allowed=(ALWAYS,))
         other = disk.worker(log)
         assert isinstance(await (await other.recover(cut_off)), Finished)
-        assert (disk.wiped, other.allowed) == (["a", "a"], [])
-        other.use_conversation(Conversation())
-        assert isinstance(await other.run("Something else."), Paused)
+        assert (disk.wiped, other.session.allowed) == (["a", "a"], [])
+        assert isinstance(await other.new_session().run("Something else."), Paused)
         assert disk.wiped == ["a", "a"]
 
 
@@ -142,12 +140,11 @@ async def test_what_is_allowed_while_a_run_runs_is_stored_with_it_and_concerns_n
         run.allowed.append(ALWAYS)
         assert isinstance(await run, Finished)
         assert (worker.session.allowed, await allowed_of(log, run.id)) == ([], (ALWAYS,))
-        worker.use_conversation(Conversation())
-        assert isinstance(await worker.run("Again."), Paused)
-        worker.session.allowed.append(ALWAYS)
-        worker.use_conversation(Conversation())
-        begun = worker.run("Again.")
-        worker.session.allowed.clear()
+        assert isinstance(await worker.new_session().run("Again."), Paused)
+        session = worker.new_session()
+        session.allowed.append(ALWAYS)
+        begun = session.run("Again.")
+        session.allowed.clear()
         assert isinstance(await begun, Finished)
         assert disk.wiped == ["a", "a"]
 
@@ -287,7 +284,7 @@ async def test_an_imported_run_that_was_continued_by_name_is_one_of_the_log(how:
     disk = Disk()
     async with MemoryLog() as source, MemoryLog() as log:
         worker = disk.worker(source)
-        worker.allowed.append(ALWAYS)
+        worker.session.allowed.append(ALWAYS)
         run = worker.run("Clean up.")
         await run
         started = await cut(source, run.id, "tool_start", allowed=(ALWAYS,))

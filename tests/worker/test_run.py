@@ -423,12 +423,12 @@ def test_these_are_the_public_names_of_a_run() -> None:
         "result",
         "scheduler",
         "send",
+        "session",
         "snapshot",
         "state",
         "subscribe",
         "watch",
         "watchers",
-        "worker",
     }
 
 

@@ -183,7 +183,7 @@ async def test_each_call_of_a_worker_that_is_a_tool_begins_with_the_same_state()
         return "noted"
 
     inner = Worker(
-        ScriptedModel([call("note"), "One.", call("note"), "Two."]),
+        ScriptedModel([call("note"), call("note"), "One.", "Two."]),
         tools=[note],
         shared_state={"is_used": False},
     )
