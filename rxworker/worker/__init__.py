@@ -1,6 +1,8 @@
 """The worker, which keeps the conversation; its runs; and the loop of turns."""
 
 from rxworker.worker.arguments import Input
+from rxworker.worker.call_tools import call_tools
+from rxworker.worker.context import StageName, Turn, TurnStage
 from rxworker.worker.decisions import Answer, Approve, Decision, Decisions, Deny
 from rxworker.worker.inputs import WhenBusy, run_inputs
 from rxworker.worker.limits import Budget, Limits
@@ -8,9 +10,11 @@ from rxworker.worker.loop import repeat_turns
 from rxworker.worker.nested import MakeWorker, WorkerTool, worker_tool
 from rxworker.worker.paused import load_paused, save_paused
 from rxworker.worker.queue import QueuedWorker, submit, work
+from rxworker.worker.respond import respond
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run, Tracing
 from rxworker.worker.stream import RunStream
+from rxworker.worker.turn import decide, prepare
 from rxworker.worker.worker import Worker
 
 __all__ = [
@@ -44,6 +48,13 @@ __all__ = [
     "worker_tool",
     "WorkerTool",
     "MakeWorker",
-    # the loop
+    # a turn, and the loop of turns
+    "Turn",
+    "TurnStage",
+    "StageName",
+    "prepare",
+    "respond",
+    "call_tools",
+    "decide",
     "repeat_turns",
 ]

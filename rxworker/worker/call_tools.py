@@ -57,7 +57,6 @@ from rxworker.hooks import (
 from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
 from rxworker.hooks.runner import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
-from rxworker.messages.pairs import calls_made
 from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.state import RunState, content_of, step_block
@@ -67,10 +66,13 @@ from rxworker.transport.base import PRESSURE
 from rxworker.worker.context import (
     CALLING,
     RunContext,
+    Turn,
     TurnScope,
     Waiting,
     after_calls,
     before_calls,
+    calls_of,
+    let_watchers_act,
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import Emitter
@@ -236,16 +238,27 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
 Emit = Callable[[Event], None]
 
 
-async def call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+def call_tools(turn: Turn) -> Observable[Event]:
     """Run the hooks of the calls, the calls, and the hooks of the results, and add the results to the conversation.
+
+        --s--s--p--o--o--m|     s ToolStart, p ToolProgress, o ToolStop, m MessageAdd of the results
+
+    Without calls it is empty. A run that a hook pauses emits a `RunPause` last.
 
     Raises:
         LimitExceededError: The limit of tool calls is reached, or the run makes no progress.
         RunAbortedError: A hook ended the run.
         HookError: A hook failed.
     """
+    return turn._stage(_call_tools)
+
+
+async def _call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+    flushes = context.journal.hub.flush_scheduler
+    if flushes.is_needed and not scope.is_resumed:
+        await let_watchers_act(flushes)
     state = context.journal.state
-    waiting = scope.resumed if scope.is_resumed else _made(state)
+    waiting = calls_of(context, scope)
     context.called.update((each.call.name, None) for each in waiting)
     try:
         if waiting or scope.refused or scope.answered:
@@ -255,13 +268,6 @@ async def call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Eve
     finally:
         if scope.early is not None:
             discard_early(context, scope)
-
-
-def _made(state: RunState) -> tuple[Waiting, ...]:
-    """The calls of the response. The calls of a truncated response already have results."""
-    if not (state.is_closed and state.calls):
-        return ()
-    return tuple([Waiting(*placed) for placed in enumerate(calls_made(state.conversation))])
 
 
 async def _run_calls(
@@ -282,7 +288,6 @@ async def _run_calls(
         # The hooks run for all of these when the run resumes.
         discard_early(context, scope)
         context.pause_request.take(emit, _pause(scope, BY_CALLER, waiting, results))
-        scope.paused = True
         return
     early = scope.early
     # The calls that started early are already counted.
@@ -291,9 +296,10 @@ async def _run_calls(
     if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
         allowed = _begun(scope, waiting)
     elif context.hooks.at(BEFORE) or context.tools.wants_approval([each.call for each in waiting]):
-        allowed = await _ask(context, scope, waiting, results, emit)
-        if scope.paused:
+        asked = await _ask(context, scope, waiting, results, emit)
+        if asked is None:
             return
+        allowed = asked
     if scope.finished_by:
         kept = {each.place for each in allowed}
         _refuse(scope, [each for each in waiting if each.place not in kept], results, emit)
@@ -339,7 +345,6 @@ async def _run_calls(
         tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
         pause = _pause(scope, CLIENT_TOOL, by_client, results, f"{tool_names} runs in the client")
         emit(replace(pause, approved_count=len(by_client), hooks=names, reached_count=len(names)))
-        scope.paused = True
         return
     scope.called = True
     emit(MessageAdd((Message("user", _in_order(results)),), "tools"))
@@ -418,8 +423,8 @@ async def _ask(
     waiting: Sequence[Waiting],
     results: dict[int, ToolResult],
     emit: Emit,
-) -> list[Waiting]:
-    """The calls that may run. The results of the others are added to ``results``."""
+) -> list[Waiting] | None:
+    """The calls that may run; ``None`` if a hook has paused the run. The results of the others are added to ``results``."""
     allowed: list[Waiting] = []
     for number, each in enumerate(waiting):
         call, place = each.call, each.place
@@ -477,8 +482,7 @@ async def _ask(
             reached_count=reached,
         )
         emit(pause)
-        scope.paused = True
-        break
+        return None
     return allowed
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct, field
 from reactivex import Observable, abc
@@ -27,6 +27,7 @@ from rxworker.events import (
     SharedStateChange,
 )
 from rxworker.hooks import Hooks
+from rxworker.hub.scheduler import FlushScheduler
 from rxworker.messages import (
     Conversation,
     JsonObject,
@@ -34,6 +35,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
+from rxworker.messages.pairs import calls_made
 from rxworker.providers import Options, Request
 from rxworker.state import RunState
 from rxworker.timeline import Timeline
@@ -42,6 +44,7 @@ from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits
+from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
 
 Emit = Callable[[Event], None]
@@ -160,6 +163,7 @@ class RunContext(Struct, frozen=True, eq=False):
         pause_request: Whether the application requested a pause.
         tasks: The tasks that the run must wait for before it ends.
         commands: Reads the commands to a logged run.
+        stages: The stages of a turn, in order.
     """
 
     model: Model
@@ -186,6 +190,7 @@ class RunContext(Struct, frozen=True, eq=False):
     pause_request: PauseRequest = field(default_factory=PauseRequest)
     tasks: set[asyncio.Task[None]] = set()
     commands: CommandReader | None = None
+    stages: Sequence[TurnStage] = ()
 
     @property
     def line(self) -> tuple[RunContext, ...]:
@@ -260,7 +265,6 @@ class TurnScope(Struct, eq=False):
         key: The prefix of the idempotency keys of these calls: that of the paused turn.
         early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must receive their results.
-        paused: Whether a hook paused the run.
         finished_by: The name of the hook that has finished the run at a tool point, if one has.
         error: Why a recovered run ends at once, if it does.
     """
@@ -276,9 +280,121 @@ class TurnScope(Struct, eq=False):
     key: str = ""
     early: EarlyCalls | None = None
     called: bool = False
-    paused: bool = False
     finished_by: str = ""
     error: Exception | None = None
+
+
+class Turn:
+    """One turn of a run, as its stages see it.
+
+    A stage reads it when it is subscribed to, since the stages before have completed by then: use ``reactivex.defer`` where the function of the
+    stage itself would read too early. It has no verbs: what a stage emits becomes the records of the run, and the state is folded from these.
+
+    Args:
+        context: The run.
+        scope: What the stages of this turn pass to each other.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> from rxworker.worker import respond
+        >>> def show(turn: Turn) -> Observable[Event]:
+        ...     print("turn", turn.number, [message.text for message in turn.request.conversation.messages])
+        ...     return respond(turn)
+        >>> Worker(ScriptedModel(["Hello!"]), stages={"respond": show}).run_sync("Hi").text
+        turn 1 ['Hi']
+        'Hello!'
+    """
+
+    __slots__ = ("_context", "_scope")
+
+    def __init__(self, context: RunContext, scope: TurnScope) -> None:
+        self._context = context
+        self._scope = scope
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self._context.journal.run
+
+    @property
+    def state(self) -> RunState:
+        """The state of the run, folded from its records so far."""
+        return self._context.journal.state
+
+    @property
+    def number(self) -> int:
+        """The number of the turn, from 1; before `prepare` that of the turn before."""
+        return self.state.turns
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation so far, which ends with the response after `respond`, and with the results after `call_tools`."""
+        return self.state.conversation
+
+    @property
+    def request(self) -> Request:
+        """The request of this turn as the hooks have left it; before `prepare` the conversation alone."""
+        return self._scope.request or Request(self.conversation)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that wait for `call_tools`: those of the response, or of a run that is resumed."""
+        return tuple([each.call for each in calls_of(self._context, self._scope)])
+
+    @property
+    def tools(self) -> Toolbox:
+        """The tools that the model may call."""
+        return self._context.tools
+
+    @property
+    def timeline(self) -> Timeline:
+        """The handlers of the session, as an operator for the events of a response."""
+        return self._context.timeline
+
+    @property
+    def variables(self) -> dict[str, object]:
+        """Values that the hooks, tools and stages of the run share."""
+        return self._scope.variables
+
+    @property
+    def scheduler(self) -> abc.SchedulerBase:
+        """The clock of the run, for operators that wait."""
+        return self._context.scheduler
+
+    def _stage(self, work: StageWork) -> Observable[Event]:
+        """The observable of a stage that is a coroutine."""
+        context = self._context
+        return CoroutineObservable(partial(work, context, self._scope), context.tasks)
+
+
+StageWork: TypeAlias = Callable[[RunContext, TurnScope, Emitter[Event]], Awaitable[None]]
+"""The coroutine function of a stage."""
+
+TurnStage: TypeAlias = Callable[[Turn], Observable[Event]]
+"""A stage of a turn: a function that returns the cold observable of its events."""
+
+StageName: TypeAlias = Literal["prepare", "respond", "call_tools", "decide"]
+"""The stages of a turn, in order."""
+
+
+async def let_watchers_act(flushes: FlushScheduler) -> None:
+    """Let watchers that read at their own pace receive the records, and react to them: the loop wakes them once, and they read in the next iteration."""
+    await asyncio.sleep(0)
+    if flushes.is_needed:
+        await asyncio.sleep(0)
+
+
+def calls_of(context: RunContext, scope: TurnScope) -> tuple[Waiting, ...]:
+    """The calls that are still to be made in this turn. Those of a truncated response already have results."""
+    if scope.called:
+        return ()
+    if scope.is_resumed:
+        return scope.resumed
+    state = context.journal.state
+    if not (state.is_closed and state.calls):
+        return ()
+    return tuple([Waiting(*placed) for placed in enumerate(calls_made(state.conversation))])
 
 
 def before_request(context: RunContext, state: RunState, emit: Emit) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from rxworker.errors import (
     ConfigurationError,
 )
+from rxworker.events import Event
 from rxworker.hooks import HookLike, Hooks
 from rxworker.log.base import EventLog
 from rxworker.messages import Conversation, Json
+from rxworker.operators import Operator
 from rxworker.providers import Options, Provider
 from rxworker.timeline import Timeline
 from rxworker.tools import ErrorFormatter, Toolbox, ToolLike
@@ -25,12 +27,13 @@ from rxworker.worker.arguments import (
     expect_parallel,
     expect_several,
 )
-from rxworker.worker.context import ResponseOperator
+from rxworker.worker.context import ResponseOperator, StageName, TurnStage
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.recovery import (
     OnUnknown,
 )
 from rxworker.worker.run import Tracing
+from rxworker.worker.turn import STAGES, stages_of
 
 # Values that never change: all workers share one of each.
 HERE = Path()
@@ -38,6 +41,8 @@ USUAL = Limits()
 SETTINGS = Options()
 RETRY = Retry()
 EMPTY = Conversation()
+NONE: Mapping[Any, Any] = {}
+USUAL_STAGES = tuple(STAGES.values())
 
 
 class Definition:
@@ -65,6 +70,8 @@ class Definition:
         on_unknown: OnUnknown = "ask",
         tracing: Tracing | None = None,
         shared_state: Json = None,
+        stages: Mapping[StageName, TurnStage] = NONE,
+        around: Mapping[StageName, Operator[Event, Event]] = NONE,
     ) -> None:
         self.model = as_model(model)
         several = expect_several("tools", tools, "tools=[get_weather]")
@@ -116,6 +123,9 @@ class Definition:
             raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
         self.tracing = tracing
         self.initial_state = shared_state
+        self.stages = USUAL_STAGES
+        if stages is not NONE or around is not NONE:
+            self.stages = stages_of(stages, around)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, tools=[{self.tools}])"

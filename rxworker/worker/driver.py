@@ -45,7 +45,7 @@ from rxworker.worker.context import RunContext, TurnScope, end_reports
 from rxworker.worker.loop import Emitter, cut_off, repeat_turns
 from rxworker.worker.result import Paused, RunResult, T_co, result_of
 from rxworker.worker.shutdown import GRACE, cause_of, leave, shut_down
-from rxworker.worker.turn import turn
+from rxworker.worker.turn import perform_turn
 
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
@@ -235,7 +235,7 @@ class RunDriver(Generic[T_co]):
 
     def _turn(self) -> Observable[Event]:
         scope, self._scope = self._scope, TurnScope(variables=self._context.variables)
-        return turn(self._context, scope)
+        return perform_turn(self._context, scope)
 
     def _goes_on(self) -> bool:
         return self._journal.state.status == "running" and not self._stops_after_turn

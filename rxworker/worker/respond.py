@@ -15,7 +15,7 @@ import asyncio
 import inspect
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -31,17 +31,17 @@ from rxworker.events import (
     ResponseEvent,
     ResponseStatus,
 )
-from rxworker.events.kinds import is_block_event, is_meta
-from rxworker.operators import Stage, error_to_exception
+from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.operators import Operator, Stage, error_to_exception
 from rxworker.providers import Request
 from rxworker.transport.base import PRESSURE
 from rxworker.transport.clock import LoopClock
 from rxworker.worker.call_tools import discard_early, start_early
-from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
+from rxworker.worker.context import RunContext, Turn, TurnScope
 from rxworker.worker.loop import Emitter
 
 
-async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+def respond(turn: Turn) -> Observable[Event]:
     """Emit the events of a response, through the worker's operators and its timeline. A response that fails is requested again while a retry can help.
 
         response   ---d--#            d an event of the response
@@ -53,6 +53,10 @@ async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         Exception: The error of the last attempt.
         TruncatedError: The stream completed without the terminal event of the response.
     """
+    return turn._stage(_respond)
+
+
+async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     model, history = context.model, context.journal.hub.history
     request = scope.request or Request(context.journal.state.conversation)
     started = AttemptStart(model.name, model.model, context.tools.own_names)
@@ -61,7 +65,9 @@ async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         attempts += 1
         response: Observable[Event] = model.stream(request)
         if context.operators:
-            response = apply_operators(context.operators, response, context.scheduler)
+            response = apply_operators(
+                context.operators, response, context.scheduler, RESPONSE_EVENTS, _NO_RESPONSE
+            )
         # Applied directly, since `pipe` costs more than the operators.
         response = context.timeline(response)
         if context.tools.starts_early:
@@ -69,8 +75,11 @@ async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
         of_request = copy_context()
         of_request.run(PRESSURE.set, pressure)
+        before = history.last_seq
         of_request.run(emitter.emit, started)
         begun = history.last_seq
+        if begun == before:
+            raise ConfigurationError(_HELD_BACK)
         try:
             await emitter.listen(response, context.scheduler, of_request)
             _expect_end(context)
@@ -134,20 +143,24 @@ P = ParamSpec("P")
 
 
 def apply_operators(
-    operators: Sequence[ResponseOperator],
-    source: Observable[ResponseEvent],
+    operators: Sequence[Operator[Any, Event]],
+    source: Observable[Any],
     scheduler: abc.SchedulerBase,
-) -> Observable[ResponseEvent]:
-    """Apply the operators to the response, the first listed first.
+    kinds: Set[type[object]],
+    refusal: str,
+) -> Observable[Event]:
+    """Apply operators of the application to a response, or to a stage, the first listed first.
 
     Args:
         operators: The operators.
-        source: The response.
+        source: The events of the response, or of the stage.
         scheduler: The clock of operators that have none of their own.
+        kinds: The classes of the events that may come out.
+        refusal: The error for any other, in which ``{}`` stands for its class.
     """
 
     def subscribe(
-        observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
+        observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         upstream = SingleAssignmentDisposable()
         thread = _LoopThread()
@@ -156,11 +169,11 @@ def apply_operators(
             upstream.dispose()
             on_error(as_exception(error))
 
-        def guarded(before: Observable[Any]) -> Observable[ResponseEvent]:
+        def guarded(before: Observable[Any]) -> Observable[Any]:
             """The source of an operator. It catches the exceptions that the operator raises."""
 
             def subscribe(
-                first: abc.ObserverBase[ResponseEvent], clock: abc.SchedulerBase | None = None
+                first: abc.ObserverBase[Any], clock: abc.SchedulerBase | None = None
             ) -> abc.DisposableBase:
                 return before.subscribe(
                     caught(first.on_next, fail),
@@ -173,10 +186,10 @@ def apply_operators(
             return Observable(subscribe)
 
         def on_next(event: Event) -> None:
-            if is_meta(event) or is_block_event(event):
+            if event.__class__ in kinds:
                 thread.run(lambda: observer.on_next(event))
             else:
-                fail(ConfigurationError(_NO_RESPONSE.format(type(event).__name__)))
+                fail(ConfigurationError(refusal.format(type(event).__name__)))
 
         def on_error(error: Exception) -> None:
             thread.run(lambda: observer.on_error(error))
@@ -187,7 +200,7 @@ def apply_operators(
         clock = _Clock(asyncio.get_running_loop(), fail)
         result: Observable[Event] = source
         for operator in operators:
-            result = _expect_observable(operator, operator(guarded(result)))
+            result = expect_observable(operator, operator(guarded(result)))
         upstream.disposable = result.subscribe(
             on_next,
             on_error,
@@ -199,10 +212,25 @@ def apply_operators(
     return Observable(subscribe)
 
 
+_HELD_BACK = (
+    "an operator around the stage respond drops or holds back what respond emits, such as the start of an attempt: it can then not see whether the "
+    "response is complete. Operators that wait, such as ops.delay, work on the response itself: operators=[...]"
+)
+RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS
 _NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
 
 
-def _expect_observable(operator: ResponseOperator, result: Observable[Any]) -> Observable[Any]:
+def expect_observable(
+    operator: Callable[..., object],
+    result: Observable[Any],
+    what: str = "the operator",
+    instead: str = "source.pipe(...)",
+) -> Observable[Any]:
+    """Check what an operator or a stage of the application has returned.
+
+    Raises:
+        ConfigurationError: It is no observable.
+    """
     made = cast("object", result)
     if isinstance(made, Observable):
         return result
@@ -210,7 +238,7 @@ def _expect_observable(operator: ResponseOperator, result: Observable[Any]) -> O
         made.close()
     name: str = getattr(operator, "__name__", type(operator).__name__)
     raise ConfigurationError(
-        f"the operator {name} returned a {type(made).__name__}, which is no observable: return source.pipe(...)"
+        f"{what} {name} returned a {type(made).__name__}, which is no observable: return {instead}"
     )
 
 

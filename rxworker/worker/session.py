@@ -819,6 +819,7 @@ class Session(SessionVerbs):
             scheduler=loop_clock(),
             journal=journal,
             shared=SharedState(value, emit, partial(_call_soon, loop)),
+            stages=self.worker.stages,
         )
         self._paused = self._paused_output = None
         self._collected.begin(journal)

@@ -6,13 +6,13 @@ answer. The stages between them are in `respond` and `call_tools`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reactivex import Observable
 
-from rxworker.errors import HookError, RunAbortedError
+from rxworker.errors import ConfigurationError, HookError, RunAbortedError, nearest
 from rxworker.events import (
     ConversationReplace,
     Event,
@@ -34,23 +34,30 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.points import Verdict
 from rxworker.hooks.runner import names_in
-from rxworker.hub.scheduler import FlushScheduler
 from rxworker.messages import Conversation, StopKind, StopReason
+from rxworker.operators import Operator
+from rxworker.operators.expect import EVENTS
+from rxworker.operators.factories import expect_operator
 from rxworker.providers import Request
 from rxworker.state import RunState
+from rxworker.worker.arguments import expect
 from rxworker.worker.call_tools import call_tools
 from rxworker.worker.context import (
     KEPT_TURNS,
     RunContext,
+    StageName,
+    Turn,
     TurnScope,
+    TurnStage,
     admit,
     after_answer,
     before_request,
+    let_watchers_act,
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
-from rxworker.worker.respond import respond
+from rxworker.worker.respond import apply_operators, expect_observable, respond
 
 Emit = Callable[[Event], None]
 
@@ -60,42 +67,82 @@ PAUSE_TURN = StopKind.PAUSE_TURN
 REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
 
 
-def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
-    """Emit the events from one request to the decision whether another follows.
+def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
+    """Emit the events from one request to the decision whether another follows: the stages, one after the other.
 
     prepare     --a|
     respond         b--c--d|
     call_tools             --e--f|
     decide                       g|
-    [ turn ]
+    [ perform_turn ]
     --a--b--c--d--e--f--g|
 
-    All stages are one coroutine: a stage that does not wait costs one call.
+    A turn that continues a paused run begins with its calls. A stage that has ended or paused the run is the last one.
     """
-    flushes = context.journal.hub.flush_scheduler
+    journal, one = context.journal, Turn(context, scope)
+    stages = context.stages[2:] if scope.is_resumed else context.stages
 
-    async def stages(emitter: Emitter[Event]) -> None:
-        if not scope.is_resumed:
-            await prepare(context, scope, emitter.emit)
-            await respond(context, scope, emitter)
-            if flushes.is_needed:
-                await _let_watchers_act(flushes)
-        await call_tools(context, scope, emitter)
-        await decide(context, scope, emitter.emit)
-        if flushes.is_needed and context.journal.state.status == "running":
-            await _let_watchers_act(flushes)
+    async def follow(emitter: Emitter[Event]) -> None:
+        for stage in stages:
+            # A stage that is a coroutine is awaited here, in the task of the run: it costs one call.
+            await emitter.follow(stage(one), context.scheduler)
+            if journal.state.status != "running":
+                return
+        if journal.hub.flush_scheduler.is_needed:
+            await let_watchers_act(journal.hub.flush_scheduler)
 
-    return CoroutineObservable(stages, context.tasks)
-
-
-async def _let_watchers_act(flushes: FlushScheduler) -> None:
-    """Let watchers that read at their own pace receive the records, and react to them: the loop wakes them once, and they read in the next iteration."""
-    await asyncio.sleep(0)
-    if flushes.is_needed:
-        await asyncio.sleep(0)
+    return CoroutineObservable(follow, context.tasks)
 
 
-async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
+def stages_of(
+    stages: Mapping[StageName, TurnStage], around: Mapping[StageName, Operator[Event, Event]]
+) -> tuple[TurnStage, ...]:
+    """The stages of a worker's turns, in order.
+
+    Args:
+        stages: Stages in place of the usual ones, by the names of these.
+        around: Operators around stages, by their names.
+
+    Raises:
+        ConfigurationError: There is no such stage, or one is not callable.
+    """
+    for what, given in (("stages", stages), ("around", around)):
+        example = f"{what}={{'call_tools': my_{'stage' if given is stages else 'operator'}}}"
+        for name in expect(what, given, Mapping, example):
+            if name not in STAGES:
+                text = f"{what}: there is no stage {name!r}, only {', '.join(STAGES)}{nearest(str(name), STAGES)}"
+                raise ConfigurationError(text)
+    for name, stage in stages.items():
+        if not callable(stage) or inspect.iscoroutinefunction(stage):
+            text = f"stages: {name!r} is {stage!r:.80}: give a function of a Turn that returns an observable of events"
+            raise ConfigurationError(text)
+    for operator in around.values():
+        expect_operator(operator)
+    return tuple(
+        [
+            _guarded(stages.get(name, usual), around.get(name), name)
+            if name in stages or name in around
+            else usual
+            for name, usual in STAGES.items()
+        ]
+    )
+
+
+def _guarded(
+    stage: TurnStage, operator: Operator[Event, Event] | None, name: StageName
+) -> TurnStage:
+    """A stage of the application, or one with an operator of the application around it."""
+    refusal = f"the stage {name} emitted a {{}}, which is no event"
+
+    def guarded(turn: Turn) -> Observable[Event]:
+        source = expect_observable(stage, stage(turn), "the stage", "the observable of its events")
+        several = () if operator is None else (operator,)
+        return apply_operators(several, source, turn.scheduler, EVENTS, refusal)
+
+    return guarded
+
+
+def prepare(turn: Turn) -> Observable[Event]:
     """Run the ``on_message_send`` hooks, and store the request in the scope.
 
     Raises:
@@ -105,6 +152,11 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
 
     In the last two cases the messages that this request would have been the first to send are removed from the conversation.
     """
+    return turn._stage(_prepare)
+
+
+async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+    emit = emitter.emit
     journal = context.journal
     state = journal.state
     before_request(context, state, emit)
@@ -160,15 +212,18 @@ def _retract(state: RunState, hook: str, emit: Emit) -> None:
         emit(ConversationReplace(state.conversation.with_messages(kept), hook))
 
 
-async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
+def decide(turn: Turn) -> Observable[Event]:
     """Continue after tools, after a pause of the provider, and if messages were sent to the run; otherwise run the ``on_turn_end`` hooks, and stop the run if they agree.
 
     Raises:
         LimitExceededError: Hooks have sent the answer back too often.
         HookError: A hook failed.
     """
-    if scope.paused:
-        return
+    return turn._stage(_decide)
+
+
+async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+    emit = emitter.emit
     if scope.finished_by:
         if context.commands is not None:
             await context.commands.read_now()
@@ -255,3 +310,12 @@ def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, em
         raise HookError(text, hook=hook, point=TURN_END.value)
     after_answer(context, emit)
     emit(MessageAdd(tuple(verdict.messages), hook))
+
+
+STAGES: Mapping[StageName, TurnStage] = {
+    "prepare": prepare,
+    "respond": respond,
+    "call_tools": call_tools,
+    "decide": decide,
+}
+"""The usual stages of a turn, in order."""

@@ -33,6 +33,9 @@ class Worker(Definition, SessionVerbs):
             ``tell_model``.
         tracing: Observes each run, and keeps the trace context of its caller with it, such as `rxworker.ui.opentelemetry.OpenTelemetry`.
         shared_state: The state that tools and hooks share with user interfaces, with which its sessions begin; any JSON.
+        stages: Stages in place of the usual ones, by the names of these: ``prepare``, ``respond``, ``call_tools``, ``decide``. A stage is a function of a `Turn` that
+            returns the observable of its events; it may call the usual one, before, after, between or instead of its own.
+        around: Operators around stages, by the names of these: ``around={"call_tools": ops.timeout(60)}``. They receive the events of the stage, and what they emit is recorded.
 
     Attributes:
         tools: The toolbox; tools may be added and removed between turns.

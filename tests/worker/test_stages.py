@@ -1,0 +1,317 @@
+"""The stages of a turn: each is an observable of its own, which may be replaced, or have an operator around it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, cast, get_args
+
+import pytest
+import reactivex
+from reactivex import Observable
+from reactivex import operators as ops
+from reactivex.scheduler import NewThreadScheduler
+
+from rxworker import Worker, before_tool_call, on_turn_end, tool
+from rxworker.errors import ConfigurationError, RxWorkerError
+from rxworker.events import (
+    Event,
+    MessageAdd,
+    RunAbort,
+    RunPause,
+    RunStop,
+    ToolStart,
+    TurnStart,
+    TurnStop,
+)
+from rxworker.hooks import Abort, ContinueWithMessages, Pause, ToolCallContext, TurnEndContext
+from rxworker.messages import Message
+from rxworker.operators import Operator
+from rxworker.testing import ScriptedModel, call, cut, say
+from rxworker.transport import Retry
+from rxworker.worker import (
+    Limits,
+    Paused,
+    StageName,
+    Turn,
+    TurnStage,
+    call_tools,
+    decide,
+    respond,
+)
+
+STAGES: tuple[StageName, ...] = get_args(StageName)
+
+
+@tool
+async def look(where: str = "here") -> str:
+    """Look."""
+    await asyncio.sleep(0)
+    return f"nothing {where}"
+
+
+@tool(effect="pure")
+async def peek() -> str:
+    """Look, without any effect."""
+    await asyncio.sleep(0)
+    return "nothing"
+
+
+@tool
+async def fall() -> str:
+    """Fail."""
+    raise ValueError("down")
+
+
+@before_tool_call
+def stop(context: ToolCallContext) -> Abort:
+    """End the run."""
+    return Abort("enough")
+
+
+@before_tool_call
+def wait(context: ToolCallContext) -> Pause:
+    """Pause the run."""
+    return Pause("may it?")
+
+
+@on_turn_end
+def again(context: TurnEndContext) -> ContinueWithMessages | None:
+    """Send the first answer back."""
+    return ContinueWithMessages.user("Sure?") if context.turn == 1 else None
+
+
+def worker_of(*script: Any, **given: Any) -> Callable[..., Worker]:
+    """Makes the worker of a scenario."""
+
+    def make(**more: Any) -> Worker:
+        model = ScriptedModel([*script])
+        tools = [look, peek, fall]
+        return Worker(model, tools=tools, retry=Retry(first=0.0), **given, **more)
+
+    return make
+
+
+SCENARIOS: dict[str, Callable[..., Worker]] = {
+    "an answer": worker_of("Hello."),
+    "calls": worker_of(call("look") + call("look", where="there"), call("peek"), "Done."),
+    "a call that fails": worker_of(call("fall"), "Done."),
+    "a call of no tool": worker_of(call("fly"), "Done."),
+    "a response that is cut": worker_of(say("Hel") + cut(), call("look"), "Done."),
+    "a response that is cut for good": worker_of(*[say("Hel") + cut()] * 9),
+    "a hook that sends back": worker_of("No.", "Yes.", hooks=[again]),
+    "a hook that aborts": worker_of(call("look"), hooks=[stop]),
+    "a hook that pauses": worker_of(call("look"), "Done.", hooks=[wait]),
+    "a limit": worker_of(*[call("look")] * 9, limits=Limits(max_turns=3)),
+    "a loop without progress": worker_of(*[call("look")] * 20),
+}
+
+
+async def told_by(worker: Worker) -> list[Event]:
+    """The events of a run, and of the one that resumes it."""
+    events: list[Event] = []
+    runs: list[Awaitable[Any]] = [worker.run("go")]
+    while runs:
+        run = cast("Any", runs.pop())
+        run.events.subscribe(events.append, on_error=lambda error: None)  # pyright: ignore
+        try:
+            result = await run
+        except RxWorkerError:
+            continue
+        if isinstance(result, Paused) and len(events) < 40:
+            runs.append(worker.resume())
+    return [_timeless(event) for event in events]
+
+
+def _timeless(event: Any) -> Any:
+    return re.sub(r"run-[0-9a-f]+|, seconds=[^,]*", "", repr(event))
+
+
+def same(source: Observable[Event]) -> Observable[Event]:
+    return source.pipe(ops.map(lambda event: event))
+
+
+@pytest.mark.parametrize("names", [*[(name,) for name in STAGES], STAGES], ids="+".join)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_stage_that_is_subscribed_to_emits_what_one_does_that_is_awaited(
+    scenario: str, names: tuple[StageName, ...]
+) -> None:
+    make = SCENARIOS[scenario]
+    plain = await told_by(make())
+    assert plain == await told_by(make(around=dict.fromkeys(names, same)))
+
+
+async def test_a_time_out_around_the_tools_ends_the_run_with_a_valid_conversation() -> None:
+    @tool
+    async def sleep() -> str:
+        """Sleep."""
+        await asyncio.Event().wait()
+        return "awake"
+
+    model = ScriptedModel([call("look") + call("sleep")])
+    worker = Worker(model, tools=[look, sleep], around={"call_tools": ops.timeout(0.01)})
+    run = worker.run("go")
+    with pytest.raises(Exception, match=r"[Tt]imeout"):
+        await run
+    assert run.state.status == "aborted"
+    conversation = worker.session.conversation
+    assert [result.is_error for result in conversation.messages[-1].tool_results] == [False, True]
+
+
+def fails(source: Observable[Event]) -> Observable[Event]:
+    return reactivex.throw(ValueError("down"))
+
+
+def raises(source: Observable[Event]) -> Observable[Event]:
+    raise ValueError("down")
+
+
+def returns_nothing(source: Observable[Event]) -> Observable[Event]:
+    return cast("Any", None)
+
+
+def raises_at_an_event(source: Observable[Event]) -> Observable[Event]:
+    def subscribe(observer: Any, scheduler: Any = None) -> Any:
+        def on_next(event: Event) -> None:
+            raise ValueError("down")
+
+        return source.subscribe(on_next, observer.on_error, observer.on_completed)
+
+    return Observable(subscribe)
+
+
+def emits_no_event(source: Observable[Event]) -> Observable[Event]:
+    return cast("Any", reactivex.of("text"))
+
+
+def fails_in_a_thread(source: Observable[Event]) -> Observable[Event]:
+    def subscribe(observer: Any, scheduler: Any = None) -> Any:
+        threading.Thread(target=observer.on_error, args=(ValueError("down"),)).start()
+
+    return Observable(subscribe)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [fails, raises, returns_nothing, raises_at_an_event, emits_no_event, fails_in_a_thread],
+)
+@pytest.mark.parametrize("name", STAGES)
+async def test_an_operator_that_fails_around_a_stage_fails_the_run(
+    name: StageName, operator: Operator[Event, Event]
+) -> None:
+    worker = SCENARIOS["calls"](around={name: operator})
+    run = worker.run("go")
+    with pytest.raises(Exception, match=r"down|no observable|no event"):
+        await run
+    assert run.state.status == "aborted"
+    assert worker.session.conversation.messages[0].text == "go"
+
+
+@pytest.mark.parametrize("name", STAGES)
+async def test_events_of_a_stage_that_come_from_another_thread_are_recorded_in_that_of_the_run(
+    name: StageName,
+) -> None:
+    homes: set[int] = set()
+    worker = SCENARIOS["calls"](around={name: ops.observe_on(NewThreadScheduler())})
+    run = worker.run("go")
+    run.records.subscribe(lambda _: homes.add(threading.get_ident()), on_error=lambda _: None)
+    if name == "respond":
+        with pytest.raises(ConfigurationError, match="holds back what respond emits"):
+            await run
+    else:
+        assert (await run).text == "Done."
+    assert homes == {threading.get_ident()}
+
+
+async def test_a_run_that_is_resumed_begins_with_its_calls() -> None:
+    begun: list[str] = []
+
+    def noted(name: str, stage: TurnStage) -> TurnStage:
+        def begin(turn: Turn) -> Observable[Event]:
+            begun.append(f"{name} {[made.name for made in turn.calls]}")
+            return stage(turn)
+
+        return begin
+
+    worker = SCENARIOS["a hook that pauses"](
+        stages={
+            "respond": noted("respond", respond),
+            "call_tools": noted("call_tools", call_tools),
+            "decide": noted("decide", decide),
+        }
+    )
+    await worker.run("go")
+    assert begun == ["respond []", "call_tools ['look']"]
+    begun.clear()
+    await worker.resume()
+    assert begun == [
+        "call_tools ['look']",
+        "decide []",
+        "respond []",
+        "call_tools []",
+        "decide []",
+    ]
+
+
+async def test_a_stage_may_end_the_run_and_no_other_follows() -> None:
+    def known(turn: Turn) -> Observable[Event]:
+        return reactivex.of(
+            TurnStart(), MessageAdd((Message.assistant("42"),), "known"), TurnStop(), RunStop()
+        )
+
+    model = ScriptedModel([])
+    result = await Worker(model, stages={"prepare": known}).run("What is it?")
+    assert (result.text, model.requests) == ("42", [])
+
+
+async def test_a_turn_is_what_its_stages_have_done_so_far() -> None:
+    seen: list[object] = []
+
+    def look_on(name: str, stage: TurnStage) -> TurnStage:
+        def begin(turn: Turn) -> Observable[Event]:
+            texts = [message.text for message in turn.request.conversation.messages]
+            calls = [made.name for made in turn.calls]
+            seen.append((name, turn.number, texts, calls, len(turn.conversation.messages)))
+            return stage(turn)
+
+        return begin
+
+    worker = Worker(
+        ScriptedModel([call("look"), "Done."]),
+        tools=[look],
+        stages={"call_tools": look_on("call_tools", call_tools), "decide": look_on("d", decide)},
+    )
+    await worker.run("go")
+    assert seen[:2] == [("call_tools", 1, ["go"], ["look"], 2), ("d", 1, ["go"], [], 3)]
+    assert seen[3] == ("d", 2, ["go", "", ""], [], 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"around": {"call_tool": same}}, "no stage 'call_tool'.*did you mean 'call_tools'"),
+        ({"stages": {"responds": respond}}, "no stage 'responds'.*did you mean 'respond'"),
+        ({"stages": [respond]}, r"stages=\{'call_tools': my_stage\}"),
+        ({"stages": {"respond": "respond"}}, "give a function of a Turn"),
+        ({"around": {"respond": ops.map}}, "write map"),
+        ({"around": same}, r"around=\{'call_tools': my_operator\}"),
+    ],
+)
+def test_what_is_no_stage_is_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        Worker(ScriptedModel([]), **given)
+
+
+async def test_what_a_stage_returns_must_be_an_observable() -> None:
+    async def ask(turn: Turn) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="function of a Turn"):
+        Worker(ScriptedModel([]), stages={"respond": cast("Any", ask)})
+
+    def nothing(turn: Turn) -> Any: ...
+
+    worker = Worker(ScriptedModel([]), stages={"respond": nothing})
+    with pytest.raises(ConfigurationError, match="the stage nothing returned a NoneType"):
+        await worker.run("go")
