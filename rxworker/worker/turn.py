@@ -1,5 +1,12 @@
 """One turn: prepare the request, receive the response, call the tools, and decide whether another turn follows.
 
+Theory of operation. A turn is four stages, each an observable of events, and `perform_turn` is their concatenation. A stage changes nothing itself: what it emits goes
+to the journal at once, which folds it into the state, so that a stage reads there what the one before has done. The ``TurnScope`` holds what is
+not in the records: the request, and what a paused run has left. The usual stages are coroutines (`CoroutineObservable`): the run's task awaits them one after
+the other, and nothing is subscribed to. A stage of the application, or one with an operator around it, is subscribed to; its coroutine then has a task of its
+own, which is cancelled when the operator disposes of it, and which the end of the run waits for. What surprises: within a stage the state is up to date only if an
+operator around it passes events on at once; between two stages it always is.
+
 The first and the last stage are here: `prepare` runs the hooks that may change the messages of the request, and `decide` runs the hooks that may reject the
 answer. The stages between them are in `respond` and `call_tools`.
 """

@@ -19,10 +19,7 @@ from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import (
     Event,
     MessageAdd,
-    RunAbort,
-    RunPause,
     RunStop,
-    ToolStart,
     TurnStart,
     TurnStop,
 )
