@@ -41,7 +41,8 @@ from rxworker.views import (
     Tracker,
     ViewPause,
 )
-from rxworker.worker import Run, Worker
+from rxworker.worker import Run
+from rxworker.worker.session import Session
 
 TextKind: TypeAlias = Literal["text", "thinking"]
 
@@ -166,12 +167,12 @@ Notification: TypeAlias = Record | Interrupt | Ended
 
 
 def answer(
-    worker: Worker, background: Background, line: str, page: Page, *, counted: bool
+    session: Session, background: Background, line: str, page: Page, *, counted: bool
 ) -> Outcome:
     """Start a run, and print it until it has ended.
 
     Args:
-        worker: The worker.
+        session: The session.
         background: Runs the event loop.
         line: The input.
         page: The page to print on.
@@ -180,7 +181,7 @@ def answer(
     notifications: SimpleQueue[Notification] = SimpleQueue()
     with on_interrupt(partial(notifications.put, Interrupt())):
         try:
-            run = background.call(partial(_begin, worker, line, notifications))
+            run = background.call(partial(_begin, session, line, notifications))
         except Exception as error:
             page.note(explain(error), failed=True)
             return Outcome.FAILED
@@ -191,9 +192,9 @@ def answer(
     return outcome
 
 
-def _begin(worker: Worker, line: str, notifications: SimpleQueue[Notification]) -> Run:
+def _begin(session: Session, line: str, notifications: SimpleQueue[Notification]) -> Run:
     """Start the run. Called on the event loop."""
-    run = worker.run(line)
+    run = session.run(line)
 
     def on_error(error: Exception) -> None:
         notifications.put(Ended(error))

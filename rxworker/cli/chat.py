@@ -37,6 +37,7 @@ from rxworker.ui.clean import one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app, run_app_async
 from rxworker.worker import Worker
+from rxworker.worker.session import Session
 
 
 def chat(
@@ -87,9 +88,9 @@ def _fill_screen(
         return run_app(worker, wording=explain, models=models, find_model=find_model)
 
     async def run(address: str) -> int:
-        async with open_log(address) as worker.log:
+        async with open_log(address) as opened:
             return await run_app_async(
-                worker, wording=explain, models=models, find_model=find_model
+                Session(worker, log=opened), wording=explain, models=models, find_model=find_model
             )
 
     return asyncio.run(run(log))
@@ -117,11 +118,11 @@ def converse(worker: Worker, *, is_person: bool, log: str | None = None) -> int:
     page = TerminalPage(Console(highlight=False)) if is_person else PlainPage()
     if is_person:
         page.note(greeting(worker))
-    with Background() as background, _stored(worker, background, log):
+    with Background() as background, _session(worker, background, log) as session:
         while (line := ask_line(background) if is_person else _next_line()) is not None:
             if not line.strip():
                 continue
-            outcome = answer(worker, background, line, page, counted=is_person)
+            outcome = answer(session, background, line, page, counted=is_person)
             if outcome is Outcome.LEFT:
                 return INTERRUPTED
             if not is_person and outcome is Outcome.CANCELLED:
@@ -132,16 +133,16 @@ def converse(worker: Worker, *, is_person: bool, log: str | None = None) -> int:
 
 
 @contextmanager
-def _stored(
+def _session(
     worker: Worker, background: Background, address: str | None
-) -> Generator[None, None, None]:
-    """Store the runs of a worker in the log of this address."""
+) -> Generator[Session, None, None]:
+    """A session of a worker, whose runs are stored in the log of this address."""
     if address is None:
-        yield
+        yield worker.session
         return
-    log = worker.log = background.call(lambda: open_log(address))
+    log = background.call(lambda: open_log(address))
     try:
-        yield
+        yield Session(worker, log=log)
     finally:
         asyncio.run_coroutine_threadsafe(log.close(), background.loop).result()
 

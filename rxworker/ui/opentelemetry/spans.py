@@ -55,9 +55,10 @@ from rxworker.ui.opentelemetry.content import Recorder
 from rxworker.ui.opentelemetry.metrics import Attributes, Instruments
 from rxworker.ui.opentelemetry.names import PROVIDERS, Names
 from rxworker.worker import Run
+from rxworker.worker.session import session_of
 
 CONVERSATION = "conversation"
-"""The label of a worker, and of a stored run, with the id of the conversation. The web server sets it."""
+"""The label of a session, and of a stored run, with the id of the conversation. The web server sets it."""
 TOOL_ERROR = "tool_error"
 """The ``error.type`` of a tool call whose result is an error."""
 CAUSES = {
@@ -165,7 +166,9 @@ class RunSpans(abc.ObserverBase[Record]):
         ended: Callable[[], object],
     ) -> None:
         self._id = run.id
-        self._worker = run.worker
+        session = session_of(run)
+        self._worker = session.worker
+        self._conversation = {**self._worker.labels, **session.labels}.get(CONVERSATION)
         self._tracer = tracer
         self._names = names
         self._instruments = instruments
@@ -228,9 +231,8 @@ class RunSpans(abc.ObserverBase[Record]):
     def _begin_scope(self, record: Record, event: RunStart | RunResume | RunRecover) -> None:
         path, names = record.path, self._names
         attributes: Attributes = {names.operation: "invoke_agent"}
-        conversation = self._worker.labels.get(CONVERSATION)
-        if conversation:
-            attributes[names.conversation] = conversation
+        if self._conversation:
+            attributes[names.conversation] = self._conversation
         if path:
             outer = self._scopes.get(path[:-1])
             if outer is None:
@@ -358,9 +360,8 @@ class RunSpans(abc.ObserverBase[Record]):
         if model:
             metric[names.request_model] = model
         attributes: Attributes = {**metric, names.turn: record.turn}
-        conversation = self._worker.labels.get(CONVERSATION)
-        if conversation:
-            attributes[names.conversation] = conversation
+        if self._conversation:
+            attributes[names.conversation] = self._conversation
         if names.stream:
             attributes[names.stream] = True
         name = f"chat {model}" if model else "chat"

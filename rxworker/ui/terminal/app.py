@@ -27,10 +27,11 @@ from rxworker.ui.terminal.commands import FindModel
 from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
 from rxworker.ui.terminal.dialogs import KeysScreen
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard, Terminal
-from rxworker.ui.terminal.session import Session, Wording
+from rxworker.ui.terminal.session import TerminalSession, Wording
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Worker
+from rxworker.worker.session import Session
 
 
 class SignalApp(App[None]):
@@ -119,7 +120,7 @@ class TerminalApp(SignalApp):
     """A conversation with a worker in full screen.
 
     Args:
-        worker: Answers the messages.
+        worker: Answers the messages; or the session that the app continues.
         wording: Returns the line that describes an error.
         models: Other models that ``/model`` offers.
         find_model: Returns the model of a provider's name and a model's name, for ``/model``.
@@ -144,7 +145,7 @@ class TerminalApp(SignalApp):
 
     def __init__(
         self,
-        worker: Worker,
+        worker: Worker | Session,
         *,
         wording: Wording | None = None,
         models: Iterable[Model] = (),
@@ -155,7 +156,7 @@ class TerminalApp(SignalApp):
             self.register_theme(theme)
         if "TEXTUAL_THEME" not in os.environ:
             self.theme = DARK
-        self.session = Session(worker, wording)
+        self.session = TerminalSession(worker, wording)
         self.conversation = ConversationScreen(self.session, models, find_model)
         self._leaving: int | None = None
 
@@ -169,7 +170,7 @@ class TerminalApp(SignalApp):
         asyncio.get_running_loop().set_task_factory(None)
 
     async def on_unmount(self) -> None:
-        """Give the worker back as it was."""
+        """Give the conversation back."""
         await self.session.close()
 
     def on_composer_leave(self) -> None:

@@ -20,7 +20,7 @@ from rxworker.messages import Prices, Usage
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_usage, plural
 from rxworker.ui.terminal.commands import Choice
-from rxworker.ui.terminal.session import Session
+from rxworker.ui.terminal.session import TerminalSession
 
 
 class TwoEnds(Static):
@@ -64,7 +64,7 @@ class WhoBar(TwoEnds):
         session: The conversation.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TerminalSession) -> None:
         super().__init__(id="who")
         worker = session.worker
         self._session = session
@@ -85,7 +85,7 @@ class UsageBar(TwoEnds):
         session: The conversation.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TerminalSession) -> None:
         super().__init__(id="usage", keep_left=True)
         self._session = session
 
@@ -103,7 +103,7 @@ class QueueBar(TwoEnds):
         session: The conversation.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TerminalSession) -> None:
         super().__init__(id="queue")
         self._session = session
 

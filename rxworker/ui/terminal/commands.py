@@ -206,7 +206,7 @@ class Commands:
 
     async def copy(self, argument: str) -> None:
         """Copy the last answer, or the whole conversation."""
-        conversation = self._session.worker.conversation
+        conversation = self._session.current.conversation
         text = markdown_of(conversation) if argument == "all" else last_answer(conversation)
         if not text:
             raise LocalProtocolError("there is no answer yet")
@@ -228,7 +228,7 @@ class Commands:
                 parts = [await self._html(info.run) for info in stored.runs]
                 data = PAGE.format("\n".join(parts)).encode("utf-8", "replace")
             case _:
-                data = markdown_of(self._session.worker.conversation).encode("utf-8", "replace")
+                data = markdown_of(self._session.current.conversation).encode("utf-8", "replace")
         _write_new(path, data)
         self._screen.inform(f"Written to {path}.")
 

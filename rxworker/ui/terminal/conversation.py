@@ -2,7 +2,7 @@
 
 Theory of operation. One task follows a run. It takes all records that are available, shows them, and sleeps for a frame;
 meanwhile the hub merges deltas, so the cost of the screen depends on what is new on it and not on the number of events.
-`Session` makes all decisions about the conversation; the screen makes none.
+`TerminalSession` makes all decisions about the conversation; the screen makes none.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from rxworker.ui.terminal.commands import Commands, FindModel, parse_command
 from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen, KeysScreen
 from rxworker.ui.terminal.diff import edit_of
 from rxworker.ui.terminal.lanes import Lane
-from rxworker.ui.terminal.session import Session, SessionStatus
+from rxworker.ui.terminal.session import SessionStatus, TerminalSession
 from rxworker.ui.terminal.trace import TraceScreen
 from rxworker.ui.terminal.transcript import Transcript
-from rxworker.worker import Decision, Worker
+from rxworker.worker import Decision
+from rxworker.worker.definition import Definition
 
 PLACES: dict[SessionStatus, str] = {
     "ready": "Type a message, or / for commands. Enter sends.",
@@ -46,7 +47,7 @@ PLACES: dict[SessionStatus, str] = {
 DECIDE = "A call waits for approval: press Ctrl-R to decide."
 
 
-def greeting(worker: Worker) -> str:
+def greeting(worker: Definition) -> str:
     """Return the text that is shown before the first message.
 
     >>> from rxworker.testing import ScriptedModel
@@ -78,7 +79,7 @@ class RunScreen(Screen[None]):
         is_left: Whether the user leaves: no new run begins, and no approval is requested.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TerminalSession) -> None:
         super().__init__()
         self.session = session
         self.rested = asyncio.Event()
@@ -248,7 +249,7 @@ class ConversationScreen(RunScreen):
 
     def __init__(
         self,
-        session: Session,
+        session: TerminalSession,
         models: Iterable[Model] = (),
         find_model: FindModel | None = None,
     ) -> None:

@@ -13,6 +13,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.transport import Model
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.worker import Worker
+from rxworker.worker.session import Session
 
 if TYPE_CHECKING:
     from rxworker.ui.terminal.app import TerminalApp
@@ -22,7 +23,7 @@ FindModel = Callable[[str, str], Model]
 
 
 def run_app(
-    worker: Worker,
+    worker: Worker | Session,
     *,
     wording: Wording | None = None,
     models: Iterable[Model] = (),
@@ -30,10 +31,10 @@ def run_app(
 ) -> int:
     """Run a conversation with a worker in full screen until the user leaves.
 
-    The runs live on the app's event loop. Afterwards, the conversation is in ``worker.conversation``.
+    The runs live on the app's event loop. Afterwards, the conversation is in ``worker.session.conversation``.
 
     Args:
-        worker: Answers the messages, with its tools and hooks.
+        worker: Answers the messages, with its tools and hooks; or the session to continue.
         wording: Returns the line that describes an error; by default the text of the error.
         models: Other models that the command ``/model`` offers.
         find_model: Returns the model of a provider's name and a model's name, so that ``/model`` takes any; raises a
@@ -66,7 +67,7 @@ def run_app(
 
 
 async def run_app_async(
-    worker: Worker,
+    worker: Worker | Session,
     *,
     wording: Wording | None = None,
     models: Iterable[Model] = (),
@@ -75,7 +76,7 @@ async def run_app_async(
     """Like `run_app`, if an event loop is already running, for example inside the connection to an MCP server.
 
     Args:
-        worker: Answers the messages.
+        worker: Answers the messages; or the session to continue.
         wording: Returns the line that describes an error.
         models: Other models that the command ``/model`` offers.
         find_model: Returns other models by their names.
@@ -99,7 +100,7 @@ def has_textual() -> bool:
 
 
 def _make(
-    worker: Worker,
+    worker: Worker | Session,
     wording: Wording | None,
     models: Iterable[Model],
     find_model: FindModel | None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
@@ -27,7 +27,7 @@ from rxworker.errors import (
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog, RunInfo, set_allowed
+from rxworker.log import MemoryLog, set_allowed
 from rxworker.messages import Message, ToolCall, Usage
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
@@ -35,6 +35,7 @@ from rxworker.ui.terminal.sessions import CONVERSATION, StoredSession, new_sessi
 from rxworker.views import RunView
 from rxworker.worker import Decision, Paused, Run, Worker
 from rxworker.worker.decisions import PendingCalls
+from rxworker.worker.session import Session
 from rxworker.worker.stored import read_run
 
 logger = logging.getLogger("rxworker.ui.terminal")
@@ -175,18 +176,18 @@ def totals_of(run: Run[Any]) -> Totals:
     return Totals(state.usage, state.turns, state.all_tool_calls)
 
 
-class Session:
-    """A conversation and its runs. It can be replaced by a new or a stored one while no run is running.
-
-    A worker without a log gets one in memory, until `close`.
+class TerminalSession:
+    """What the app shows: the runs of a session of the worker, which can be replaced by a new or a stored one while no run is running.
 
     Args:
-        worker: Answers the messages.
+        begun: The session to continue, or a worker, for its own; it has the conversation again after `close`. Without a log, the runs are in memory until then.
         wording: Returns the line that describes an error; by default the text of the error.
 
     Attributes:
         worker: Answers the messages.
+        current: The session.
         id: The id of the conversation in the log.
+        log: The log of the runs.
         active: The running run.
         paused: The paused result that can be resumed.
         sent: The messages that were sent into the run.
@@ -194,38 +195,23 @@ class Session:
         pause_requested: Whether the user requested the pause.
     """
 
-    def __init__(self, worker: Worker, wording: Wording | None = None) -> None:
-        self.worker = worker
+    def __init__(self, begun: Worker | Session, wording: Wording | None = None) -> None:
+        self._first = first = begun.session
+        self.worker = first.worker
+        self.log = first.log or MemoryLog()
         self.active: Run[Any] | None = None
-        self.paused: Paused[Any] | None = None
         self.sent = Sent()
-        self.finished = True
-        self.pause_requested = False
-        self._decided: dict[int, Decision] = {}
-        self._lanes = Lanes()
         self._wording = wording or _plain
         self._cancelling = False
-        self._before = Totals()
-        self._held = Totals()
-        self._given = tuple(worker.allowed)
-        self._last = ""
         self._storing: asyncio.Task[None] | None = None
-        self._memory: EventLog | None = None
-        if worker.log is None:
-            worker.log = self._memory = MemoryLog()
-        self._start = worker.conversation.with_messages(()), worker.shared_state
-        self.id = worker.labels.setdefault(CONVERSATION, new_session_id())
-
-    @property
-    def log(self) -> EventLog:
-        """Where the runs are stored."""
-        assert self.worker.log is not None
-        return self.worker.log
+        name = {**self.worker.labels, **first.labels}.get(CONVERSATION)
+        self._use(name or new_session_id())
+        self.current.conversation = first.conversation
 
     @property
     def allowed(self) -> list[str]:
         """The tools that are always allowed in this conversation."""
-        return [*dict.fromkeys(tool for tool, _ in self.worker.allowed)]
+        return [*dict.fromkeys(tool for tool, _ in self.current.allowed)]
 
     @property
     def last_run(self) -> RunView:
@@ -270,7 +256,7 @@ class Session:
         Raises:
             RxWorkerError: The run cannot start.
         """
-        self._started(self.worker.run(text))
+        self._started(self.current.run(text))
         self._before, self._held = self._before + self._held, Totals()
 
     def decide(self, decision: Decision, *, always: bool = False) -> bool:
@@ -292,14 +278,14 @@ class Session:
         if self._next is not None:
             return False
         allowed = self.allowable if always else None
-        is_new = allowed is not None and allowed not in self.worker.allowed
+        is_new = allowed is not None and allowed not in self.current.allowed
         if allowed is not None:
             self.allow(*allowed)
         try:
             self.resume()
         except RxWorkerError:
             if is_new:
-                self._allow([each for each in self.worker.allowed if each != allowed])
+                self._allow([each for each in self.current.allowed if each != allowed])
             raise
         return True
 
@@ -320,7 +306,7 @@ class Session:
         add = [Message.user(text)] if text else []
         self._decided.clear()
         # A resumed run continues the counts of the paused run.
-        self._started(self.worker.resume(self.paused, decisions=decided, add=add))
+        self._started(self.current.resume(self.paused, decisions=decided, add=add))
         self._held = Totals()
 
     def send(self, text: str) -> None:
@@ -341,16 +327,16 @@ class Session:
             tool: The name of the tool.
             hook: The hook that paused the run; by default what pauses for a tool that requires approval.
         """
-        if (tool, hook) not in self.worker.allowed:
-            self._allow([*self.worker.allowed, (tool, hook)])
+        if (tool, hook) not in self.current.allowed:
+            self._allow([*self.current.allowed, (tool, hook)])
 
     def disallow(self, tool: str) -> None:
         """Request approval for calls of a tool again."""
-        self._allow([each for each in self.worker.allowed if each[0] != tool])
+        self._allow([each for each in self.current.allowed if each[0] != tool])
 
     def _allow(self, allowed: list[tuple[str, str]]) -> None:
         """Allow these tools, and store that with the last run as soon as it has ended; a later run has them from its start."""
-        self.worker.allowed[:] = allowed
+        self.current.allowed[:] = allowed
         if self.active is not None:
             self.active.allowed[:] = allowed
         if self._last and self._storing is None:
@@ -360,7 +346,7 @@ class Session:
     async def _store_allowed(self) -> None:
         stored = None
         try:
-            while (allowed := [*self.worker.allowed]) != stored and self._last:
+            while (allowed := [*self.current.allowed]) != stored and self._last:
                 if self.active is not None:
                     with suppress(Exception):
                         await self.active
@@ -386,7 +372,6 @@ class Session:
 
     def begin_session(self) -> None:
         """Begin a new conversation, with the system prompt of the worker."""
-        self.worker.use_conversation(*self._start)
         self._use(new_session_id())
 
     async def open_session(self, stored: StoredSession) -> list[Lane]:
@@ -400,55 +385,65 @@ class Session:
             LeaseHeldError: Another process runs it.
             RxWorkerError: Its run cannot be continued.
         """
-        worker, lanes, totals = self.worker, Lanes(), Totals()
+        lanes, totals, last = Lanes(), Totals(), stored.runs[-1]
+        opened = self._new(stored.id, last.row.allowed)
         shown: dict[Lane, None] = {}
-        last = stored.runs[-1]
-        is_cut_off, run, paused = last.is_cut_off(), None, None
+        run, paused = None, None
         for info in stored.runs:
+            if info is last and last.is_cut_off():
+                run = await opened.recover(last.run, reason="resumed in the terminal")
+                break
             found = await read_run(self.log, info.run)
             state = found.state
-            if info is last and is_cut_off:
-                run = await worker.recover(info.run, reason="resumed in the terminal")
-                break
             records = [each for record in found.records for each in expand(record)]
             shown.update(dict.fromkeys(lanes.feed(records)))
             if info is last or info.status != "paused":  # a resumed run continues the counts
                 totals += Totals(state.usage, state.turns, state.all_tool_calls)
-            if info is last:
-                worker.use_conversation(state.conversation, state.shared_state)
-                if info.status == "paused":
-                    paused = await worker.load(info.run)
-        self._use(stored.id, lanes, totals, last)
+            opened.conversation, opened.shared_state = state.conversation, state.shared_state
+            paused = found.result(info.run) if info.status == "paused" else None
+        self._use(stored.id, opened, lanes, totals, last.run)
         if run is not None:
             self._started(run)
         elif isinstance(paused, Paused):
             self.paused = paused
         return list(shown)
 
+    def _new(self, name: str, allowed: Iterable[tuple[str, str]]) -> Session:
+        first = self._first
+        return Session(
+            self.worker,
+            first.conversation.with_messages(()),
+            shared_state=first.shared_state,
+            allowed=allowed,
+            log=self.log,
+            labels={**first.labels, CONVERSATION: name},
+        )
+
     def _use(
         self,
         name: str,
+        session: Session | None = None,
         lanes: Lanes | None = None,
         totals: Totals = Totals(),  # noqa: B008 - frozen
-        last: RunInfo | None = None,
+        last: str = "",
     ) -> None:
-        self.id = self.worker.labels[CONVERSATION] = name
-        self._last = "" if last is None else last.run
-        self.worker.allowed[:] = self._given if last is None else last.row.allowed
-        self.paused, self.finished, self.pause_requested = None, True, False
-        self._decided.clear()
+        self.id, self._last = name, last
+        self.current = session or self._new(name, self._first.allowed)
+        self.paused: Paused[Any] | None = None
+        self.finished, self.pause_requested = True, False
+        self._decided: dict[int, Decision] = {}
         self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
 
     async def close(self) -> None:
-        """End what was allowed, and remove the log that the worker was given, if it had none."""
+        """Give the conversation to the session that the app began with. Runs that were kept in memory are gone."""
         storing = self._storing
         if storing is not None:
             await asyncio.wait([storing], timeout=STORING_SECONDS)
             storing.cancel()
-        self.worker.allowed[:] = self._given
-        if self._memory is not None:
-            self.worker.log, memory, self._memory = None, self._memory, None
-            await memory.close()
+        first, current = self._first, self.current
+        first.conversation, first.shared_state = current.conversation, current.shared_state
+        if first.log is None:
+            await self.log.close()
 
     async def follow(self) -> AsyncIterator[list[Lane]]:
         """Yield the lanes that are new or changed, until the run has ended."""

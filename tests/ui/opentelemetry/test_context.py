@@ -101,11 +101,11 @@ async def test_the_current_span_of_an_http_request_is_that_of_its_chat(
 async def test_the_current_span_within_a_run_inside_a_run_is_that_of_its_call(
     received: Received,
 ) -> None:
-    inner = Worker(ScriptedModel([call("look"), "Seen."]), tools=[look])
-    scout = worker_tool(inner, name="scout", description="Look around.")
+    inner = ScriptedModel([call("look"), "Seen."])
+    scout = worker_tool(Worker(inner, tools=[look]), name="scout", description="Look around.")
     model = ScriptedModel([call("scout", task="Look."), "Done."])
     await Worker(model, tools=[scout], tracing=received.observer()).run("Look.")
-    assert inner.conversation.messages[2].tool_results[0].text == "execute_tool look"
+    assert inner.requests[1].conversation.last.tool_results[0].text == "execute_tool look"
 
 
 async def test_the_parent_of_a_run_is_the_span_in_which_it_was_begun(received: Received) -> None:

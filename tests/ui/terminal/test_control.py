@@ -85,7 +85,7 @@ async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Ope
         await person.sees("Then not.")
         assert it.deleted == []
         assert "⊘ not run" in person.screen
-        results = it.worker.session.conversation.messages[2].tool_results
+        results = person.app.session.current.conversation.messages[2].tool_results
         assert [(result.is_error, result.text) for result in results] == [(True, "I need it")]
 
 
@@ -169,7 +169,7 @@ async def test_ctrl_c_cancels_the_answer_and_the_conversation_is_kept(open_app: 
         await person.press("ctrl+c")
         await person.rest()
         assert "cancelled" in person.screen
-        assert [message.text for message in worker.session.conversation.messages] == [
+        assert [message.text for message in person.app.session.current.conversation.messages] == [
             "Tell me.",
             "Once upon a time",
         ]
@@ -240,7 +240,9 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
             "Faster!",
         ]
         assert "queued" not in person.screen
-        assert "Faster!" in [message.text for message in worker.session.conversation.messages]
+        assert "Faster!" in [
+            message.text for message in person.app.session.current.conversation.messages
+        ]
 
 
 async def test_what_could_not_be_told_comes_back(open_app: Open) -> None:
@@ -263,7 +265,7 @@ async def test_what_is_said_just_as_a_run_ends_begins_the_next(open_app: Open) -
         session.send("second")  # it has ended, and the screen does not know yet
         await person.sees("Two.")
         await person.rest()
-        assert [message.text for message in worker.session.conversation.messages] == [
+        assert [message.text for message in person.app.session.current.conversation.messages] == [
             "first",
             "One.",
             "second",
@@ -315,7 +317,7 @@ async def test_what_is_said_to_a_paused_turn_goes_on_with_it(open_app: Open) -> 
         assert isinstance(person.app.session.paused, Paused)
         await person.ask("No, write it better.")
         assert "Better." in person.screen
-        texts = [message.text for message in worker.session.conversation.messages]
+        texts = [message.text for message in person.app.session.current.conversation.messages]
         assert texts == ["Write.", "Draft.", "No, write it better.", "Better."]
         assert "20 tokens in, 10 out" in person.screen
 
@@ -337,7 +339,7 @@ async def test_a_message_may_have_several_lines(open_app: Open) -> None:
     async with open_app(worker) as person:
         await person.press("a", "ctrl+j", "b", "enter")
         await person.rest()
-        assert worker.session.conversation.messages[0].text == "a\nb"
+        assert person.app.session.current.conversation.messages[0].text == "a\nb"
 
 
 async def test_what_was_sent_before_comes_back_with_the_arrow(open_app: Open) -> None:
