@@ -20,6 +20,8 @@ LISTED: tuple[StoredStatus, ...] = tuple(
 """The statuses of the runs that a list shows."""
 OPEN: tuple[StoredStatus, ...] = ("queued", "running")
 """The statuses of a run that has not ended: a process runs it, or may take it."""
+CONVERSATION = "conversation"
+"""The label of a run with the id of its conversation."""
 TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 
 from rxworker.errors import RxWorkerError
 from rxworker.log import EventLog, RunInfo
+from rxworker.log.values import CONVERSATION
 from rxworker.protocols.acp import PROTOCOL_VERSION, wire
 from rxworker.tools import mcp_tools
 from rxworker.ui.acp.peer import (
@@ -36,7 +37,6 @@ from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
-from rxworker.ui.web.stored import CONVERSATION
 from rxworker.ui.web.workers import WorkerSource
 from rxworker.worker import Worker
 from rxworker.worker.definition import Definition

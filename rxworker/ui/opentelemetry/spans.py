@@ -46,6 +46,7 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_TYPE_OF
+from rxworker.log.values import CONVERSATION
 from rxworker.messages import ResultContent, StopReason
 from rxworker.messages.lenient_json import whole
 from rxworker.operators.stage import connect
@@ -57,8 +58,6 @@ from rxworker.ui.opentelemetry.names import PROVIDERS, Names
 from rxworker.worker import Run
 from rxworker.worker.session import session_of
 
-CONVERSATION = "conversation"
-"""The label of a session, and of a stored run, with the id of the conversation. The web server sets it."""
 TOOL_ERROR = "tool_error"
 """The ``error.type`` of a tool call whose result is an error."""
 CAUSES = {

@@ -28,10 +28,11 @@ from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
 from rxworker.log import MemoryLog, set_allowed
+from rxworker.log.values import CONVERSATION
 from rxworker.messages import Message, ToolCall, Usage
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
-from rxworker.ui.terminal.sessions import CONVERSATION, StoredSession, new_session_id
+from rxworker.ui.terminal.sessions import StoredSession, new_session_id
 from rxworker.views import RunView
 from rxworker.worker import Decision, Paused, Run, Worker
 from rxworker.worker.decisions import PendingCalls

@@ -9,12 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.log import EventLog, RunInfo
-from rxworker.log.values import LISTED
+from rxworker.log.values import CONVERSATION, LISTED
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import plural
 
-CONVERSATION = "conversation"
-"""The label of a run with the id of its conversation, as the web server writes it."""
 MOST_RUNS = 500
 """How many stored runs are searched for sessions, the newest."""
 TITLE = 60
