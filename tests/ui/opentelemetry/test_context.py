@@ -105,7 +105,7 @@ async def test_the_current_span_within_a_run_inside_a_run_is_that_of_its_call(
     scout = worker_tool(Worker(inner, tools=[look]), name="scout", description="Look around.")
     model = ScriptedModel([call("scout", task="Look."), "Done."])
     await Worker(model, tools=[scout], tracing=received.observer()).run("Look.")
-    assert inner.requests[1].conversation.last.tool_results[0].text == "execute_tool look"
+    assert inner.requests[1].conversation.messages[-1].tool_results[0].text == "execute_tool look"
 
 
 async def test_the_parent_of_a_run_is_the_span_in_which_it_was_begun(received: Received) -> None:
