@@ -190,7 +190,7 @@ async def _decide(log: EventLog, options: Options) -> None:
     info = await _info(log, run)
     if resumed := await _resumed(log, info):
         raise CommandError(f"{run} was decided about already, and goes on as {resumed}")
-    desk = QueuedWorker("", log=log).new_session()
+    desk = QueuedWorker("", log=log)
     paused = await desk.load(run) if info.status == "paused" else None
     if not isinstance(paused, Paused):
         message = f"{run} is {_status(info)}, not paused: there is nothing to decide about"
