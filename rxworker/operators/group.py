@@ -3,7 +3,7 @@
 The definition is reactivex's ``group_by_until(index, None, until_stop_or_abort)`` over the block events, and a property test holds the two equal; a delta
 costs a seventh of it. A block opens with the first event of its index, is announced downstream, and then receives that event: an observer that subscribes
 in the notification receives the whole block. A stop or an abort is its last item; then the block completes, and the same index may
-open again. A start of an index that is open, which no provider should send, aborts the open block, as in a `Timeline`. The blocks and the outer
+open again. Blocks that end without an event of their own are aborted first, as in a `Timeline`: `OpenBlocks` has the rule. The blocks and the outer
 observable share one subscription to the source, which ends when the last of them is disposed: ``group_blocks(), take(1), flat_map(...)`` follows the first
 block to its end.
 """
@@ -36,6 +36,7 @@ from rxworker.operators.expect import (
     no_event,
 )
 from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect
+from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 B = TypeVar("B")
 
@@ -175,27 +176,25 @@ def group_blocks(
             observer: abc.ObserverBase[Block], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             lease = Lease()
-            blocks: dict[int, Block] = {}
+            blocks: OpenBlocks[Block] = OpenBlocks()
             find = blocks.get
             announce = observer.on_next
             ending = Ending(observer)
 
             def on_next(event: Any) -> None:
                 kind: type[object] = event.__class__
+                if ending.is_over:
+                    return
+                if kind in BORDERS:
+                    for block, reason in blocks.end_before(event):
+                        block.on_next(BlockAbort(block.index, block.block_type, reason))
+                        block.on_completed()
                 if kind not in BLOCK_EVENTS:
                     if kind not in EVENTS:
                         on_error(no_event("group_blocks()", event))
                     return
-                if ending.is_over:
-                    return
                 index: int = event.index
                 block = find(index)
-                if kind is BlockStart and block is not None:
-                    reason = "another block has started at its index"
-                    del blocks[index]
-                    block.on_next(BlockAbort(index, block.block_type, reason))
-                    block.on_completed()
-                    block = None
                 if block is None:
                     block = blocks[index] = Block(start_of(event), lease, replay=replay)
                     announce(block)
@@ -205,12 +204,12 @@ def group_blocks(
                     block.on_completed()
 
             def on_error(error: Exception) -> None:
-                for block in _emptied(blocks):
+                for block, _ in blocks.end_all(""):
                     block.on_error(error)
                 ending.on_error(error)
 
             def on_completed() -> None:
-                for block in _emptied(blocks):
+                for block, _ in blocks.end_all(""):
                     block.on_completed()
                 ending.on_completed()
 
@@ -220,12 +219,6 @@ def group_blocks(
         return Stage(subscribe)
 
     return apply
-
-
-def _emptied(blocks: dict[int, Block]) -> list[Block]:
-    open_blocks = list(blocks.values())
-    blocks.clear()
-    return open_blocks
 
 
 S = TypeVar("S")
@@ -238,7 +231,8 @@ def scan_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
         [ scan_scope(step) ]
         --1--2--3--4|
 
-    What several open blocks emit comes out in the order of the events that caused it.
+    What several open blocks emit comes out in the order of the events that caused it. The last event of a block that is not whole is its abort. A block
+    has every event of its index, also a delta of another type, which a `Timeline` and `step_block` leave out.
 
     Args:
         step: The next state, from the state and an event of the block. It must not change the state it is given.
@@ -259,11 +253,14 @@ def scan_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
 
 
 def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
-    """Follow each block from start to stop, emitting its last state when it ends.
+    """Follow each block from start to stop, emitting its last state when it stops.
 
         --s--d--d--e|          s start, d delta, e stop
         [ fold_scope(step) ]
         -----------4|
+
+    A block that is aborted, or has not stopped when the stream ends, is not whole and emits nothing: follow it with `scan_scope`. What was emitted
+    of a response that is retracted later stays emitted: put `committed` before `group_blocks` to wait until nothing can be retracted.
 
     Args:
         step: The next state, from the state and an event of the block. It must not change the state it is given.
@@ -315,13 +312,11 @@ def _follow_each(
                     except Exception as error:
                         fail(error)
                         return
-                    if every:
+                    if every or type(event) is BlockStop:
                         push(state)
 
                 def on_completed() -> None:
                     subscriptions.remove(subscription)
-                    if not every and not over:
-                        push(state)
                     leave()
 
                 running += 1

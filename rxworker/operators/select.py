@@ -11,11 +11,20 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import BlockEvent, Event, Meta, Record
+from rxworker.events import (
+    BlockAbort,
+    BlockEvent,
+    BlockStart,
+    BlockStop,
+    Event,
+    Meta,
+    Record,
+)
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, start_of
 from rxworker.operators.expect import EVENTS, Ending, expect_events, ignore, no_event, no_record
 from rxworker.operators.stage import Operator, Sink, Source, Stage, connect, many, stage
+from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 
 def events() -> Operator[Record, Event]:
@@ -88,7 +97,8 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
 
     What the two emit at once comes out in the order of the events that caused it. The source's end is the end of both
     lanes; the result completes when both have, and fails with the first that fails. Turn events are about no response
-    and take neither lane: take them from the source with ``only``.
+    and take neither lane: take them from the source with ``only``. Where a response begins anew or is requested again, the lane of the blocks gets an
+    abort of each open block, since it does not get the event.
 
     Args:
         meta: Applied to the meta events.
@@ -104,6 +114,7 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
             meta_lane: Source[Meta] = Source()
             block_lane: Source[BlockEvent] = Source()
             push = observer.on_next
+            opened: OpenBlocks[BlockStart] = OpenBlocks()
             lanes = 2
             over = False
 
@@ -126,7 +137,14 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
 
             def on_next(event: Any) -> None:
                 kind = event.__class__
+                if kind in BORDERS:
+                    for start, reason in opened.end_before(event):
+                        block_lane.on_next(BlockAbort(start.index, start.block_type, reason))
                 if kind in BLOCK_EVENTS:
+                    if kind is BlockStop or kind is BlockAbort:
+                        opened.pop(event.index, None)
+                    elif event.index not in opened:
+                        opened[event.index] = start_of(event)
                     block_lane.on_next(event)
                 elif kind in META_EVENTS:
                     meta_lane.on_next(event)

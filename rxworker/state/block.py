@@ -69,14 +69,14 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
 
     Args:
         state: The block before it; ``None`` for the first event, which need not be a start.
-        event: The event. Deltas that do not belong to such a block change nothing.
+        event: The event. Deltas that do not belong to such a block change nothing; a start begins another block.
 
     >>> state = step_block(step_block(None, TextDelta(0, "hel")), TextDelta(0, "lo"))
     >>> step_block(state, BlockStop(0, BlockType.TEXT)).text
     Pieces(['hello'])
     """
-    if state is None:
-        start = event if type(event) is BlockStart else start_of(event)
+    if state is None or type(event) is BlockStart:
+        start = start_of(event)
         state = BlockState(
             start.index, start.block_type, start.metadata, start.choice, echo=start.echo
         )
@@ -132,17 +132,6 @@ def _whole(
     )
 
 
-def _start(state: BlockState, event: BlockStart) -> BlockState:
-    # Also behind deltas that had opened the block already: their text stays.
-    return replace(
-        state,
-        block_type=event.block_type,
-        metadata=event.metadata,
-        choice=event.choice,
-        echo=_over(state.echo, event.echo),
-    )
-
-
 def _text(state: BlockState, event: TextDeltas) -> BlockState:
     return step_texts(state, None, event, [event.text])
 
@@ -194,7 +183,6 @@ _HOLDS: dict[type[object], frozenset[BlockType]] = {
 """Which blocks take the text of a delta; others leave it aside."""
 
 _STEPS: dict[type[object], Callable[[BlockState, Any], BlockState]] = {
-    BlockStart: _start,
     TextDelta: _text,
     ThinkingDelta: _text,
     RefusalDelta: _text,

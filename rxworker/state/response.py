@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import (
+    BlockAbort,
     BlockStart,
     BlockStop,
     Error,
@@ -30,6 +31,7 @@ from rxworker.messages import (
 )
 from rxworker.state.block import BlockState, step_block, step_texts
 from rxworker.state.content import content_of
+from rxworker.state.open_blocks import STARTED_AT_ITS_INDEX
 from rxworker.state.pieces import Pieces
 
 # Looking up a member of an Enum costs as much as creating a small object.
@@ -150,6 +152,11 @@ def step_events(
                 texts.append(event.text())
         elif kind is BlockStart and event.index not in blocks:
             begun, at = event, event.index
+        elif kind is BlockStart:
+            index: int = event.index
+            cut = BlockAbort(index, blocks[index].block_type, STARTED_AT_ITS_INDEX)
+            closed = closed.add(step_block(blocks.pop(index), cut))
+            begun, at = event, index
         else:
             block = step_block(blocks.get(event.index), event)
             if block.phase == "open":

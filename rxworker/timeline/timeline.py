@@ -2,9 +2,13 @@
 
 Theory of operation. `Timeline.dispatch` takes one event at a time. A meta event goes to the handlers of its kind at once,
 so that it keeps its place between the events of blocks. A block event is looked up by its index: a start opens the block,
-a delta without a start opens it too, a stop or an abort is its last event. Blocks of different index know nothing of each
-other. What a kind's handlers receive is the kind's own typed events; deltas that do not belong into the block are not
-shown to them.
+a delta without a start opens it too, a stop or an abort is its last event (`OpenBlocks` has the rule). Blocks of different index know nothing of
+each other. What a kind's handlers receive is the kind's own typed events; deltas that do not belong into the block are not shown to them.
+
+It means ``split_meta`` of the handlers of meta events, and of ``group_blocks`` and ``scan_scope`` for each handler of blocks; a property holds the two
+equal. Three differences are on purpose. The operators have the events of the stream, foreign deltas and blocks of every type included, instead of a
+kind's own. A stream that ends completes its open blocks there, and aborts them here. What an operator has emitted of a response that is retracted
+later stays emitted (`committed` before it waits until nothing can be retracted), while ``on_retract`` calls the handlers.
 
 What is guaranteed:
 
@@ -15,8 +19,8 @@ What is guaranteed:
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
   ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events of
   one thread keep their order. A handler must not wait for another thread that dispatches.
-* When a response begins anew, or is requested again, handlers with a method ``on_retract`` are called: what they made of its blocks does
-  not count any more.
+* When a response begins anew, or is requested again, its open blocks are aborted and handlers with a method ``on_retract`` are called: what
+  they made of its blocks does not count any more.
 * What a handler dispatches itself comes after the event that is being handled, for all handlers.
 * A handler that is registered or removed while an event is handled counts from the next event on.
 """
@@ -34,6 +38,8 @@ from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -45,9 +51,10 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, start_of
+from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, start_of
 from rxworker.operators.expect import EVENTS, expect_events, no_event
 from rxworker.operators.stage import Stage, connect
+from rxworker.state.open_blocks import BEGUN_ANEW, BORDERS, OpenBlocks
 from rxworker.timeline.follower import Follower
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
 from rxworker.timeline.kind import (
@@ -76,21 +83,15 @@ _Scopes: TypeAlias = dict[Registration, Any]
 
 
 RETRACT: Kind[str] = Kind("retract")
-FOLLOWED = BLOCK_EVENTS | {Status}
-
-
-class _Retract:
-    """Marks the place among the events where a response is retracted."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+FOLLOWED = BLOCK_EVENTS | BORDERS
+OF_A_RESPONSE: frozenset[type[object]] = BLOCK_EVENTS | META_EVENTS | {Deltas}
 
 
 class _Over:
     """The marker of the end of a response in the queue of events."""
 
 
-_Queued: TypeAlias = Event | Deltas[Any] | _Over | _Retract
+_Queued: TypeAlias = Event | Deltas[Any] | _Over
 
 
 class _OpenBlock:
@@ -124,7 +125,7 @@ class Timeline:
     def __init__(self, *, ends_with_stream: bool = False) -> None:
         self._ends_with_stream = ends_with_stream
         self._registrations: dict[Kind[object] | None, tuple[Registration, ...]] = {}
-        self._open: dict[int, _OpenBlock] = {}
+        self._open: OpenBlocks[_OpenBlock] = OpenBlocks()
         self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
         self._queue: deque[_Queued] = deque()
@@ -230,7 +231,9 @@ class Timeline:
             child._take(registration)
 
     def dispatch(self, event: Event) -> None:
-        """Call the handlers that the event concerns. Events of turns concern none.
+        """Call the handlers that the event concerns.
+
+        Of the events of turns two concern them: `AttemptRetract`, which is what `retract` dispatches, and `AttemptStart`, which aborts what is open.
 
         Raises:
             Exception: What a handler raised, after all handlers were called.
@@ -285,9 +288,7 @@ class Timeline:
         Raises:
             Exception: What a handler raised, after all handlers were called.
         """
-        with self._lock:
-            self._queue.append(_Retract(reason))
-            self._drain()
+        self.dispatch(AttemptRetract(reason))
 
     def _queue_aborts(self, reason: str) -> None:
         for block in self._open.values():
@@ -383,8 +384,10 @@ class Timeline:
 
     def _handle(self, event: _Queued, failures: list[BaseException]) -> None:
         kind: type[object] = event.__class__
-        if self._is_between and kind is not _Over and kind is not _Retract:
+        if self._is_between and kind in OF_A_RESPONSE:
             self._begin(failures)
+        if kind in BORDERS:
+            self._end_before(event, failures)
         if type(event) is Deltas:
             if not self._gather(event, failures):
                 for one in event:
@@ -394,10 +397,11 @@ class Timeline:
             return
         elif type(event) is Status:
             self._follow(event, failures)
-        elif type(event) is _Retract:
+        elif type(event) is AttemptRetract:
             self._take_back(event.reason, failures)
-        elif kind is _Over:
+        elif kind is _Over or kind is AttemptStart:
             self._is_between, self._is_receiving = True, False
+            self._open.begin()
         if registrations := self._registrations.get(KIND_OF_META.get(kind)):
             _deliver(registrations, self._meta_scopes, event, failures)
 
@@ -412,16 +416,13 @@ class Timeline:
         """Track the status of the response. A second start retracts it."""
         is_start = event.status is ResponseStatus.STARTED
         if is_start and self._has_started:
-            self._take_back("the response has begun anew", failures)
+            self._take_back(BEGUN_ANEW, failures)
         self._is_receiving = is_start
         self._has_started = self._has_started or is_start
         if event.status is ResponseStatus.COMPLETED and not self._ends_with_stream:
             self._is_between = True
 
     def _take_back(self, reason: str, failures: list[BaseException]) -> None:
-        for block in tuple(self._open.values()):
-            start = block.start
-            self._handle_block(BlockAbort(start.index, start.block_type, reason), failures)
         for registration in self._all():
             if registration.on_retract is not None:
                 _call(partial(registration.on_retract, reason), failures)
@@ -430,17 +431,21 @@ class Timeline:
     def _all(self) -> list[Registration]:
         return [each for row in self._registrations.values() for each in row]
 
+    def _end_before(self, event: Any, failures: list[BaseException]) -> None:
+        for block, reason in self._open.end_before(event):
+            abort = BlockAbort(block.start.index, block.start.block_type, reason)
+            self._show(block, abort, failures)
+
     def _handle_block(self, event: Any, failures: list[BaseException]) -> None:
-        index: int = event.index
-        kind_of_event: type[object] = event.__class__
-        block = self._open.get(index)
-        if block is not None and kind_of_event is BlockStart:
-            start = block.start
-            reason = "another block has started at its index"
-            self._handle_block(BlockAbort(index, start.block_type, reason), failures)
-            block = None
+        block = self._open.get(event.index)
         if block is None:
-            block = self._open[index] = _OpenBlock(start_of(event))
+            block = self._open[event.index] = _OpenBlock(start_of(event))
+        self._show(block, event, failures)
+        if type(event) is BlockStop or type(event) is BlockAbort:
+            self._open.pop(event.index, None)
+
+    def _show(self, block: _OpenBlock, event: Any, failures: list[BaseException]) -> None:
+        kind_of_event: type[object] = event.__class__
         kind = block.kind
         registrations = self._registrations.get(kind)
         if kind is not None and registrations:
@@ -449,8 +454,6 @@ class Timeline:
             elif kind_of_event in TYPED:
                 typed = TYPED[kind_of_event](kind, block.start, event)
                 _deliver(registrations, block.scopes, typed, failures)
-        if kind_of_event is BlockStop or kind_of_event is BlockAbort:
-            self._open.pop(index, None)
 
 
 def _call(call: Callable[[], object], failures: list[BaseException]) -> None:

@@ -34,6 +34,7 @@ from rxworker.events.arguments import assemble_arguments
 from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.state.open_blocks import OpenBlocks
 from rxworker.views.call_tracker import CallTracker
 from rxworker.views.changes import (
     ArgumentValue,
@@ -336,7 +337,7 @@ class BlockTracker:
         self._prefix = prefix
         self._calls = calls
         self._adopts = False
-        self._open: dict[int, OpenBlock] = {}
+        self._open: OpenBlocks[OpenBlock] = OpenBlocks()
         self._response = ShownResponse(scope, prefix)
 
     @property
@@ -385,10 +386,9 @@ class BlockTracker:
     def feed(self, event: BlockEvent) -> Iterator[Change]:
         """Take an event of a block."""
         index = event.index
+        for ended, reason in self._open.end_before(event):
+            yield from ended.end(reason)
         block = self._open.get(index)
-        if block is not None and isinstance(event, BlockStart) and block.kind != event.block_type:
-            yield from self._abort(index, "another block began in its place")
-            block = None
         if block is None:
             block = self._open_block(event)
             if not isinstance(event, BlockStart | BlockStop | BlockAbort):
@@ -413,8 +413,8 @@ class BlockTracker:
 
     def end(self, reason: str) -> Iterator[Change]:
         """Abort all open blocks."""
-        for index in list(self._open):
-            yield from self._abort(index, reason)
+        for block, _ in self._open.end_all(reason):
+            yield from block.end(reason)
 
     def _begin(self, turn: int, attempt: int, again: int = 0, *, is_all_seen: bool) -> None:
         self._response = ShownResponse(
@@ -427,6 +427,3 @@ class BlockTracker:
             start_of(event), self._response, self._calls, is_detailed=self._is_detailed
         )
         return block
-
-    def _abort(self, index: int, reason: str) -> Iterator[Change]:
-        yield from self._open.pop(index).end(reason)

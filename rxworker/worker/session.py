@@ -24,8 +24,6 @@ from rxworker.errors import (
     SessionBusyError,
 )
 from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
     Event,
     Record,
     RunAbort,
@@ -956,12 +954,5 @@ class _Collected:
         entries = [*journal.hub.history.unseen(self._seq)]
         self._seq = journal.hub.last_seq
         for entry in entries:
-            if entry.path:
-                continue
-            event: Any = entry.event
-            if event.__class__ is AttemptStart:
-                self._timeline.abort_current_block()
-            elif event.__class__ is AttemptRetract:
-                self._timeline.retract(event.reason)
-            elif event.__class__ in OF_A_RESPONSE:
-                self._timeline.dispatch_many((event,))
+            if not entry.path:
+                self._timeline.dispatch_many((entry.event,))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.events import BlockEvent, BlockStop, BlockType, Event, TextDelta
+from rxworker.events import BlockAbort, BlockEvent, BlockStop, BlockType, Event, TextDelta
 from rxworker.operators import Block, Source, fold_scope, group_blocks, scan_scope
 from rxworker.testing.marbles import Marbles
 
@@ -16,6 +16,7 @@ EVENTS: dict[str, Event] = {
     "b": TextDelta(0, "b"),
     "x": TextDelta(1, "x"),
     "!": TextDelta(1, "!"),
+    "c": BlockAbort(0, BlockType.TEXT),
     "e": BlockStop(0, BlockType.TEXT),
     "E": BlockStop(1, BlockType.TEXT),
 }
@@ -37,17 +38,17 @@ def test_every_state_of_every_block_comes_in_order() -> None:
     assert test.observe(source.pipe(group_blocks(), scan_scope(gather, ""))) == expected
 
 
-def test_the_last_state_comes_when_a_block_ends() -> None:
+def test_the_last_state_comes_when_a_block_stops() -> None:
     test = Marbles()
     source = test.hot("       -a--x--b---e---E--|", EVENTS)
     expected = test.expected("-----------ab.-x.-|", STATES)
     assert test.observe(source.pipe(group_blocks(), fold_scope(gather, ""))) == expected
 
 
-def test_the_end_of_the_stream_ends_the_blocks() -> None:
+def test_a_block_that_is_not_whole_has_no_last_state() -> None:
     test = Marbles()
-    source = test.hot("       -a-b-|", EVENTS)
-    expected = test.expected("-----(ab,|)", STATES)
+    source = test.hot("       -a-b-c-a-|", EVENTS)
+    expected = test.expected("---------|", STATES)
     assert test.observe(source.pipe(group_blocks(), fold_scope(gather, ""))) == expected
 
 

@@ -1,0 +1,72 @@
+"""Which blocks are open, and what ends them: the rule that the timeline, the operators, the views and the state of a response share. Pure.
+
+Theory of operation. A block is known by its index. The first event of an index opens its block, a stop or an abort ends it, and then the index may
+open again. Three events end blocks beside their own stop or abort, as if an abort of each came just before: a start at the index of an open block;
+a ``Status(STARTED)`` that is not the first status of the response, which begins the response anew; a request that begins or is retracted. What came
+before the first status of a response belongs to it.
+
+`step_events` of the state folds several events at once, so it has the same rule in its loop; a property holds the two equal.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockStart,
+    Event,
+    ResponseStatus,
+    Status,
+)
+
+B = TypeVar("B")
+
+STARTED_AT_ITS_INDEX = "another block has started at its index"
+BEGUN_ANEW = "the response has begun anew"
+REQUESTED_AGAIN = "the response is requested again"
+
+BORDERS: frozenset[type[object]] = frozenset({BlockStart, Status, AttemptStart, AttemptRetract})
+"""The events that may end other blocks. `OpenBlocks.end_before` has nothing to do for others."""
+
+
+class OpenBlocks(dict[int, B]):
+    """The open blocks by index, in the order in which they opened. Its owner adds each, and removes it at its stop or abort.
+
+    >>> blocks = OpenBlocks({0: "the first"})
+    >>> list(blocks.end_before(BlockStart(0)))
+    [('the first', 'another block has started at its index')]
+    >>> blocks
+    {}
+    """
+
+    has_status = False
+
+    def begin(self) -> None:
+        """Another response begins: its first status is still to come."""
+        self.has_status = False
+
+    def end_before(self, event: Event) -> list[tuple[B, str]]:
+        """Remove the blocks that end before this event, and return each with the reason."""
+        match event:
+            case BlockStart(index=index):
+                return [(self.pop(index), STARTED_AT_ITS_INDEX)] if index in self else []
+            case Status(status=status):
+                again, self.has_status = self.has_status, True
+                is_start = status is ResponseStatus.STARTED
+                return self.end_all(BEGUN_ANEW) if again and is_start else []
+            case AttemptStart():
+                self.begin()
+                return self.end_all(REQUESTED_AGAIN)
+            case AttemptRetract(reason=reason):
+                self.begin()
+                return self.end_all(reason)
+            case _:
+                return []
+
+    def end_all(self, reason: str) -> list[tuple[B, str]]:
+        """Remove all blocks, and return each with the reason."""
+        ended = [(block, reason) for block in self.values()]
+        self.clear()
+        return ended

@@ -1,0 +1,24 @@
+"""A test with the argument ``recording`` runs once for each recording. They lie beside the repository and are no part of it.
+
+Where the folder is absent, such a test says so and is skipped. The ``conftest.py`` of a folder imports `pytest_generate_tests`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rxworker.providers import PROVIDERS
+
+RECORDINGS = Path(__file__).parents[2] / "shared" / "recordings"
+SUFFIXES = (".sse", ".ndjson")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "recording" in metafunc.fixturenames:
+        files = [p for name in PROVIDERS for p in sorted((RECORDINGS / name).glob("*"))]
+        streams = [path for path in files if path.suffix in SUFFIXES]
+        absent = pytest.mark.skip(reason=f"no recordings: {RECORDINGS} is absent")
+        rows = streams or [pytest.param(RECORDINGS, marks=absent)]
+        metafunc.parametrize("recording", rows, ids=lambda p: f"{p.parent.name}-{p.stem}")

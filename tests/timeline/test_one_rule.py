@@ -1,0 +1,281 @@
+"""The timeline, the operators, the state of a response and the views agree on which block an event belongs to, and on what ends a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from reactivex import Observable
+from reactivex import operators as ops
+
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockAbort,
+    BlockEvent,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Event,
+    InputJsonDelta,
+    Meta,
+    Ping,
+    Record,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
+    Usage,
+)
+from rxworker.operators import (
+    Source,
+    committed,
+    fold_scope,
+    group_blocks,
+    scan_scope,
+    split_meta,
+)
+from rxworker.providers import PROVIDERS
+from rxworker.state import BlockState, fold_run, joined, step_block
+from rxworker.timeline import Kind, TextBlockCollector, Timeline
+from rxworker.timeline.kind import KIND_OF_BLOCK, KIND_OF_META, KINDS, TYPED
+from rxworker.views.changes import BlockGrow, BlockOpen, Retract
+from rxworker.views.tracker import Tracker
+
+T = BlockType
+Followed = tuple[tuple[BlockEvent, ...], BlockState | None]
+"""The events of a block so far, and its state after them."""
+
+indices = st.integers(0, 2)
+types = st.sampled_from([T.TEXT, T.THINKING, T.TOOL_USE, T.IMAGE])
+texts = st.sampled_from(["a", "b"])
+
+
+def start_of_call(index: int) -> BlockStart:
+    return BlockStart(index, T.TOOL_USE, ToolUseMetadata(f"call_{index}", "look"))
+
+
+block_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(BlockStart, indices, st.sampled_from([T.TEXT, T.THINKING, T.IMAGE])),
+    indices.map(start_of_call),
+    st.builds(TextDelta, indices, texts),
+    st.builds(TextDelta, indices, texts),
+    st.builds(ThinkingDelta, indices, texts),
+    st.builds(InputJsonDelta, indices, texts),
+    st.builds(BlockStop, indices, types),
+    st.builds(BlockAbort, indices, types),
+)
+other_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Status, st.sampled_from([ResponseStatus.STARTED, ResponseStatus.COMPLETED])),
+    st.just(Ping()),
+    st.just(Usage(1)),
+    st.just(AttemptStart()),
+    st.just(AttemptRetract("overloaded")),
+)
+streams = st.lists(st.one_of(block_events, block_events, other_events), max_size=30)
+
+
+def recorded(path: Path) -> list[Event]:
+    """The events of a recording, as those of an attempt that is retracted in its middle and made again."""
+    decoder = PROVIDERS[path.parent.name]("a-model").decoder()
+    events: list[Event] = [*decoder.feed(path.read_bytes()), *decoder.finish()]
+    half = events[: len(events) // 2]
+    return [AttemptStart(), *half, AttemptRetract("cut"), AttemptStart(), *half, *events]
+
+
+Shown = tuple[str, tuple[object, ...]]
+
+
+def with_handlers(events: Sequence[Event]) -> list[Shown]:
+    """Each event that a timeline gives to a handler, with those before it in its scope."""
+    timeline, shown = Timeline(), list[Shown]()
+
+    class Log:
+        def __init__(self, kind: Kind[Any]) -> None:
+            self.kind = kind
+
+        def scope(self) -> list[object]:
+            return []
+
+        def on_event(self, scope: list[object], event: object, /) -> None:
+            scope.append(event)
+            shown.append((self.kind.name, tuple(scope)))
+
+    for kind in KINDS:
+        timeline.on(kind, Log(kind))
+    for event in events:
+        timeline.dispatch(event)
+    return shown
+
+
+def with_operators(events: Sequence[Event]) -> list[Shown]:
+    """The same of the operators, less what a timeline leaves out of a block."""
+    scopes: dict[str, list[object]] = {}
+
+    def of_meta(source: Observable[Meta]) -> Observable[list[Shown]]:
+        return source.pipe(ops.map(shown_meta))
+
+    def shown_meta(event: Meta) -> list[Shown]:
+        if type(event) not in KIND_OF_META:  # an Opaque, for which there is no handler
+            return []
+        name = KIND_OF_META[type(event)].name
+        scopes.setdefault(name, []).append(event)
+        return [(name, tuple(scopes[name]))]
+
+    def of_blocks(source: Observable[BlockEvent]) -> Observable[list[Shown]]:
+        return source.pipe(group_blocks(), scan_scope(step, ((), None)), ops.map(shown_block))
+
+    shown = list[Shown]()
+    source: Source[Event] = Source()
+    source.pipe(split_meta(of_meta, of_blocks)).subscribe(shown.extend)
+    for event in events:
+        source.on_next(event)
+    return shown
+
+
+def step(followed: Followed, event: BlockEvent) -> Followed:
+    events, state = followed
+    return (*events, event), step_block(state, event)
+
+
+def shown_block(followed: Followed) -> list[Shown]:
+    events, state = followed
+    assert state is not None
+    kind = KIND_OF_BLOCK.get(state.block_type)
+    if kind is None or not is_shown(kind, events[-1]):
+        return []
+    start = BlockStart(state.index, state.block_type, first_metadata(events[0]))
+    typed = [
+        TYPED[type(each)](kind, start, each) if type(each) in TYPED else each
+        for each in events
+        if is_shown(kind, each)
+    ]
+    return [(kind.name, tuple(typed))]
+
+
+def is_shown(kind: Kind[Any], event: BlockEvent) -> bool:
+    return type(event) in TYPED or type(event) in kind.deltas
+
+
+def first_metadata(event: BlockEvent) -> Any:
+    return event.metadata if isinstance(event, BlockStart | BlockStop) else None
+
+
+def of_the_last_attempt(events: Sequence[Event]) -> list[BlockState]:
+    """What `group_blocks` and `step_block` make of the blocks that are not retracted, in the order of a response's blocks."""
+    kept: dict[int, BlockState] = {}  # by the number of the block
+    has_status = False
+    number = 0
+
+    def follow(block: Observable[BlockEvent]) -> Observable[tuple[int, BlockState]]:
+        nonlocal number
+        number += 1
+        mine = number
+
+        def keep(state: BlockState | None) -> tuple[int, BlockState]:
+            assert state is not None
+            return mine, state
+
+        return block.pipe(ops.scan(step_block, None), ops.map(keep))
+
+    latest = list[tuple[int, BlockState]]()
+    source: Source[Event] = Source()
+    source.pipe(group_blocks(follow)).subscribe(latest.append)
+    for event in events:
+        source.on_next(event)
+        kept.update(latest)
+        latest.clear()
+        if isinstance(event, Status):
+            if event.status is ResponseStatus.STARTED and has_status:
+                kept.clear()
+            has_status = True
+        elif isinstance(event, AttemptStart | AttemptRetract):
+            kept.clear()
+            has_status = False
+    ended = [state for state in kept.values() if state.phase != "open"]
+    return [*ended, *(state for state in kept.values() if state.phase == "open")]
+
+
+def records_of(events: Sequence[Event]) -> list[Record]:
+    attempt, records = 1, list[Record]()
+    for seq, event in enumerate(events, start=1):
+        attempt += isinstance(event, AttemptStart)
+        records.append(Record(seq, "run-1", 1, attempt, 0.0, event))
+    return records
+
+
+def shape(state: BlockState) -> tuple[object, ...]:
+    return state.index, state.block_type, state.phase, joined(state.text), state.metadata
+
+
+def in_the_state(events: Sequence[Event]) -> list[BlockState]:
+    response = fold_run(records_of(events)).response
+    return [] if response is None else [*response.blocks]
+
+
+def texts_in_the_view(events: Sequence[Event]) -> list[str]:
+    """The text of each block of text that is shown in the end, except blocks without text."""
+    tracker, shown = Tracker(), dict[str, list[str]]()
+    for record in records_of(events):
+        for change in tracker.feed(record):
+            if isinstance(change, BlockOpen) and change.block.block_type is T.TEXT:
+                shown[change.block.id] = []
+            elif isinstance(change, BlockGrow) and change.block.id in shown:
+                shown[change.block.id].append(change.text)
+            elif isinstance(change, Retract):
+                for block in change.blocks:
+                    shown.pop(block, None)
+    return [text for pieces in shown.values() if (text := "".join(pieces))]
+
+
+def collected(events: Sequence[Event]) -> list[str]:
+    timeline, collector = Timeline(ends_with_stream=True), TextBlockCollector()
+    timeline.on_text_block(collector)
+    for event in events:
+        timeline.dispatch(event)
+    return collector.collected()
+
+
+def folded(events: Sequence[Event]) -> list[str]:
+    texts = list[str]()
+
+    def text_of(state: BlockState | None) -> None:
+        assert state is not None
+        if state.block_type in (T.TEXT, T.TOOL_RESULT) and (text := joined(state.text)):
+            texts.append(text)
+
+    source: Source[Event] = Source()
+    source.pipe(committed(), group_blocks(), fold_scope(step_block, None)).subscribe(text_of)
+    for event in events:
+        source.on_next(event)
+    source.on_completed()
+    return texts
+
+
+def check(events: Sequence[Event]) -> None:
+    assert with_handlers(events) == with_operators(events)
+    state, operators = in_the_state(events), of_the_last_attempt(events)
+    assert sorted(map(repr, map(shape, state))) == sorted(map(repr, map(shape, operators)))
+    of_text = [joined(b.text) for b in state if b.block_type is T.TEXT and b.choice == 0]
+    assert sorted(texts_in_the_view(events)) == sorted(filter(None, of_text))
+
+
+@given(streams)
+def test_they_agree_on_any_stream(events: list[Event]) -> None:
+    check(events)
+
+
+def test_they_agree_on_a_recording(recording: Path) -> None:
+    check(recorded(recording))
+
+
+@given(streams)
+def test_what_collectors_have_is_what_is_folded_of_what_cannot_be_retracted(
+    events: list[Event],
+) -> None:
+    run = [AttemptStart(), *events, AttemptStart()]
+    assert collected(run) == folded(run)
