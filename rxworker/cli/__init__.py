@@ -2,7 +2,8 @@
 
 If the process is the command, and nothing else handles Ctrl-C, then importing this package installs a handler: Ctrl-C while the modules of the
 command are imported exits with code 130 and prints no traceback. `restore` removes the handler when `main` starts, which handles Ctrl-C
-from there. A program that imports rxworker keeps its own handler.
+from there. After Ctrl-C, `exit_at_once` installs it again, for a Ctrl-C while the process ends. A program that imports rxworker keeps its own
+handler.
 """
 
 from __future__ import annotations
@@ -22,8 +23,18 @@ def restore() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def exit_at_once() -> None:
+    """Exit at the next Ctrl-C, if the process is the command. Nothing waits to be written."""
+    if (
+        _is_command()
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
+        signal.signal(signal.SIGINT, _exit)
+
+
 def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
-    # An exception could be caught by the module that is being imported. Nothing was written that would have to be flushed.
+    # An exception could be caught by the module that is being imported, and while Python exits it is printed.
     os._exit(130)
 
 
@@ -33,12 +44,7 @@ def _is_command() -> bool:
     return "rxworker.cli" in sys.orig_argv if name == "-m" else PurePath(name).stem == "rxworker"
 
 
-if (
-    _is_command()
-    and threading.current_thread() is threading.main_thread()
-    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-):
-    signal.signal(signal.SIGINT, _exit)
+exit_at_once()
 
 from rxworker.cli.main import main  # noqa: E402 - the handler is there before the imports
 

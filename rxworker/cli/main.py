@@ -11,7 +11,7 @@ from importlib import metadata
 from math import inf
 from typing import TYPE_CHECKING, NoReturn
 
-from rxworker.cli import restore
+from rxworker.cli import exit_at_once, restore
 from rxworker.cli.process import (
     FAILED,
     INTERRUPTED,
@@ -65,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_error(f"rxworker: {error.strerror or error}")
         return FAILED
     except KeyboardInterrupt:
+        exit_at_once()
         write_error("")
         return INTERRUPTED
     return code

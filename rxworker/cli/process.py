@@ -7,6 +7,7 @@ blocks a run.
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import io
 import logging
@@ -18,7 +19,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, TypeVar
 
 from rxworker.errors import ConfigurationError, LogError, RxWorkerError
 from rxworker.messages import JsonObject
@@ -26,16 +27,55 @@ from rxworker.ui.clean import clean, one_line, redact
 from rxworker.ui.logs import JsonFormatter, to_line
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
     from rxworker.log import EventLog
 
 logger = logging.getLogger("rxworker.cli")
 
 
 def prepare_streams() -> None:
-    """Replace characters that the terminal's encoding lacks by question marks, instead of raising an exception."""
+    """Replace characters that the terminal's encoding lacks by question marks, instead of raising an exception, and write whole texts."""
+    sys.stdout, sys.stderr = _write_whole(sys.stdout), _write_whole(sys.stderr)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _write_whole(stream: TextIO) -> TextIO:
+    # With PYTHONUNBUFFERED=1 or `python -u`, Python loses the rest of a text if a signal, such as Ctrl-C, ends a write that waits for a slow
+    # terminal. Then the cursor stayed hidden, since the text that shows it was in that rest.
+    raw = getattr(stream, "buffer", None)
+    if not isinstance(raw, io.RawIOBase):
+        return stream
+    return io.TextIOWrapper(_WholeWrites(raw, stream.name), stream.encoding, write_through=True)
+
+
+class _WholeWrites(io.BufferedIOBase):
+    """Writes without a buffer, each of them whole."""
+
+    def __init__(self, raw: io.RawIOBase, name: str) -> None:
+        self._raw = raw
+        self.name = name
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left:
+            written = self._raw.write(left)
+            if written is None:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            left = left[written:]
+        return size
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
 
 
 def write_line(text: str) -> None:

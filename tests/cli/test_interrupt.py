@@ -1,14 +1,21 @@
-"""Ctrl-C while the command's modules are imported, in real processes."""
+"""Ctrl-C while the command's modules are imported, in real processes, and while its output waits for a slow terminal."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+
+from rxworker.cli.process import prepare_streams, write_json, write_line
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 if sys.platform == "win32":
     pytest.skip("Windows has no SIGINT for one process", allow_module_level=True)
@@ -78,3 +85,33 @@ def test_a_program_that_imports_the_package_keeps_its_own_ctrl_c(tmp_path: Path)
     )
     assert code == -signal.SIGINT
     assert errors.endswith("KeyboardInterrupt")
+
+
+class Interrupted(io.RawIOBase):
+    """A terminal without a buffer: a signal ends each write after three bytes."""
+
+    name = "<terminal>"
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        taken = bytes(data)[:3]
+        self.data += taken
+        return len(taken)
+
+
+def test_output_without_a_buffer_is_whole_when_signals_end_its_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Interrupted()
+    # What Python makes of PYTHONUNBUFFERED=1.
+    unbuffered = io.TextIOWrapper(cast("Any", terminal), "utf-8", write_through=True)
+    monkeypatch.setattr(sys, "stdout", unbuffered)
+    prepare_streams()
+    write_line("lines of a frame ─╮")
+    write_json({"text": "and a record"})
+    assert terminal.data.decode() == 'lines of a frame ─╮\n{"text": "and a record"}\n'

@@ -43,7 +43,13 @@ class Terminal:
             stderr=theirs,
             start_new_session=True,
             cwd=folder,
-            env={**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", "PYTHONUTF8": "1"},
+            env={
+                **os.environ,
+                "TERM": "xterm-256color",
+                "NO_COLOR": "1",
+                "PYTHONUTF8": "1",
+                "PYTHONUNBUFFERED": "1",  # as in containers: a write may end early
+            },
         )
         os.close(theirs)
         self.shown = ""
