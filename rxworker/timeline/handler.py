@@ -158,7 +158,7 @@ class _Collector(Generic[C]):
     """A list of collected items. One thread may take it while another collects.
 
     Args:
-        read: Called before the items are read, to collect what has come since.
+        read: Called before the items are read, to collect the items since the last reading.
     """
 
     def __init__(self, read: Callable[[], None] | None = None) -> None:

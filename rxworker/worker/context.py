@@ -92,7 +92,7 @@ def _too_late(event: Event) -> None:
         raise LocalProtocolError("this run has ended: its shared state cannot be changed any more")
     raise LocalProtocolError(
         "this run has ended, and its conversation with it: a hook adds messages while it runs; "
-        "afterwards change worker.conversation between two runs"
+        "afterwards change worker.session.conversation between two runs"
     )
 
 
