@@ -36,14 +36,13 @@ from rxworker.cli.process import (
 )
 from rxworker.cli.resolve import WorkerOptions, import_named, read_variable
 from rxworker.errors import ConfigurationError, RxWorkerError
-from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.settings import is_loopback
+from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import DEFAULT_NAME
 from rxworker.worker import QueuedWorker, Run, Worker
-from rxworker.worker.context import TurnScope
 
 
 def serve(
@@ -151,6 +150,7 @@ def run_server(
     settings: Settings,
     ready: Callable[[WebServer], object],
     log: str | None = None,
+    on_run: OnRun | None = None,
 ) -> int:
     """Serve until Ctrl-C or SIGTERM, and shut down cleanly.
 
@@ -161,6 +161,7 @@ def run_server(
         settings: The settings of the server.
         ready: Called when the server listens.
         log: The address of the log in which runs are stored.
+        on_run: Called with each run.
 
     Returns:
         0 if it ended after SIGTERM.
@@ -175,7 +176,9 @@ def run_server(
             stored = None
             if log is not None:
                 stored = await stack.enter_async_context(await open_patiently(log))
-            server = WebServer(workers, host=host, port=port, settings=settings, log=stored)
+            server = WebServer(
+                workers, host=host, port=port, settings=settings, log=stored, on_run=on_run
+            )
             ready(await stack.enter_async_context(server))
             await asyncio.Event().wait()
 
@@ -213,11 +216,15 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
         write_line(f"A run has begun: {begin(server, open_page=open_page)}")
         write_line("Ctrl-C ends it.")
 
-    def make() -> Worker:
-        return WatchedWorker(fast=fast)
-
     settings = Settings(title="rxworker demo", prices=PRICES)
-    return run_server({WORKER: make}, host="127.0.0.1", port=port, settings=settings, ready=ready)
+    return run_server(
+        {WORKER: partial(watched_worker, fast=fast)},
+        host="127.0.0.1",
+        port=port,
+        settings=settings,
+        ready=ready,
+        on_run=watch_each(fast=fast),
+    )
 
 
 def begin(server: WebServer, *, open_page: bool) -> str:
@@ -237,28 +244,32 @@ def begin(server: WebServer, *, open_page: bool) -> str:
     return url
 
 
-class WatchedWorker(Worker):
-    """A worker of the demo: each of its runs is watched by three watchers of different speeds.
+def watched_worker(*, fast: bool = False) -> Worker:
+    """The worker of the demo.
 
     Args:
         fast: Whether to leave out the pauses.
     """
+    model, tools = make_model(fast=fast), make_tools(fast=fast)
+    return Worker(model, tools=tools, system=SYSTEM, hooks=[announce_script])
 
-    def __init__(self, *, fast: bool = False) -> None:
-        model, tools = make_model(fast=fast), make_tools(fast=fast)
-        super().__init__(model, tools=tools, system=SYSTEM, hooks=[announce_script])
-        self._rest = 0.0 if fast else 1.0
-        self._watching: set[asyncio.Task[None]] = set()
 
-    def _begin(
-        self, first: Sequence[Event], scope: TurnScope, called: Sequence[str] = (), **options: Any
-    ) -> Run[Any]:
-        run = super()._begin(first, scope, called, **options)
+def watch_each(*, fast: bool = False) -> OnRun:
+    """A callback of the server that has each run watched by three watchers of different speeds.
+
+    Args:
+        fast: Whether to leave out the pauses.
+    """
+    rest = 0.0 if fast else 1.0
+    watching: set[asyncio.Task[None]] = set()
+
+    def on_run(run: Run[Any]) -> None:
         for name, delivery, seconds in WATCHERS:
-            task = asyncio.create_task(watch(run, name, delivery, seconds * self._rest))
-            self._watching.add(task)
-            task.add_done_callback(self._watching.discard)
-        return run
+            task = asyncio.create_task(watch(run, name, delivery, seconds * rest))
+            watching.add(task)
+            task.add_done_callback(watching.discard)
+
+    return on_run
 
 
 async def watch(run: Run[Any], name: str, delivery: Delivery, rest: float) -> None:

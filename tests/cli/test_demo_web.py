@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from rxworker.cli.demo_script import SCRIPTED, demo_worker, make_model, make_tools, web_answer
-from rxworker.cli.serve import WATCHERS, WatchedWorker, begin
+from rxworker.cli.serve import WATCHERS, begin, watch_each, watched_worker
 from rxworker.events import HookMessage, Record
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Request
@@ -45,7 +45,8 @@ def test_every_question_plays_the_script_again() -> None:
 
 
 async def test_three_watchers_of_different_speeds_are_at_each_run() -> None:
-    run = WatchedWorker(fast=True).run("Where to?")
+    run = watched_worker(fast=True).run("Where to?")
+    watch_each(fast=True)(run)
     await run
     names = {name for name, _, _ in WATCHERS}
     assert {watcher.name for watcher in run.watchers.now} == names
@@ -63,7 +64,7 @@ async def ready(monkeypatch: pytest.MonkeyPatch, *, opens: bool) -> tuple[list[s
         return True
 
     monkeypatch.setattr(webbrowser, "open", open_page)
-    async with WebServer(lambda: WatchedWorker(fast=True), port=0) as server:
+    async with WebServer(lambda: watched_worker(fast=True), port=0) as server:
         begin(server, open_page=opens)
         if opens:
             await asyncio.to_thread(done.wait, 5)
@@ -85,7 +86,7 @@ async def test_a_run_begins_where_the_browser_is_left_alone(
     assert len(runs) == 1
 
 
-@pytest.mark.parametrize("make", [lambda: WatchedWorker(fast=True), demo_worker])
+@pytest.mark.parametrize("make", [lambda: watched_worker(fast=True), demo_worker])
 async def test_each_run_reports_once_that_it_is_scripted(
     make: Callable[[], Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:

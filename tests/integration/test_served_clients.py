@@ -98,8 +98,9 @@ class Desk:
         return list(self.server.state.runs)
 
     def heard(self) -> list[str]:
-        """What the worker of the first conversation has said and heard."""
-        return [message.text for message in self.workers[0].conversation.messages if message.text]
+        """The texts of the messages of the first conversation."""
+        session = self.runs[-1].conversation.session
+        return [message.text for message in session.conversation.messages if message.text]
 
 
 @asynccontextmanager

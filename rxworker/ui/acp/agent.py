@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 
 from rxworker.errors import RxWorkerError
 from rxworker.log import EventLog, RunInfo
+from rxworker.log.values import CONVERSATION
 from rxworker.protocols.acp import PROTOCOL_VERSION, wire
 from rxworker.tools import mcp_tools
 from rxworker.ui.acp.peer import (
@@ -36,9 +37,9 @@ from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
-from rxworker.ui.web.stored import CONVERSATION
 from rxworker.ui.web.workers import WorkerSource
 from rxworker.worker import Worker
+from rxworker.worker.definition import Definition
 
 CWD = "cwd"
 """The label of a run with the folder of its session."""
@@ -152,10 +153,10 @@ class AcpAgent:
     async def _begin(
         self, conversation: ConversationEntry, given: wire.NewSession | wire.OldSession
     ) -> Session:
-        """Prepare the worker of a session: its folder, and the tools of the client's MCP servers."""
-        worker = conversation.worker
+        """Prepare a session and its worker: the folder, and the tools of the client's MCP servers."""
+        worker = conversation.session.worker
         worker.workspace = Path(given.cwd)
-        worker.labels[CWD] = given.cwd
+        conversation.session.labels[CWD] = given.cwd
         session = Session(conversation, given.cwd, self._runs, self._peer)
         self._sessions[conversation.id] = session
         await asyncio.gather(
@@ -243,7 +244,7 @@ async def stored_runs(log: EventLog, most: int | None = None) -> AsyncGenerator[
 
 
 async def connect(
-    server: wire.McpServer, cwd: str, worker: Worker, resources: AsyncExitStack
+    server: wire.McpServer, cwd: str, worker: Definition, resources: AsyncExitStack
 ) -> None:
     """Give a worker the tools of an MCP server. One that cannot be used is logged, and does not prevent the session."""
     values = {each.name: each.value for each in server.env or ()}

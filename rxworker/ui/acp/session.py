@@ -155,7 +155,7 @@ class Session:
             return await self._resume(entry, encoder.end, (message,))
         await runs.prepare(conversation)
         if self._before_refusal is not None:
-            conversation.worker.conversation = self._before_refusal
+            conversation.session.conversation = self._before_refusal
         return await self._begun(runs.next_run(conversation, (message,), message.text))
 
     async def _begun(self, entry: RunEntry) -> RunEntry:
@@ -169,7 +169,7 @@ class Session:
     async def _recover(self, entry: StoredEntry, message: Message) -> RunEntry:
         """Continue a run whose process has ended, and send the message into it."""
         await self._runs.prepare(self.conversation)
-        run = await self.conversation.worker.recover(entry.id, reason="the client has come back")
+        run = await self.conversation.session.recover(entry.id, reason="the client has come back")
         entry.here = run
         self._runs.changed(entry)
         run.send(message)

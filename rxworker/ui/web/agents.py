@@ -23,7 +23,7 @@ from rxworker.protocols import encode_json
 from rxworker.protocols.common import decisions_of
 from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
-from rxworker.ui.web.client_tools import answers_of, equip_client_tools
+from rxworker.ui.web.client_tools import answers_of, equip
 from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
@@ -306,12 +306,12 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
         if before is None:
             _go_back(conversation, given.conversation, given.messages)
         else:
-            conversation.worker.conversation = before
+            conversation.session.conversation = before
     else:
         messages = conversation.new_in(messages)
-    equip_client_tools(conversation, given.tools)
+    equip(conversation, given.tools)
     if given.shared_state is not None:
-        conversation.worker.shared_state = given.shared_state
+        conversation.session.shared_state = given.shared_state
     title = " ".join(message.text for message in messages)
     entry = runs.next_run(conversation, messages, title)
     conversation.received = given.messages
@@ -343,7 +343,7 @@ async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
         ],
     )
     texts = tuple([reply.message for reply in given.replies if reply.message is not None])
-    equip_client_tools(waiting.conversation, given.tools)
+    equip(waiting.conversation, given.tools)
     messages = (*texts, *given.messages)
     return await runs.resume(waiting.id, decided, messages, shared_state=given.shared_state)
 
@@ -351,8 +351,8 @@ async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
 def _go_back(
     conversation: ConversationEntry, history: Conversation, latest: Sequence[Message]
 ) -> None:
-    """Set the worker's conversation to the earlier messages that the client sent."""
-    made = conversation.made
+    """Set the session's conversation to the earlier messages that the client sent."""
+    made = conversation.worker.initial_conversation
     earlier = (*made.messages, *history.messages[: len(history.messages) - len(latest)])
     system = history.system if made.system is None else made.system
-    conversation.worker.conversation = repair(Conversation(earlier, system))
+    conversation.session.conversation = repair(Conversation(earlier, system))

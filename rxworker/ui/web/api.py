@@ -425,7 +425,7 @@ async def get_request(state: ServerState, request: WebRequest) -> web.Response:
     if not (number.isascii() and number.isdecimal() and len(number) < 16):
         raise ApiError(400, "no_record", "a record has a number, from 1")
     await entry.open()
-    sent = sent_request(entry, int(number), runs.worker_behind(entry))
+    sent = sent_request(entry, int(number), runs.worker_of(entry))
     return bytes_response(entry.redact(encode_json(sent)))
 
 

@@ -6,36 +6,43 @@ A worker is given the tools that its client sends. A run that waits for them con
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Message, ToolMeta, ToolResult
 from rxworker.messages.pairs import calls_made, places_of
 from rxworker.protocols.common import CallIds
-from rxworker.tools import ClientTool
+from rxworker.providers import Options
+from rxworker.tools import ClientTool, Toolbox
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker import Answer, QueuedWorker
 
 
-def equip_client_tools(conversation: ConversationEntry, metas: Sequence[ToolMeta]) -> None:
-    """Give the worker of a conversation the tools of its client, in place of those of the last request.
+def equip(
+    conversation: ConversationEntry, metas: Sequence[ToolMeta], options: Options | None = None
+) -> None:
+    """Give the next run of a conversation the tools and the settings of its client, in place of those of the last request.
+
+    The worker stays as it is: other conversations may share it.
 
     Raises:
-        ApiError: One of them has the name of a tool of the worker, or the worker runs in other processes.
+        ApiError: One of the tools has the name of a tool of the worker, or the worker runs in other processes.
     """
     worker = conversation.worker
     if metas and isinstance(worker, QueuedWorker):
         message = "this worker runs in other processes, which cannot run tools of a client"
         raise ApiError(400, "no_tools", message)
-    for name in conversation.client_tools:
-        if name in worker.tools:
-            worker.tools.remove(name)
-    conversation.client_tools = ()
-    try:
-        worker.tools.add(*map(ClientTool, metas))
-    except ConfigurationError as error:
-        raise ApiError(400, "bad_tools", str(error)) from None
-    conversation.client_tools = tuple([meta.name for meta in metas])
+    if metas or options is not None:
+        worker = copy(worker)
+        worker.options = options or worker.options
+        if metas:
+            worker.tools = Toolbox(worker.tools)
+            try:
+                worker.tools.add(*map(ClientTool, metas))
+            except ConfigurationError as error:
+                raise ApiError(400, "bad_tools", str(error)) from None
+    conversation.session.worker = worker
 
 
 def answers_of(

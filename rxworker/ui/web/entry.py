@@ -21,7 +21,8 @@ from reactivex import operators as ops
 from rxworker.errors import RunCancelledError
 from rxworker.events import Event, Record, RunResume, RunStart
 from rxworker.hub import Coalesce
-from rxworker.log import Replica
+from rxworker.log import EventLog, Replica
+from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, Message, Usage
 from rxworker.protocols import (
     AllowedTool,
@@ -33,14 +34,17 @@ from rxworker.protocols import (
     pause_of,
     reason_of,
 )
-from rxworker.providers import Options
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.costs import cost_of
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import Paused, Run, Worker
+from rxworker.worker.session import Session, session_of
 from rxworker.worker.stored import counts_of
+
+USER = "user"
+"""The label of a run with the name of its user."""
 
 NOTICE = 0.5
 """Seconds within which the server detects a closed connection."""
@@ -125,46 +129,41 @@ MOST_UNREAD = 32
 
 
 class ConversationEntry:
-    """A conversation and its worker.
+    """A conversation and its session.
 
     Attributes:
         id: The id.
         name: The name under which the worker was configured.
         owner: The user; ``None`` if the server has no users.
-        made: The conversation of the worker when it was created.
-        options: The options of the worker when it was created.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
-        client_tools: The names of the tools that its client has sent.
+        worker: The worker of its session, without the tools and the settings of a client.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
         output: The type of the answers of its runs.
-        allowed: The tools that its user always allows, as the worker has them.
+        allowed: The tools that its user always allows, as the session has them.
         is_allowing: Whether what is allowed is not stored yet: what the log lists is older.
     """
 
     __slots__ = (
         "_before",
-        "_has_allowed",
-        "_worker",
+        "_session",
         "allowed",
-        "client_tools",
         "current",
         "id",
         "is_allowing",
-        "made",
         "name",
-        "options",
         "output",
         "owner",
         "received",
         "runs",
+        "worker",
     )
 
     def __init__(
         self,
         id: str,  # noqa: A002 - what it is
         name: str,
-        worker: Worker | None,
+        session: Session | None = None,
         owner: str | None = None,
     ) -> None:
         self.id = id
@@ -173,58 +172,63 @@ class ConversationEntry:
         self.runs: list[str] = []
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
-        self.client_tools: tuple[str, ...] = ()
         self.output: type[Any] | None = None
-        self.allowed: tuple[AllowedTool, ...] = ()
-        self._has_allowed = False
+        self.allowed = tuple([AllowedTool(*each) for each in session.allowed] if session else ())
         self.is_allowing = False
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
-        self.made = Conversation()
-        self.options = Options()
-        self._worker: Worker | None = None
-        if worker is not None:
-            self.use(worker)
+        self._session: Session | None = None
+        if session is not None:
+            self.use(session)
 
-    def use(self, worker: Worker) -> None:
-        """Set the worker: that of a stored conversation is created when it is needed."""
-        self._worker = worker
-        self.client_tools = ()
-        self.made = worker.conversation
-        self.options = worker.options
-        # What the worker allows is where a conversation begins: later its user may have withdrawn all of it.
-        is_new = not self._has_allowed
-        self.allow([AllowedTool(*each) for each in worker.allowed] if is_new else self.allowed)
+    def begin(self, worker: Worker, log: EventLog | None) -> None:
+        """Begin a session of a worker. Its runs are in the log of the worker, or else in that of the server."""
+        if log is not None:
+            worker.log, worker.name = worker.log or log, self.name
+        session = worker.new_session()
+        session.labels.update(self.labels)
+        self.use(session)
+
+    def use(self, session: Session) -> None:
+        """Set the session: that of a stored conversation begins when it is needed."""
+        self._session, self.worker = session, session.worker
+        self.allow(self.allowed)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its runs, by which the log knows it."""
+        owned = {} if self.owner is None else {USER: self.owner}
+        return {CONVERSATION: self.id, **owned}
 
     def allow(self, allowed: Iterable[AllowedTool]) -> None:
         """Always allow calls of these tools, and of no others."""
-        self.allowed, self._has_allowed = tuple(allowed), True
-        if self._worker is not None:
-            self._worker.allowed[:] = self.allowed_pairs
+        self.allowed = tuple(allowed)
+        if self._session is not None:
+            self._session.allowed[:] = self.allowed_pairs
         run = None if self.current is None else self.current.here
         if run is not None and not run.done():
             run.allowed[:] = self.allowed_pairs
 
     @property
     def allowed_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The tools that are always allowed, as a worker and the log have them."""
+        """The tools that are always allowed, as a session and the log have them."""
         return tuple([(each.tool, each.hook) for each in self.allowed])
 
     @property
-    def has_worker(self) -> bool:
-        """Whether it has a worker in this process."""
-        return self._worker is not None
+    def has_session(self) -> bool:
+        """Whether it has a session in this process."""
+        return self._session is not None
 
     @property
-    def worker(self) -> Worker:
-        """The worker."""
-        assert self._worker is not None  # `Runs.prepare` has created it
-        return self._worker
+    def session(self) -> Session:
+        """The session."""
+        assert self._session is not None  # `Runs.prepare` has begun it
+        return self._session
 
     def run(self, messages: tuple[Message, ...]) -> Run[Any]:
         """Start the next run."""
-        before = self.worker.conversation
-        output, worker = self.output, self.worker
-        run = worker.run(messages) if output is None else worker.run(messages, output=output)
+        session, output = self.session, self.output
+        before = session.conversation
+        run = session.run(messages) if output is None else session.run(messages, output=output)
         self._before = before, messages
         self.received = ()
         return run
@@ -240,7 +244,7 @@ class ConversationEntry:
         before, messages_sent = self._before
         start = len(before.messages)
         is_kept = (
-            self.worker.conversation.messages[start : start + len(messages_sent)] == messages_sent
+            self.session.conversation.messages[start : start + len(messages_sent)] == messages_sent
         )
         return messages[known:] if is_kept and len(messages) > known else messages
 
@@ -408,7 +412,7 @@ class RunEntry(ABC):
             by_model: The tokens by model.
         """
         conversation = self.conversation
-        model = conversation.worker.model.model if conversation.has_worker else ""
+        model = conversation.worker.model.model if conversation.has_session else ""
         return cost_of(self.settings.prices, usage, by_model, model)
 
     def settle(self) -> None:
@@ -462,7 +466,7 @@ class LiveEntry(RunEntry):
         self.paused: Paused[Any] | None = None
         self.dismissed: str | None = None
         self._resumes = resumes
-        self._labels = dict(run.worker.labels)
+        self._labels = labels_of(session_of(run))
         self._unread = 0
 
     @property
@@ -582,6 +586,11 @@ class LiveEntry(RunEntry):
             watchers=watchers_of(run),
             allowed=self.conversation.allowed,
         )
+
+
+def labels_of(session: Session) -> dict[str, str]:
+    """Return the labels of the runs of a session."""
+    return {**session.worker.labels, **session.labels}
 
 
 def watchers_of(run: Run[Any] | Replica) -> tuple[WatcherSummary, ...]:

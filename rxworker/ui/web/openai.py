@@ -39,7 +39,7 @@ from rxworker.protocols.openai import (
     usage_of,
 )
 from rxworker.ui.web.agents import redacted
-from rxworker.ui.web.client_tools import answers_of, equip_client_tools, without_results
+from rxworker.ui.web.client_tools import answers_of, equip, without_results
 from rxworker.ui.web.entry import Clients, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.request import Route, WebRequest, get, post
@@ -324,13 +324,14 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
     ):  # still: another one may have followed meanwhile
         conversation = before.conversation
         runs.check_free(conversation)
-        history = (*conversation.worker.conversation.messages, *history)
+        history = (*conversation.session.conversation.messages, *history)
     else:
         conversation = _begun(runs, given.model)
-        earlier = conversation.made if before is None else before.run.state.conversation
+        earlier = (conversation.session if before is None else before.run.state).conversation
         history = (*earlier.messages, *history)
-    system = "\n\n".join(filter(None, (conversation.made.system, given.system))) or None
-    conversation.worker.conversation = Conversation(history, system)
+    made = conversation.worker.initial_conversation
+    system = "\n\n".join(filter(None, (made.system, given.system))) or None
+    conversation.session.conversation = Conversation(history, system)
     _equip(conversation, given)
     title = " ".join(message.text for message in given.input)
     return runs.next_run(conversation, given.input, title)
@@ -350,12 +351,10 @@ def _begun(runs: Runs, model: str) -> ConversationEntry:
 
 
 def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:
-    """Give the worker the tools and the settings of its client, in place of those of the last request."""
-    worker = conversation.worker
-    equip_client_tools(conversation, given.tools)
-    worker.options = given.settings(conversation.options)
+    """Give the next run the tools and the settings of its client, in place of those of the last request."""
+    equip(conversation, given.tools, given.settings(conversation.worker.options))
     kept = _Kept(tuple(meta.name for meta in given.tools), given.repeated, _digest(given.sent))
-    worker.labels[LABEL] = msgspec.json.encode(kept).decode()
+    conversation.session.labels[LABEL] = msgspec.json.encode(kept).decode()
 
 
 class _Kept(Struct, frozen=True, omit_defaults=True):

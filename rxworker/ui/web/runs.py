@@ -17,17 +17,19 @@ from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
 from rxworker.messages import Document, Image, Json, Message, ToolResult
 from rxworker.protocols import AllowedTool
-from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
+from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry, labels_of
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, FoundRuns, RunQuery, texts_in
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
-from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
+from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
-from rxworker.worker import Decisions, QueuedWorker, Run, Worker
+from rxworker.worker import Decisions, QueuedWorker, Run
 from rxworker.worker.decisions import ApproveAlways, PendingCalls, decide
-from rxworker.worker.queue import end_of
+from rxworker.worker.definition import Definition
+from rxworker.worker.queue import QueuedSession, end_of
+from rxworker.worker.session import Session, session_of
 
 STOP_SECONDS = 5.0
 """Seconds a run has to end after its client has left, or after its last record."""
@@ -104,8 +106,8 @@ class Runs:
             ApiError: There is no such run.
         """
         conversation = (await self.find(run)).conversation
-        if conversation.has_worker:
-            return self._workers.describe(conversation.name, conversation.worker)
+        if conversation.has_session:
+            return self._workers.describe(conversation.name, conversation.session.worker)
         infos = self._workers.infos(self._request)
         return next((info for info in infos if info.name == conversation.name), None)
 
@@ -156,7 +158,7 @@ class Runs:
     async def prepare(self, conversation: ConversationEntry | None) -> None:
         """Prepare a conversation for its next run.
 
-        If the last record of its last run is published, wait until that run is done. Create the worker of a stored conversation, with its
+        If the last record of its last run is published, wait until that run is done. Begin the session of a stored conversation, with its
         messages, unless this process has run it last.
 
         Raises:
@@ -167,34 +169,36 @@ class Runs:
             await self.until_done(entry)
         if conversation is None or not isinstance(entry, StoredEntry):
             return
-        is_elsewhere = conversation.has_worker and isinstance(conversation.worker, QueuedWorker)
-        if entry.here is not None and entry.here.worker is conversation.worker and not is_elsewhere:
+        session = self._session_of(conversation)
+        if (
+            entry.here is not None
+            and entry.here.session is session
+            and not isinstance(session, QueuedSession)
+        ):
             return
-        self._equip(conversation)
         log = self._store.log
         info = None if log is None else await log.info(entry.id)
         if info is not None:
             self._store.note(info)
         await entry.open()
         state = entry.run.state
-        conversation.worker.conversation = state.conversation
-        conversation.worker.shared_state = state.shared_state
+        session.conversation = state.conversation
+        session.shared_state = state.shared_state
 
-    def _equip(self, conversation: ConversationEntry) -> None:
-        if not conversation.has_worker:
+    def _session_of(self, conversation: ConversationEntry) -> Session:
+        if not conversation.has_session:
             _, worker = self._workers.make(conversation.name or None, self._request)
-            equip(worker, self._store.log, conversation)
-            conversation.use(worker)
+            conversation.begin(worker, self._store.log)
+        return conversation.session
 
-    def worker_behind(self, entry: RunEntry) -> Worker | None:
+    def worker_of(self, entry: RunEntry) -> Definition | None:
         """Return the worker of a run; ``None`` if this server has no such worker."""
         if entry.here is not None:
-            return entry.here.worker
+            return session_of(entry.here).worker
         try:
-            self._equip(entry.conversation)
+            return self._session_of(entry.conversation).worker
         except ApiError:
             return None
-        return entry.conversation.worker
 
     def start(
         self,
@@ -248,8 +252,8 @@ class Runs:
                 409, "no_message", f"{run} has no such message any more: reload the page"
             )
         conversation = self.begin_conversation(before.conversation.name or None)
-        worker = conversation.worker
-        worker.conversation = worker.conversation.with_messages(messages[: places[number]])
+        session = conversation.session
+        session.conversation = session.conversation.with_messages(messages[: places[number]])
         return self.next_run(conversation, (message,), title_of(message))
 
     def begin_conversation(self, worker: str | None, id: str | None = None) -> ConversationEntry:  # noqa: A002 - what it is
@@ -259,8 +263,8 @@ class Runs:
             ApiError: There is no such worker.
         """
         name, made = self._workers.make(worker, self._request)
-        conversation = ConversationEntry(id or new_id(), name, made, self._owner)
-        equip(made, self._store.log, conversation)
+        conversation = ConversationEntry(id or new_id(), name, owner=self._owner)
+        conversation.begin(made, self._store.log)
         return conversation
 
     async def behind(self, before: RunEntry) -> ConversationEntry:
@@ -277,7 +281,7 @@ class Runs:
             return conversation
         copy = self.begin_conversation(conversation.name or None)
         await before.open()
-        copy.worker.conversation = before.run.state.conversation
+        copy.session.conversation = before.run.state.conversation
         return copy
 
     def next_run(
@@ -355,18 +359,17 @@ class Runs:
         run = before.id
         if isinstance(before, LiveEntry):
             _check_paused(before)  # still: it may have been cancelled meanwhile
-            worker = before.conversation.worker
-            resumed = worker.resume(
+            resumed = before.conversation.session.resume(
                 before.paused, decisions=decisions, add=add, shared_state=shared_state
             )
         else:
             await self.prepare(before.conversation)
-            worker = before.conversation.worker
+            session, queue = before.conversation.session, before.conversation.worker
             try:
-                if isinstance(worker, QueuedWorker):
-                    resumed = await worker.decide_later(run, decisions, add=add)
+                if isinstance(queue, QueuedWorker):
+                    resumed = await queue.decide_later(run, decisions, add=add)
                 else:
-                    resumed = await worker.decide(
+                    resumed = await session.decide(
                         run, decisions, add=add, shared_state=shared_state
                     )
                     # The conversation may allow more than when the run paused, or less.
@@ -423,9 +426,9 @@ class Runs:
             raise ApiError(400, "no_record", message)
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)
-        labels = conversation.worker.labels
-        new = await fork_run(log, run, seq, labels=labels)
-        forked = await conversation.worker.recover(new, reason=f"forked from {run}")
+        session = conversation.session
+        new = await fork_run(log, run, seq, labels=labels_of(session))
+        forked = await session.recover(new, reason=f"forked from {run}")
         return self._keep(forked, conversation, before.title)
 
     async def requeue(self, run: str, reason: str) -> RunEntry:
@@ -495,7 +498,7 @@ class Runs:
         resumes: str | None = None,
     ) -> RunEntry:
         log = self._store.log
-        if isinstance(run, Run) and (log is None or run.worker.log is not log):
+        if isinstance(run, Run) and (log is None or session_of(run).log is not log):
             entry = LiveEntry(run, conversation, title, self._settings, resumes)
             return self._store.keep(entry)
         assert log is not None
@@ -512,7 +515,7 @@ def new_entry(
 ) -> StoredEntry:
     """Return the entry of a run of this process, before the log lists it, or of one that another process will begin."""
     now = time.time()
-    labels = dict(conversation.worker.labels) if conversation.has_worker else {}
+    labels = labels_of(conversation.session) if conversation.has_session else {}
     row = RunRow(
         title=title[:TITLE],
         worker=conversation.name,
@@ -527,17 +530,6 @@ def new_entry(
     until = now + log.lease
     info = RunInfo(run.id, row, 1, run.last_seq, log.owner, until, now, now, 0, 0, 0)
     return StoredEntry(log, info, conversation, settings, run)
-
-
-def equip(worker: Worker, log: EventLog | None, conversation: ConversationEntry) -> None:
-    """Give a worker the server's log, unless it has one of its own, and its name and labels there."""
-    if log is None:
-        return
-    worker.log = worker.log or log
-    worker.name = conversation.name
-    worker.labels[CONVERSATION] = conversation.id
-    if conversation.owner is not None:
-        worker.labels[USER] = conversation.owner
 
 
 def _check_paused(run: RunEntry) -> None:
@@ -563,7 +555,7 @@ async def pending_of(paused: RunEntry) -> PendingCalls:
 
 def _is_running(entry: RunEntry) -> bool:
     """Whether a run is running, here or in another process."""
-    if entry.here is not None and not isinstance(entry.here.worker, QueuedWorker):
+    if entry.here is not None and not isinstance(entry.here.session, QueuedSession):
         return not entry.here.done()
     return entry.status == "running"
 

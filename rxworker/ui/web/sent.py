@@ -24,7 +24,8 @@ from rxworker.state import RunState, fold_run
 from rxworker.transport import Client
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.responses import ApiError
-from rxworker.worker import QueuedWorker, Worker
+from rxworker.worker import QueuedWorker
+from rxworker.worker.definition import Definition
 from rxworker.worker.run import request_of
 from rxworker.worker.stored import digest_of
 
@@ -55,7 +56,7 @@ class SentRequest(Struct, frozen=True):
     hooks: tuple[str, ...] = ()
 
 
-def sent_request(entry: RunEntry, seq: int, worker: Worker | None) -> SentRequest:
+def sent_request(entry: RunEntry, seq: int, worker: Definition | None) -> SentRequest:
     """Make the request of an attempt again.
 
     Args:
@@ -77,7 +78,7 @@ def sent_request(entry: RunEntry, seq: int, worker: Worker | None) -> SentReques
         why: tuple[Doubt, ...] = ("nested",) if last.path else ("worker",)
         return SentRequest(start_event.provider, start_event.model, "", body, why)
     here, doubts, hooks = entry.here, list[Doubt](), list[str]()
-    if here is not None and here.worker is worker and seq >= here.first_seq:
+    if here is not None and seq >= here.first_seq:
         request, knows_hooks = request_of(here, last.turn, conversation)
     else:
         request, knows_hooks = Request(conversation, worker.tools.metas, worker.options), False
@@ -111,7 +112,7 @@ def _records_until(entry: RunEntry, seq: int) -> list[Record]:
     return found
 
 
-def _encoded(worker: Worker, request: Request) -> tuple[str, msgspec.Raw]:
+def _encoded(worker: Definition, request: Request) -> tuple[str, msgspec.Raw]:
     """The address and the body of the request as the provider of the worker encodes it; without an address if it cannot."""
     options: Any = replace(request.options, extra=hidden(request.options.extra))
     if isinstance(worker.model, Client):

@@ -22,13 +22,14 @@ from rxworker.ui.web.guard import User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, Page
-from rxworker.ui.web.runs import Runs, equip, new_id
+from rxworker.ui.web.runs import Runs, new_id
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Places, Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.worker import QueuedWorker, Run, Worker
+from rxworker.worker.session import session_of
 from rxworker.worker.stored import last_input
 
 logger = logging.getLogger("rxworker.ui.web")
@@ -126,20 +127,20 @@ class ServerState:
     ) -> None:
         """Show a run that the program has started. Clients can watch it, send into it, pause and cancel it, and answer its approvals.
 
-        If a client resumes the run, the worker starts a new run, and ``on_run`` receives it. The run belongs to the program: the
+        If a client resumes the run, its session starts a new run, and ``on_run`` receives it. The run belongs to the program: the
         server does not cancel it when it stops or when the run has no watchers, and does not count it among ``max_runs``. A run that is
         already shown is not added twice.
 
         Args:
             run: The run; on the server's event loop.
             title: The title in the list; by default the run's input.
-            conversation: The id of its conversation, for example that of a chat; by default that of an earlier run of the same worker,
+            conversation: The id of its conversation, for example that of a chat; by default that of an earlier run of the same session,
                 or a new one.
             worker: The worker's name in the list.
             owner: The user who owns the run, as ``user`` returns it.
 
         Raises:
-            LocalProtocolError: The run lives on another event loop, or its conversation is that of another worker.
+            LocalProtocolError: The run lives on another event loop, or its conversation is that of another session.
             ConfigurationError: It is not a run; or the server has users and no owner is given, or an owner is given and the server has no users.
         """
         if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
@@ -155,9 +156,9 @@ class ServerState:
             raise ConfigurationError("owner= needs a server with users: give it user=...")
         known = self.store.get(run.id, owner)
         if known is not None:
-            if known.here is None and not known.conversation.has_worker:  # from the log
+            if known.here is None and not known.conversation.has_session:  # from the log
                 known.here, known.is_added = run, True
-                known.conversation.use(run.worker)
+                known.conversation.use(session_of(run))
                 self.store.changed(known)
             return
         entry = self._conversation_of(run, conversation, worker, owner)
@@ -186,11 +187,11 @@ class ServerState:
         if known is None and name is not None:
             known = self.store.conversation(name, owner)
         if known is None:
-            return ConversationEntry(name or new_id(), worker, run.worker, owner)
-        is_other = not known.has_worker or known.worker is not run.worker
+            return ConversationEntry(name or new_id(), worker, session_of(run), owner)
+        is_other = not known.has_session or known.session is not run.session
         if known.owner != owner or is_other or name not in (None, known.id):
             message = (
-                "a conversation has one worker and one owner: give the run another conversation"
+                "a conversation has one session and one owner: give the run another conversation"
             )
             raise LocalProtocolError(message)
         return known
@@ -255,7 +256,7 @@ class ServerState:
             await asyncio.sleep(log.lease / 3)
 
     def _worker_for(self, info: RunInfo) -> Worker | None:
-        """The worker that recovers a run; ``None`` if this server has no such worker, or it is busy."""
+        """The worker that recovers a run; ``None`` if this server has no such worker."""
         entry = self.store.note(info)
         if entry is None or not self.workers.can_make(info.row.worker):
             return None
@@ -268,7 +269,7 @@ class ServerState:
             return None
         if isinstance(worker, QueuedWorker):
             return None  # other processes run it
-        equip(worker, self.store.log, entry.conversation)
+        worker.name = info.row.worker
         return worker
 
     async def _recovered(self, log: EventLog, run: Run[Any]) -> None:
@@ -276,8 +277,9 @@ class ServerState:
         entry = None if info is None else self.store.note(info)
         if entry is None:
             return
-        entry.here = run
-        entry.conversation.use(run.worker)
+        entry.here, session = run, session_of(run)
+        session.labels.update(entry.conversation.labels)
+        entry.conversation.use(session)
         self.store.changed(entry)
 
     def begin_close(self) -> None:

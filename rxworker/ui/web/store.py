@@ -16,12 +16,19 @@ from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo, set_allowed
+from rxworker.log.values import CONVERSATION
 from rxworker.protocols import AllowedTool, RunList, socket_message
 from rxworker.ui.clean import format_error
-from rxworker.ui.web.entry import LIST_WATCHER, ConversationEntry, LiveEntry, RunEntry
+from rxworker.ui.web.entry import (
+    LIST_WATCHER,
+    USER,
+    ConversationEntry,
+    LiveEntry,
+    RunEntry,
+)
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
+from rxworker.ui.web.stored import StoredEntry
 from rxworker.worker import Paused, Run
 
 PERIOD = 0.25
@@ -219,9 +226,9 @@ class RunStore:
         return conversation.id in self._resuming.get(conversation.owner, ())
 
     def conversation_of(self, run: Run[Any]) -> ConversationEntry | None:
-        """Return the conversation of the run's worker, if it is known."""
+        """Return the conversation of the run's session, if it is known."""
         every = self._conversations.values()
-        return next((e for e in every if e.has_worker and e.worker is run.worker), None)
+        return next((e for e in every if e.has_session and e.session is run.session), None)
 
     def feed(self, owner: str | None) -> RunFeed:
         """Return the list of one user's runs, for listeners."""
@@ -357,7 +364,7 @@ class RunStore:
         id_ = info.row.labels.get(CONVERSATION, f"conversation-{root}")
         conversation = self._conversations.get((owner, id_))
         if conversation is None:
-            conversation = ConversationEntry(id_, info.row.worker, None, owner)
+            conversation = ConversationEntry(id_, info.row.worker, owner=owner)
         return StoredEntry(log, info, conversation, self._settings)
 
     async def _keep_pause(self, entry: StoredEntry) -> None:
@@ -406,7 +413,7 @@ class RunStore:
         self._observers.clear()
 
     def forget(self) -> None:
-        """Drop all runs and workers."""
+        """Drop all runs and sessions."""
         for entry in self._entries.values():
             if isinstance(entry, StoredEntry):
                 entry.close()

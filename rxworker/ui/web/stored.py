@@ -24,11 +24,8 @@ from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, watche
 from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
-from rxworker.worker import QueuedWorker, Run
-from rxworker.worker.queue import end_cancelled
-
-CONVERSATION, USER = "conversation", "user"
-"""The labels of a run with the id of its conversation and the name of its user."""
+from rxworker.worker import Run
+from rxworker.worker.queue import QueuedSession, end_cancelled
 
 WAITS = {
     "queued": "it waits for a process that runs it",
@@ -179,7 +176,7 @@ class StoredEntry(RunEntry):
         if self.is_over:
             return
         await self.run.cancel(when, reason=reason)
-        if self.here is not None and isinstance(self.here.worker, QueuedWorker):
+        if self.here is not None and isinstance(self.here.session, QueuedSession):
             await asyncio.wait({self.here.hand_over()})
         await self.refresh()
         if self._waits_for == "queued":

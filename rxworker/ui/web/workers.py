@@ -13,6 +13,7 @@ from rxworker.messages import JsonObject, Prices
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker import Worker
+from rxworker.worker.definition import Definition
 
 MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[WebRequest], Worker]
 """Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""
@@ -129,7 +130,7 @@ class WorkerSource:
             self._infos = infos
         return infos
 
-    def describe(self, name: str, worker: Worker) -> WorkerInfo:
+    def describe(self, name: str, worker: Definition) -> WorkerInfo:
         """Return the description of a worker that has this name in the list of runs."""
         tools = tuple(
             ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker.cli.demo_script import QUESTION
-from rxworker.cli.serve import WATCHERS, WatchedWorker
+from rxworker.cli.serve import WATCHERS, watch_each, watched_worker
 from rxworker.ui.web import WebServer
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_the_three_watchers_are_in_view_without_scrolling(browser: Browser) -> None:
-    async with WebServer(WatchedWorker, port=0) as server:
+    async with WebServer(watched_worker, port=0, on_run=watch_each()) as server:
         run = server.state.runs.start(QUESTION)
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
         await page.goto(f"{server.url}#{run.id}")

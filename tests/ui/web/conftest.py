@@ -23,6 +23,8 @@ from rxworker.tools import tool
 from rxworker.transport import Retry
 from rxworker.ui.asgi import AsgiApp
 from rxworker.ui.web import Settings, WebServer, Workers
+from rxworker.worker import Run
+from rxworker.worker.session import Session, session_of
 
 Body: TypeAlias = dict[str, Any]
 ServeAsgi: TypeAlias = Callable[[Any], AbstractAsyncContextManager[str]]
@@ -150,6 +152,13 @@ class Desk:
         worker = Worker(model, tools=[wait, delete], hooks=[permit], retry=retry)
         self.workers.append(worker)
         return worker
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions of its runs in this process."""
+        runs: list[Run[Any]] = []
+        self.server.runs.subscribe(runs.append).dispose()
+        return list(dict.fromkeys(map(session_of, runs)))
 
     def url(self, path: str) -> str:
         return self.server.url + path

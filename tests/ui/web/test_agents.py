@@ -72,7 +72,7 @@ async def test_an_ag_ui_client_begins_a_run_and_watches_it(open_desk: OpenDesk) 
     again = await stream(desk, "POST", "ag-ui", ag_ui("hi", "Hello!", "again", run="r-2"))
     assert text_of(again) == "And again."
     assert len(desk.workers) == 1
-    heard = [m.text for m in desk.workers[0].conversation.messages]
+    heard = [m.text for m in desk.sessions[0].conversation.messages]
     assert heard == ["hi", "Hello!", "again", "And again."]
     [run, _] = (await desk.get("api/runs"))[1]["runs"]
     assert (run["conversation"], run["title"]) == ("t-1", "again")
@@ -83,7 +83,7 @@ async def test_a_conversation_that_is_not_known_begins_with_what_the_client_says
 ) -> None:
     desk = await open_desk("Paris.")
     await stream(desk, "POST", "ag-ui", ag_ui("My name is Ada.", "Hi Ada.", "Who am I?"))
-    heard = [m.text for m in desk.workers[0].conversation.messages]
+    heard = [m.text for m in desk.sessions[0].conversation.messages]
     assert heard == ["My name is Ada.", "Hi Ada.", "Who am I?", "Paris."]
 
 
@@ -131,7 +131,7 @@ async def test_a_chat_begins_goes_on_and_is_done(open_desk: OpenDesk) -> None:
     parts = await stream(desk, "POST", "api/chat", {"id": "c-1", "messages": messages})
     assert types(parts)[0] == "start"
     assert types(parts)[-2:] == ["finish", "[DONE]"]
-    heard = [m.text for m in desk.workers[0].conversation.messages]
+    heard = [m.text for m in desk.sessions[0].conversation.messages]
     assert heard == ["hi", "Hello!", "bye", "Bye!"]
 
 
@@ -158,7 +158,7 @@ async def test_an_answer_is_given_again_from_where_it_was_asked_for(open_desk: O
     await stream(desk, "POST", "api/chat", {"id": "c", "messages": messages})
     body = {"id": "c", "messages": messages, "trigger": "regenerate-message", "messageId": "4"}
     await stream(desk, "POST", "api/chat", body)
-    heard = [m.text for m in desk.workers[0].conversation.messages]
+    heard = [m.text for m in desk.sessions[0].conversation.messages]
     assert heard == ["a", "one", "b", "three"]
 
 
@@ -171,7 +171,7 @@ async def test_a_message_that_was_edited_takes_the_place_of_what_came_after(
     await stream(desk, "POST", "api/chat", {"id": "c", "messages": messages})
     edited = [said("A")]
     await stream(desk, "POST", "api/chat", {"id": "c", "messages": edited, "messageId": "1"})
-    assert [m.text for m in desk.workers[0].conversation.messages] == ["A", "three"]
+    assert [m.text for m in desk.sessions[0].conversation.messages] == ["A", "three"]
 
 
 @pytest.mark.parametrize("path", ["ag-ui", "api/chat"])

@@ -79,7 +79,7 @@ async def test_a_conversation_goes_on_and_others_begin_anew(open_desk: OpenDesk)
     second = await desk.begin("b", conversation=first["conversation"])
     await desk.ended(second["id"])
     assert second["conversation"] == first["conversation"]
-    assert [m.text for m in desk.workers[0].conversation.messages] == ["a", "one", "b", "two"]
+    assert [m.text for m in desk.sessions[0].conversation.messages] == ["a", "one", "b", "two"]
     other = await desk.begin("c")
     assert other["conversation"] != first["conversation"]
     listed = (await desk.get("api/runs"))[1]["runs"]
@@ -170,7 +170,7 @@ async def test_a_message_is_sent_into_a_run(open_desk: OpenDesk) -> None:
     assert status == 200
     desk.release.set()
     await desk.ended(run["id"])
-    assert "And hurry." in [m.text for m in desk.workers[0].conversation.messages]
+    assert "And hurry." in [m.text for m in desk.sessions[0].conversation.messages]
     status, told = await desk.post(f"api/runs/{run['id']}/send", {"message": "too late"})
     assert (status, told["error"]["code"]) == (409, "conflict")
 
@@ -249,7 +249,7 @@ async def test_a_call_that_waits_is_denied_or_answered(open_desk: OpenDesk) -> N
     decisions = {pending[0]["id"]: {"type": "answer", "content": "It is gone already."}}
     _, answered = await desk.post(f"api/runs/{second['id']}/resume", {"decisions": decisions})
     await desk.ended(answered["id"])
-    told = [r.content for m in desk.workers[0].conversation.messages for r in m.tool_results]
+    told = [r.content for m in desk.sessions[0].conversation.messages for r in m.tool_results]
     assert told == ["Not that one.", "It is gone already."]
     assert desk.deleted == []
 

@@ -26,7 +26,7 @@ async def test_a_message_has_images_and_documents(open_desk: OpenDesk) -> None:
     run = await desk.begin([IMAGE, DOCUMENT, {"type": "text", "text": "What is it?"}])  # pyright: ignore[reportArgumentType]
     assert run["title"] == "What is it?"
     await desk.ended(run["id"])
-    [said, _] = desk.workers[0].conversation.messages
+    [said, _] = desk.sessions[0].conversation.messages
     assert said.content == (
         Image("image/png", "iVBORw0KGgo="),
         Document("application/pdf", "JVBERi0=", title="a.pdf"),
@@ -67,13 +67,13 @@ async def test_a_message_takes_the_place_of_an_earlier_one(open_desk: OpenDesk) 
     assert other["conversation"] != second["conversation"]
     assert other["title"] == "B"
     # each conversation has a model of its own, which begins with the first reply
-    texts = [m.text for m in desk.workers[-1].conversation.messages]
+    texts = [m.text for m in desk.sessions[-1].conversation.messages]
     assert texts == ["a", "", "", "one", "B", "", "", "one"]
     edits = {"run": second["id"], "message": 0, "text": "a"}
     _, third = await desk.post("api/runs", {"input": "A", "edits": edits})
     await desk.ended(third["id"])
-    assert next(m.text for m in desk.workers[-1].conversation.messages) == "A"
-    assert [m.text for m in desk.workers[0].conversation.messages][-2:] == ["b", "two"]
+    assert next(m.text for m in desk.sessions[-1].conversation.messages) == "A"
+    assert [m.text for m in desk.sessions[0].conversation.messages][-2:] == ["b", "two"]
 
 
 async def test_a_message_that_is_not_there_is_not_edited(open_desk: OpenDesk) -> None:

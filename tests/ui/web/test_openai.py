@@ -142,7 +142,7 @@ async def test_tools_of_the_caller_are_passed_through(open_desk: OpenDesk) -> No
         )
         text = [c.choices[0].delta.content or "" async for c in second if c.choices]
     assert "".join(text) == "Open."
-    results = [r.text for m in desk.workers[-1].conversation.messages for r in m.tool_results]
+    results = [r.text for m in desk.sessions[-1].conversation.messages for r in m.tool_results]
     assert results == ["waited 1", "done"]
 
 
@@ -317,7 +317,7 @@ async def test_a_response_has_the_items_of_all_turns(open_desk: OpenDesk) -> Non
     assert (called.name, called.arguments, called.output) == ("wait", '{"n":1}', "waited 1")
     assert given.usage is not None
     assert given.usage.total_tokens == 30
-    assert desk.workers[-1].conversation.system == "Be brief."
+    assert desk.sessions[-1].conversation.system == "Be brief."
 
 
 async def test_a_response_continues_another(open_desk: OpenDesk) -> None:
@@ -331,7 +331,7 @@ async def test_a_response_continues_another(open_desk: OpenDesk) -> None:
         forked = await client.responses.create(
             model="worker", input="other", previous_response_id=first.id
         )
-    texts = [m.text for m in desk.workers[-1].conversation.messages]
+    texts = [m.text for m in desk.sessions[-1].conversation.messages]
     assert texts == ["hi", "one", "other", forked.output_text]
 
 

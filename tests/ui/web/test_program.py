@@ -22,6 +22,7 @@ from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app
 from rxworker.ui.web.entry import ConversationEntry
 from rxworker.worker import Run
+from rxworker.worker.session import Session
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
@@ -184,7 +185,7 @@ async def test_a_run_of_another_loop_or_of_nobody_is_refused(open_desk: OpenDesk
         desk.server.add(own, owner="ada")
     desk.server.add(own, conversation="c")
     other = desk.make_worker().run("b")
-    with pytest.raises(LocalProtocolError, match="one worker"):
+    with pytest.raises(LocalProtocolError, match="one session"):
         desk.server.add(other, conversation="c")
     await asyncio.gather(own, other)
 
@@ -216,7 +217,7 @@ async def test_the_program_is_informed_of_the_runs_of_clients() -> None:
         await asyncio.sleep(0)
         body = {"decisions": [{"type": "approve"}]}
         await http.post(f"api/runs/{run['id']}/resume", json=body)
-        assert begun[1].worker is begun[0].worker
+        assert begun[1].session is begun[0].session
         assert (await begun[1]).text == "Done."
         await own
 
@@ -380,13 +381,12 @@ async def test_no_user_takes_the_place_of_another() -> None:
         assert (await bob.get(f"api/runs/{paused['id']}")).status == 200
 
     store = server.state.store
-    worker = Worker(ScriptedModel([]))
     store.note_resuming("c", "bob")
     for number in range(1001):
         store.note_resuming(str(number), "ada")
-    assert store.is_resuming(ConversationEntry("c", "w", worker, "bob"))
-    assert not store.is_resuming(ConversationEntry("0", "w", worker, "ada"))
-    assert store.is_resuming(ConversationEntry("1000", "w", worker, "ada"))
+    assert store.is_resuming(ConversationEntry("c", "w", owner="bob"))
+    assert not store.is_resuming(ConversationEntry("0", "w", owner="ada"))
+    assert store.is_resuming(ConversationEntry("1000", "w", owner="ada"))
 
 
 def exits(*_: object) -> Worker:
@@ -456,14 +456,12 @@ async def test_a_function_with_defaults_gets_no_request(open_desk: OpenDesk) -> 
         assert info["workers"][0]["model"] == "small"
 
 
-async def test_what_a_user_withdraws_is_not_allowed_again_by_a_new_worker() -> None:
-    """A worker of the program allows a tool; the user of a conversation withdraws that, and its worker is made again."""
-    first = Worker(ScriptedModel([]))
-    first.allowed.append(("delete", "requires_approval"))
+async def test_what_a_user_withdraws_is_not_allowed_again_by_a_new_session() -> None:
+    """A session of the program allows a tool; the user of a conversation withdraws that, and its session is made again."""
+    allowed = [("delete", "requires_approval")]
+    first, again = (Session(Worker(ScriptedModel([])), allowed=allowed) for _ in range(2))
     conversation = ConversationEntry("c", "clerk", first)
     assert conversation.allowed_pairs == (("delete", "requires_approval"),)
     conversation.allow(())
-    again = Worker(ScriptedModel([]))
-    again.allowed.append(("delete", "requires_approval"))
     conversation.use(again)
     assert (conversation.allowed, again.allowed) == ((), [])

@@ -16,7 +16,8 @@ from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError
 from rxworker.hub import WatcherState
 from rxworker.testing import ReplayServer, ScriptedModel, fail, say, stall
-from rxworker.ui.web import Settings, WebServer, make_app, serve
+from rxworker.ui.web import STATE, Settings, WebServer, make_app, serve
+from rxworker.worker.session import session_of
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
@@ -140,8 +141,7 @@ async def test_it_works_within_another_application() -> None:
 
 
 async def test_a_client_that_left_is_noticed_where_the_application_does_not_tell() -> None:
-    worker = stalling()
-    app = make_app([worker].pop, settings=Settings(heartbeat=0.02))
+    app = make_app(stalling, settings=Settings(heartbeat=0.02))
     runner = web.AppRunner(app, access_log=None, handler_cancellation=False)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -152,12 +152,13 @@ async def test_a_client_that_left_is_noticed_where_the_application_does_not_tell
                 run = (await response.json())["id"]
             events = await http.get(f"{url}/{run}/events")
             await events.content.readline()
-            assert worker._current is not None
-            watchers = worker._current.watchers
+            served = app[STATE].runs.get(run)
+            assert served is not None
+            watchers = served.run.watchers
             assert len(watchers.now) == 1
             events.close()
             await watchers.pipe(ops.filter(is_empty), ops.first())
-            assert not worker._current.done()
+            assert not served.run.done()
     finally:
         await runner.cleanup()
 
@@ -167,14 +168,9 @@ def is_empty(watchers: tuple[WatcherState, ...]) -> bool:
 
 
 async def test_when_it_ends_its_runs_are_cancelled_and_their_watchers_told() -> None:
-    workers: list[Worker] = []
-
-    def make() -> Worker:
-        workers.append(stalling())
-        return workers[-1]
-
+    runs: list[Run[Any]] = []
     async with aiohttp.ClientSession() as http:
-        async with WebServer(make, port=0) as server:
+        async with WebServer(stalling, port=0, on_run=runs.append) as server:
             async with http.post(server.url + "api/runs", json={"input": "a"}) as response:
                 run = (await response.json())["id"]
             events = await http.get(f"{server.url}api/runs/{run}/events")
@@ -189,26 +185,23 @@ async def test_when_it_ends_its_runs_are_cancelled_and_their_watchers_told() -> 
         assert told[-1]["type"] == "end"
         assert "the server was stopped" in told[-1]["reason"]
         assert socket.close_code == aiohttp.WSCloseCode.GOING_AWAY
-    assert workers[0]._current is None
-    assert workers[0].conversation.messages
+    assert runs[0].done()
+    assert session_of(runs[0]).conversation.messages
 
 
 async def test_after_its_end_nothing_of_it_is_left() -> None:
     alive: list[weakref.ref[Run[None]]] = []
     before = asyncio.all_tasks()
     async with aiohttp.ClientSession() as http:
-        worker = stalling()
-        app = make_app([worker].pop)
+        app = make_app(stalling, on_run=lambda run: alive.append(weakref.ref(run)))
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/api/runs"
         async with http.post(url, json={"input": "a"}) as response:
             assert response.status == 201
-        assert worker._current is not None
-        alive.append(weakref.ref(worker._current))
         await runner.cleanup()
-    del worker, response
+    del response
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
     gc.collect()

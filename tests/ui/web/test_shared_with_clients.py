@@ -69,7 +69,7 @@ def heard(desk: Desk) -> list[tuple[str, str, bool]]:
     """The results that the model has received."""
     return [
         (r.tool_use_id, r.text, r.is_error)
-        for m in desk.workers[0].conversation.messages
+        for m in desk.sessions[0].conversation.messages
         for r in m.tool_results
     ]
 
@@ -254,7 +254,7 @@ def with_state(desk: Desk) -> None:
 
         worker.tools.add(plan)
         start: Any = {"steps": []}
-        worker.session.shared_state = start
+        worker.initial_state = start
         return worker
 
     desk.server.state.workers._makers["worker"] = make_worker  # pyright: ignore[reportPrivateUsage]

@@ -136,9 +136,7 @@ def is_empty(watchers: tuple[WatcherState, ...]) -> bool:
 async def test_without_listeners_to_the_list_no_run_is_observed(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall())
     run = (await desk.begin())["id"]
-    server_run = desk.workers[0]._current
-    assert server_run is not None
-    assert server_run.id == run
+    server_run = (await desk.server.state.runs.find(run)).run
     async with desk.socket() as socket:
         await socket.send_json({"type": "list"})
         await next_of(socket, "runs")
