@@ -9,8 +9,8 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from rxworker import Worker
+from rxworker.adapters.asgi import AsgiApp
 from rxworker.testing import ScriptedModel
-from rxworker.ui.asgi import AsgiApp
 
 
 def make_worker() -> Worker:

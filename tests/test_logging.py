@@ -14,9 +14,9 @@ import pytest
 
 import rxworker
 from rxworker import Worker, tool
+from rxworker.adapters.logs import JsonFormatter
 from rxworker.events import Record
 from rxworker.testing import ScriptedModel, call, fail
-from rxworker.ui.logs import JsonFormatter
 
 LIBRARY = Path(rxworker.__file__).parent
 PAGE = LIBRARY.parent / "docs" / "reference" / "logging.md"

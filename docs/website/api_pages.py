@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[2]
 MODULES = [
     "rxworker.errors",
     "rxworker.hooks.ready",
-    "rxworker.ui.asgi",
+    "rxworker.adapters.asgi",
     "rxworker.ui.jupyter",
-    "rxworker.ui.rows",
-    "rxworker.ui.tables",
+    "rxworker.adapters.rows",
+    "rxworker.adapters.tables",
 ]
 """Modules that programs import from, beside the packages."""
 EXPORTS = re.compile(r"^__all__ = \[\n(.*?)^\]|^__all__ = \[(.+?)\]$", re.MULTILINE | re.DOTALL)

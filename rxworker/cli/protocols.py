@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
+from rxworker.adapters.acp import serve_acp
+from rxworker.adapters.mcp import McpServer, McpWorker
 from rxworker.cli.process import (
     MISUSED,
     CommandError,
@@ -24,9 +26,7 @@ from rxworker.cli.resolve import (
 )
 from rxworker.errors import ConfigurationError
 from rxworker.log import open_log
-from rxworker.ui.acp import serve_acp
 from rxworker.ui.clean import one_line
-from rxworker.ui.mcp import McpServer, McpWorker
 from rxworker.ui.web import Settings
 from rxworker.ui.web.settings import is_loopback
 from rxworker.worker import Worker

@@ -1,1 +1,1 @@
-"""User interfaces: the web server with its page, and the terminal app."""
+"""What people look at: the web server with its page, the terminal app, and runs in notebooks."""

@@ -487,7 +487,7 @@ class Run(Generic[T_co]):
 
 
 class Tracing(Protocol):
-    """Observes the runs of workers, and gives each the trace context of its caller; for example `rxworker.ui.opentelemetry.OpenTelemetry`."""
+    """Observes the runs of workers, and gives each the trace context of its caller; for example `rxworker.adapters.opentelemetry.OpenTelemetry`."""
 
     def traceparent(self) -> str:
         """The trace context of the caller, as the header of that name of W3C Trace Context; empty without one. It is stored with the run."""

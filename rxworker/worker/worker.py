@@ -31,7 +31,7 @@ class Worker(Definition, SessionVerbs):
         on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of its tool nor its ``reconcile``
             settles it: ``ask`` pauses the run for a decision, ``fail`` ends it, ``tell_model`` makes it an error result. A nested run cannot be paused: there ``ask`` means
             ``tell_model``.
-        tracing: Observes each run, and keeps the trace context of its caller with it, such as `rxworker.ui.opentelemetry.OpenTelemetry`.
+        tracing: Observes each run, and keeps the trace context of its caller with it, such as `rxworker.adapters.opentelemetry.OpenTelemetry`.
         shared_state: The state that tools and hooks share with user interfaces, with which its sessions begin; any JSON.
         stages: Stages in place of the usual ones, by the names of these: ``prepare``, ``respond``, ``call_tools``, ``decide``. A stage is a function of a `Turn` that
             returns the observable of its events; it may call the usual one, before, after, between or instead of its own.

@@ -18,8 +18,8 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.trace import NoOpTracerProvider
 
 from rxworker import Worker
+from rxworker.adapters.opentelemetry import OpenTelemetry
 from rxworker.testing import Reply, ScriptedModel, say
-from rxworker.ui.opentelemetry import OpenTelemetry
 
 DELTAS = 2000
 

@@ -30,6 +30,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker import Paused, Worker, tool
+from rxworker.adapters.mcp import McpServer
 from rxworker.cli import main
 from rxworker.errors import RxWorkerError
 from rxworker.events import RunPause
@@ -47,13 +48,12 @@ from rxworker.log.recover import DECIDE
 from rxworker.log.values import Command, resumed_id
 from rxworker.providers import Request
 from rxworker.testing import Call, Reply, ScriptedModel, say
-from rxworker.ui.mcp import McpServer
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import Answer, Approve, Deny, load_paused, save_paused
 from rxworker.worker.decisions import RECOVERY
 from rxworker.worker.paused import VERSION
-from tests.ui.acp import test_agent as acp
-from tests.ui.mcp import test_mcp
+from tests.adapters.acp import test_agent as acp
+from tests.adapters.mcp import test_mcp
 
 PAID: list[int] = []
 

@@ -18,6 +18,7 @@ from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
 from rxworker import Run, Worker, operators
+from rxworker.adapters.rows import call_rows, response_rows, run_rows
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
     AttemptStart,
@@ -76,7 +77,6 @@ from rxworker.operators import (
 )
 from rxworker.testing import ScriptedModel
 from rxworker.timeline import Timeline
-from rxworker.ui.rows import call_rows, response_rows, run_rows
 
 Kind: TypeAlias = Literal["events", "records", "texts", "blocks", "numbers"]
 

@@ -1,4 +1,4 @@
-"""The Agent Client Protocol, which editors speak: records to its updates, its prompts to messages. `rxworker.ui.acp` serves it."""
+"""The Agent Client Protocol, which editors speak: records to its updates, its prompts to messages. `rxworker.adapters.acp` serves it."""
 
 from rxworker.protocols.acp.calls import call_fields
 from rxworker.protocols.acp.content import read_prompt

@@ -15,13 +15,13 @@ import pytest
 import uvicorn
 
 from rxworker import Worker
+from rxworker.adapters.asgi import AsgiApp
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
 from rxworker.log import EventLog, MemoryLog
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel
 from rxworker.tools import tool
 from rxworker.transport import Retry
-from rxworker.ui.asgi import AsgiApp
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.worker import Run
 from rxworker.worker.session import Session, session_of

@@ -20,10 +20,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rxworker import Worker
+from rxworker.adapters.asgi import AsgiApp, Message, Scope
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log import MemoryLog
 from rxworker.testing import ScriptedModel, say, stall
-from rxworker.ui.asgi import AsgiApp, Message, Scope
 from rxworker.ui.web import Settings
 from rxworker.ui.web.state import ServerState
 
@@ -179,7 +179,7 @@ async def test_a_large_answer_is_sent_in_pieces_and_not_to_a_client_that_reads_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server waits in ``send`` until its client has read. A slow one needs time for each piece, not for all."""
-    monkeypatch.setattr("rxworker.ui.asgi.PIECE", 1000)
+    monkeypatch.setattr("rxworker.adapters.asgi.PIECE", 1000)
     desk = AsgiApp(make_worker, settings=Settings(stall_seconds=0.01))
     sent = await talk(desk, scope_of("/static/main.js"), "http.request")
     sizes = [len(message["body"]) for message in sent[1:]]

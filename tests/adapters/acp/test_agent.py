@@ -22,6 +22,7 @@ from acp.schema import (
 )
 
 from rxworker import Limits, Worker
+from rxworker.adapters.acp import AcpAgent
 from rxworker.hooks import (
     Cancel,
     MessageSendContext,
@@ -36,7 +37,6 @@ from rxworker.messages import Audio, Document, Image, Json, StopKind, Text, Tool
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.tools import ClientTool, FileEdit, Plan, PlanStep, ToolContext, tool, update_plan
 from rxworker.transport import Retry
-from rxworker.ui.acp import AcpAgent
 
 SECONDS = 20.0
 MCP_SERVER = Path(__file__).parents[2] / "tools" / "mcp_server.py"

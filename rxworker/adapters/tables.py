@@ -1,6 +1,6 @@
 """Rows as Arrow tables, and as Parquet and Arrow files, by pyarrow: ``pip install "rxworker[tables]"``. pandas, polars and DuckDB read all of them.
 
-A row is a Struct, whose types give the columns, or a dict. `rxworker.ui.rows` makes rows of the records of runs.
+A row is a Struct, whose types give the columns, or a dict. `rxworker.adapters.rows` makes rows of the records of runs.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from rxworker import Worker, tool
 from rxworker.events import Record
 from rxworker.messages import Usage
 from rxworker.testing import ScriptedModel, call, say
-from tests.ui.opentelemetry.conftest import Received, bounds
+from tests.adapters.opentelemetry.conftest import Received, bounds
 
 USAGE = Usage(100, 20, cache_read_tokens=60)
 SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]

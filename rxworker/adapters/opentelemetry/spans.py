@@ -20,6 +20,9 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer, set_sp
 from opentelemetry.trace import Status as SpanStatus
 from reactivex import abc
 
+from rxworker.adapters.opentelemetry.content import Recorder
+from rxworker.adapters.opentelemetry.metrics import Attributes, Instruments
+from rxworker.adapters.opentelemetry.names import PROVIDERS, Names
 from rxworker.errors import ProviderError, RunCancelledError, RunHandedOverError, reason_of
 from rxworker.events import (
     AttemptRetract,
@@ -52,9 +55,6 @@ from rxworker.messages.lenient_json import whole
 from rxworker.operators.stage import connect
 from rxworker.state import RunState, fold_run
 from rxworker.ui.clean import redact
-from rxworker.ui.opentelemetry.content import Recorder
-from rxworker.ui.opentelemetry.metrics import Attributes, Instruments
-from rxworker.ui.opentelemetry.names import PROVIDERS, Names
 from rxworker.worker import Run
 from rxworker.worker.session import session_of
 

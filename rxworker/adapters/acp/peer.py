@@ -27,7 +27,7 @@ INVALID_PARAMS, INTERNAL_ERROR, NOT_FOUND, CANCELLED = -32602, -32603, -32002, -
 
 Id: TypeAlias = int | str | None
 
-logger = logging.getLogger("rxworker.ui.acp")
+logger = logging.getLogger("rxworker.adapters.acp")
 
 
 class RpcError(Exception):

@@ -8,8 +8,8 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import Counter, Histogram, Meter
 from opentelemetry.util.types import AttributeValue
 
+from rxworker.adapters.opentelemetry.names import SECONDS, TOKENS, Names
 from rxworker.messages import Usage
-from rxworker.ui.opentelemetry.names import SECONDS, TOKENS, Names
 
 Attributes = dict[str, AttributeValue]
 

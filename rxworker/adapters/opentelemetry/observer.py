@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, cast
 
 from rxworker import __version__
+from rxworker.adapters.opentelemetry.content import Recorder, Redact
+from rxworker.adapters.opentelemetry.names import SEMCONV, Semconv, semconv_of
 from rxworker.errors import ConfigurationError
-from rxworker.ui.opentelemetry.content import Recorder, Redact
-from rxworker.ui.opentelemetry.names import SEMCONV, Semconv, semconv_of
 from rxworker.worker import Run
 
 try:
@@ -22,8 +22,8 @@ except ImportError as error:
         name="opentelemetry",
     ) from error
 
-from rxworker.ui.opentelemetry.metrics import Instruments
-from rxworker.ui.opentelemetry.spans import RunSpans
+from rxworker.adapters.opentelemetry.metrics import Instruments
+from rxworker.adapters.opentelemetry.spans import RunSpans
 
 PROPAGATOR = TraceContextTextMapPropagator()
 

@@ -15,12 +15,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-from rxworker.errors import RxWorkerError
-from rxworker.log import EventLog, RunInfo
-from rxworker.log.values import CONVERSATION
-from rxworker.protocols.acp import PROTOCOL_VERSION, wire
-from rxworker.tools import mcp_tools
-from rxworker.ui.acp.peer import (
+from rxworker.adapters.acp.peer import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -30,8 +25,13 @@ from rxworker.ui.acp.peer import (
     Peer,
     RpcError,
 )
-from rxworker.ui.acp.session import Session
-from rxworker.ui.stdio import standard_streams
+from rxworker.adapters.acp.session import Session
+from rxworker.adapters.stdio import standard_streams
+from rxworker.errors import RxWorkerError
+from rxworker.log import EventLog, RunInfo
+from rxworker.log.values import CONVERSATION
+from rxworker.protocols.acp import PROTOCOL_VERSION, wire
+from rxworker.tools import mcp_tools
 from rxworker.ui.web.entry import ConversationEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
@@ -53,7 +53,7 @@ MOST_SESSIONS = 100
 
 LEFT = "the client has disconnected"
 
-logger = logging.getLogger("rxworker.ui.acp")
+logger = logging.getLogger("rxworker.adapters.acp")
 
 
 class AcpAgent:

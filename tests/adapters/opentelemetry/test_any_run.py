@@ -12,12 +12,12 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.trace import get_current_span
 
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
+from rxworker.adapters.opentelemetry import OpenTelemetry
 from rxworker.errors import RxWorkerError
 from rxworker.hooks import Abort, Pause, Skip, ToolCallContext
 from rxworker.testing import Reply, ScriptedModel, call, cut, fail, say
 from rxworker.tools import Tool
 from rxworker.transport import Retry
-from rxworker.ui.opentelemetry import OpenTelemetry
 
 
 class Ledger(SpanProcessor):

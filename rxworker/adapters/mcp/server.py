@@ -32,12 +32,12 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rxworker.adapters.asgi import AsgiRequest
+from rxworker.adapters.mcp.calls import Calls, Context
+from rxworker.adapters.mcp.tool import McpWorker, ServedTool
+from rxworker.adapters.stdio import LineStreams, standard_streams
 from rxworker.errors import ConfigurationError, DecisionError
 from rxworker.log import EventLog
-from rxworker.ui.asgi import AsgiRequest
-from rxworker.ui.mcp.calls import Calls, Context
-from rxworker.ui.mcp.tool import McpWorker, ServedTool
-from rxworker.ui.stdio import LineStreams, standard_streams
 from rxworker.ui.web.guard import Guard
 from rxworker.ui.web.responses import ApiError, json_response
 from rxworker.ui.web.runs import Runs

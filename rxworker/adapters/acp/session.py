@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack, aclosing
 
 from msgspec.structs import replace
 
+from rxworker.adapters.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
 from rxworker.events import Record, RunStart
 from rxworker.messages import Conversation, Message, StopKind
 from rxworker.protocols import AllowedTool
 from rxworker.protocols.acp import AcpEncoder, call_fields, read_prompt, wire
 from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason, Update
 from rxworker.protocols.common import pump
-from rxworker.ui.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.runs import STOP_SECONDS, Runs, pending_of
 from rxworker.ui.web.stored import StoredEntry

@@ -14,11 +14,11 @@ from reactivex import Subject
 from reactivex import operators as ops
 
 from rxworker import Worker, tool
+from rxworker.adapters.rows import CallRow, RunRow, call_rows, response_rows, run_rows
+from rxworker.adapters.tables import to_table, write_table
 from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.ui.rows import CallRow, RunRow, call_rows, response_rows, run_rows
-from rxworker.ui.tables import to_table, write_table
 from rxworker.worker import Limits
 
 pytest.importorskip("pyarrow")
@@ -135,7 +135,7 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
             raise ImportError(name)
         return real(name, package)
 
-    monkeypatch.setattr("rxworker.ui.tables.import_module", none)
+    monkeypatch.setattr("rxworker.adapters.tables.import_module", none)
     with pytest.raises(ConfigurationError, match=r"rxworker\[tables\]"):
         to_table()
 

@@ -19,8 +19,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from rxworker import Worker, tool
+from rxworker.adapters.opentelemetry import OpenTelemetry
 from rxworker.testing import ScriptedModel, call
-from rxworker.ui.opentelemetry import OpenTelemetry
 
 
 async def test_a_run_reaches_a_collector_over_otlp() -> None:

@@ -7,7 +7,7 @@ from rxworker.errors import ConfigurationError
 if find_spec("mcp") is None:
     raise ConfigurationError("an MCP server needs the package mcp: pip install 'rxworker[mcp]'")
 
-from rxworker.ui.mcp.server import McpServer
-from rxworker.ui.mcp.tool import McpWorker
+from rxworker.adapters.mcp.server import McpServer
+from rxworker.adapters.mcp.tool import McpWorker
 
 __all__ = ["McpServer", "McpWorker"]

@@ -17,6 +17,7 @@ from mcp.types import ElicitRequestParams, ElicitResult, InputResponse
 from msgspec import Struct
 
 from rxworker import Worker
+from rxworker.adapters.mcp import McpServer, McpWorker
 from rxworker.errors import ConfigurationError
 from rxworker.hooks import Pause, ToolCallContext, TurnEndContext, before_tool_call, on_turn_end
 from rxworker.log import MemoryLog
@@ -24,7 +25,6 @@ from rxworker.messages import ToolMeta
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import ClientTool, tool
-from rxworker.ui.mcp import McpServer, McpWorker
 from rxworker.ui.web import Settings
 
 TOKEN = "a-very-secret-token-0123456789"

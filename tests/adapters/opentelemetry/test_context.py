@@ -24,7 +24,7 @@ from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say, stall
 from rxworker.transport import Retry
 from rxworker.ui.web import WebServer
 from rxworker.worker import Run, load_paused, save_paused, submit, work
-from tests.ui.opentelemetry.conftest import Received, events
+from tests.adapters.opentelemetry.conftest import Received, events
 
 
 def current() -> str:
@@ -273,7 +273,7 @@ def test_without_the_package_the_error_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "import rxworker.worker\n"
-        "try:\n    import rxworker.ui.opentelemetry\n"
+        "try:\n    import rxworker.adapters.opentelemetry\n"
         "except ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

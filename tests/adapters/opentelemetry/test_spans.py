@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from reactivex import Observable
 
 from rxworker import Limits, Paused, Worker, tool, worker_tool
+from rxworker.adapters.opentelemetry import OpenTelemetry, Semconv
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
 from rxworker.events import Record, ResponseEvent, RunStop, ToolStart, ToolStop
 from rxworker.hooks import Pause, Skip, ToolCallContext, before_tool_call
@@ -19,8 +20,7 @@ from rxworker.messages import StopKind, StopReason, Usage
 from rxworker.providers import Request
 from rxworker.testing import Call, Reply, ScriptedModel, call, cut, fail, reply_events, say, stall
 from rxworker.transport import Retry
-from rxworker.ui.opentelemetry import OpenTelemetry, Semconv
-from tests.ui.opentelemetry.conftest import Received, attributes, events
+from tests.adapters.opentelemetry.conftest import Received, attributes, events
 
 USAGE = Usage(100, 20, cache_read_tokens=60, cache_creation_tokens=10, reasoning_tokens=5)
 AT_ONCE = Retry(first=0.0)
@@ -330,7 +330,7 @@ async def test_a_paused_run_ends_its_span_and_the_resumed_run_goes_on_in_its_tra
 async def test_what_is_open_is_ended_when_the_observer_is_detached(
     received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rxworker.ui.opentelemetry import spans
+    from rxworker.adapters.opentelemetry import spans
 
     def broken(*_: object) -> None:
         raise RuntimeError("a defect")

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rxworker import Message, Worker, tool, worker_tool
+from rxworker.adapters.opentelemetry import SEMCONV
+from rxworker.adapters.opentelemetry.content import Recorder
 from rxworker.errors import ToolError
 from rxworker.hooks import ToolResultContext, after_tool_call
 from rxworker.messages import (
@@ -24,9 +26,7 @@ from rxworker.messages import (
     Text,
 )
 from rxworker.testing import ScriptedModel, call, say, think
-from rxworker.ui.opentelemetry import SEMCONV
-from rxworker.ui.opentelemetry.content import Recorder
-from tests.ui.opentelemetry.conftest import Received, attributes
+from tests.adapters.opentelemetry.conftest import Received, attributes
 
 CONTENT = {
     "gen_ai.system_instructions",

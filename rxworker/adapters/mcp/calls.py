@@ -34,13 +34,13 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from rxworker.adapters.mcp.tool import Arguments, ServedTool, error_result
 from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
 from rxworker.events import BlockType
 from rxworker.hub import Coalesce
 from rxworker.messages import JsonObject, Message
 from rxworker.ui.clean import clean, format_error, one_line, redact
 from rxworker.ui.describe import describe_call, describe_json
-from rxworker.ui.mcp.tool import Arguments, ServedTool, error_result
 from rxworker.ui.web.entry import LiveEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs, pending_of
@@ -49,7 +49,7 @@ from rxworker.views import BlockView, CallView, RunView
 from rxworker.worker import Deny
 from rxworker.worker.decisions import PendingCalls, read_form
 
-logger = logging.getLogger("rxworker.ui.mcp")
+logger = logging.getLogger("rxworker.adapters.mcp")
 
 PACE = 0.25
 """Seconds between two notifications of progress, at least."""

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from rxworker.ui.stdio import LineStreams
+from rxworker.adapters.stdio import LineStreams
 
 
 async def test_lines_are_read_to_the_end_and_a_long_one_is_dropped() -> None:
@@ -32,7 +32,7 @@ async def test_lines_are_read_to_the_end_and_a_long_one_is_dropped() -> None:
 def test_only_lines_reach_standard_output() -> None:
     program = """
 import asyncio, os
-from rxworker.ui.stdio import standard_streams
+from rxworker.adapters.stdio import standard_streams
 
 async def main():
     with standard_streams(limit=100) as streams:

@@ -1,7 +1,7 @@
 """Traces and metrics of runs with OpenTelemetry, by its semantic conventions for generative AI. Needs the extra ``otel``."""
 
-from rxworker.ui.opentelemetry.names import SEMCONV, Names, Semconv, semconv_of
-from rxworker.ui.opentelemetry.observer import OpenTelemetry
+from rxworker.adapters.opentelemetry.names import SEMCONV, Names, Semconv, semconv_of
+from rxworker.adapters.opentelemetry.observer import OpenTelemetry
 
 __all__ = [
     "OpenTelemetry",

@@ -1,0 +1,1 @@
+"""What programs speak to: editors, MCP clients, ASGI servers, OpenTelemetry, tables and log collectors."""
