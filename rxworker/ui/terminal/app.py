@@ -24,9 +24,10 @@ from textual.screen import ModalScreen
 from rxworker.transport import Model
 from rxworker.ui.terminal.bars import usage_line
 from rxworker.ui.terminal.commands import FindModel
-from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
+from rxworker.ui.terminal.conversation import ConversationScreen
 from rxworker.ui.terminal.dialogs import KeysScreen
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard, Terminal
+from rxworker.ui.terminal.screen import NARROW, RunScreen
 from rxworker.ui.terminal.session import TerminalSession, Wording
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
@@ -177,7 +178,7 @@ class TerminalApp(SignalApp):
         """Leave after Ctrl-D."""
         self.run_worker(self.action_leave())
 
-    def on_conversation_screen_leave(self, message: ConversationScreen.Leave) -> None:
+    def on_run_screen_leave(self, message: RunScreen.Leave) -> None:
         """Leave after Ctrl-C, if it did not cancel a run, or after a command."""
         self.run_worker(self.action_leave(message.code))
 

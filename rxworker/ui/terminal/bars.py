@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.binding import Binding, BindingType
@@ -19,7 +20,6 @@ from textual.widgets.option_list import Option
 from rxworker.messages import Prices, Usage
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_usage, plural
-from rxworker.ui.terminal.commands import Choice
 from rxworker.ui.terminal.session import TerminalSession
 
 
@@ -151,6 +151,22 @@ def who_line(provider: str, model: str, tools: int) -> str:
 
 MOST_REMEMBERED = 200
 MENU_KEYS = frozenset(("up", "down", "tab", "enter", "escape"))
+
+
+class Choice(Struct, frozen=True):
+    """A line of the completion.
+
+    Attributes:
+        text: The input when it is chosen.
+        label: The text of the line.
+        note: The text behind it.
+        is_whole: Whether the input can be sent then.
+    """
+
+    text: str
+    label: str
+    note: str = ""
+    is_whole: bool = True
 
 
 class CommandMenu(OptionList):

@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -19,33 +19,16 @@ from rxworker.messages import Conversation, Text, ToolCall, ToolResult
 from rxworker.transport import Model
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_call, describe_parts, describe_result
+from rxworker.ui.terminal.bars import Choice
+from rxworker.ui.terminal.screen import RunScreen
 from rxworker.ui.terminal.sessions import StoredSession, list_sessions, rename_session
 from rxworker.views import RunView, view_html
 from rxworker.worker.stored import read_run
-
-if TYPE_CHECKING:
-    from rxworker.ui.terminal.conversation import ConversationScreen
 
 FindModel: TypeAlias = Callable[[str, str], Model]
 """Returns the model of a provider's name and a model's name; raises a `ConfigurationError` for an unknown one."""
 
 _COMMAND = re.compile(r"/([a-z]*)(?:\s+(.*))?$", re.DOTALL)
-
-
-class Choice(Struct, frozen=True):
-    """A line of the completion.
-
-    Attributes:
-        text: The input when it is chosen.
-        label: The text of the line.
-        note: The text behind it.
-        is_whole: Whether the input can be sent then.
-    """
-
-    text: str
-    label: str
-    note: str = ""
-    is_whole: bool = True
 
 
 class SlashCommand(Struct, frozen=True):
@@ -87,7 +70,7 @@ class Commands:
 
     def __init__(
         self,
-        screen: ConversationScreen,
+        screen: RunScreen,
         models: Iterable[Model] = (),
         find_model: FindModel | None = None,
     ) -> None:
@@ -132,7 +115,7 @@ class Commands:
 
     async def help(self, _argument: str) -> None:
         """Show the keys and commands."""
-        self._screen.show_keys()
+        await self._screen.run_action("app.keys")
 
     async def new(self, _argument: str) -> None:
         """Begin a new conversation."""
@@ -177,7 +160,7 @@ class Commands:
 
     async def tools(self, _argument: str) -> None:
         """Show the tools, the hooks and the watchers."""
-        self._screen.action_details()
+        await self._screen.run_action("details")
 
     async def allow(self, argument: str) -> None:
         """Allow a tool always, or end that."""
@@ -234,7 +217,7 @@ class Commands:
 
     async def trace(self, _argument: str) -> None:
         """Show the trace of the last run."""
-        self._screen.action_trace()
+        await self._screen.run_action("trace")
 
     async def quit(self, _argument: str) -> None:
         """Leave."""
