@@ -41,8 +41,7 @@ from rxworker.views import (
     Tracker,
     ViewPause,
 )
-from rxworker.worker import Run
-from rxworker.worker.session import Session
+from rxworker.worker import Run, Session
 
 TextKind: TypeAlias = Literal["text", "thinking"]
 

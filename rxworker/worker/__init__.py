@@ -1,4 +1,4 @@
-"""The worker, which keeps the conversation; its runs; and the loop of turns."""
+"""The worker, its sessions, which keep the conversations, and their runs; and the loop of turns."""
 
 from rxworker.worker.arguments import Input
 from rxworker.worker.call_tools import call_tools
@@ -13,6 +13,7 @@ from rxworker.worker.queue import QueuedWorker, submit, work
 from rxworker.worker.respond import respond
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run, Tracing
+from rxworker.worker.session import Session, session_of
 from rxworker.worker.stream import RunStream
 from rxworker.worker.turn import decide, prepare
 from rxworker.worker.worker import Worker
@@ -20,6 +21,8 @@ from rxworker.worker.worker import Worker
 __all__ = [
     # running
     "Worker",
+    "Session",
+    "session_of",
     "Input",
     "Limits",
     "Budget",

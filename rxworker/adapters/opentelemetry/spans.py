@@ -55,8 +55,7 @@ from rxworker.messages.lenient_json import whole
 from rxworker.operators.stage import connect
 from rxworker.state import RunState, fold_run
 from rxworker.ui.clean import redact
-from rxworker.worker import Run
-from rxworker.worker.session import session_of
+from rxworker.worker import Run, session_of
 
 TOOL_ERROR = "tool_error"
 """The ``error.type`` of a tool call whose result is an error."""

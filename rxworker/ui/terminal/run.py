@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.transport import Model
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
-from rxworker.worker import Worker
-from rxworker.worker.session import Session
+from rxworker.worker import Session, Worker
 
 if TYPE_CHECKING:
     from rxworker.ui.terminal.app import TerminalApp

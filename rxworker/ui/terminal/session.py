@@ -34,9 +34,8 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.ui.terminal.sessions import StoredSession, new_session_id
 from rxworker.views import RunView
-from rxworker.worker import Decision, Paused, Run, Worker
+from rxworker.worker import Decision, Paused, Run, Session, Worker
 from rxworker.worker.decisions import PendingCalls
-from rxworker.worker.session import Session
 from rxworker.worker.stored import read_run
 
 logger = logging.getLogger("rxworker.ui.terminal")
