@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import length_hint
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rxworker.events import Record
+from rxworker.events.deltas import Deltas
 from rxworker.hub.delivery import Counts, Delivery, add, count, take
 from rxworker.hub.detach import OnRaise, end_stream, fail_stream
-from rxworker.hub.history import History, deltas_of, expand
+from rxworker.hub.history import History, expand
 from rxworker.hub.watcher import Watcher, WatcherState, ignore
 
 Push: TypeAlias = Callable[[Record], None]
@@ -63,7 +64,8 @@ class ImmediateWatchers:
             self.is_pushing = False
 
     def _push_round(self, entries: Sequence[Record]) -> None:
-        only = entries[0] if len(entries) == 1 and deltas_of(entries[0]) is None else None
+        event: Any = entries[0].event
+        only = entries[0] if len(entries) == 1 and event.__class__ is not Deltas else None
         records: list[Record] = []  # made for the first watcher that takes records
         for watcher in self.watchers:
             try:

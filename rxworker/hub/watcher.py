@@ -124,6 +124,14 @@ class WatchedHub(Protocol):
         ...
 
 
+def _push_events(push: Callable[[Any], None]) -> Callable[[Record], None]:
+    def push_event(record: Record) -> None:
+        if not record.path:
+            push(record.event)
+
+    return push_event
+
+
 class Watcher(abc.DisposableBase):
     """A cursor in the history of a hub, with a delivery. Compared by identity.
 
@@ -143,6 +151,7 @@ class Watcher(abc.DisposableBase):
         counts: How many records were delivered to it, merged for it, and dropped for it; in a group, less the counts of the group when it joined.
         push: Takes a record, or an event.
         push_many: Takes several.
+        push_record: Takes a record; where events are wanted, it pushes the event of a record of the run itself.
         place: Its index among the watchers of its group; below 0 before it has one.
     """
 
@@ -158,6 +167,7 @@ class Watcher(abc.DisposableBase):
         "place",
         "push",
         "push_many",
+        "push_record",
         "seen",
         "takes",
     )
@@ -181,6 +191,7 @@ class Watcher(abc.DisposableBase):
         self.push_many: Many[Any] = (
             many(observer) if observer is not None and delivery is None else ignore
         )
+        self.push_record = self.push if takes != "events" else _push_events(self.push)
         self.takes = takes
         self.place = -1
         self._hub = hub
@@ -198,7 +209,7 @@ class Watcher(abc.DisposableBase):
 
     def silence(self) -> None:
         """Push nothing more to it."""
-        self.push = self.push_many = ignore
+        self.push = self.push_record = self.push_many = ignore
 
     def note(self, batch: list[Record]) -> None:
         """Count these records, of which there is at least one, as received."""
@@ -213,15 +224,6 @@ class Watcher(abc.DisposableBase):
         lag = max(last_seq - seen, 0)  # it may begin after a number that does not exist yet
         kind = NAMES[type(self.delivery)]
         return WatcherState(self.name, kind, seen, lag, *(counts or self.counts))
-
-    # Pushed within ``Hub.push``.
-
-    def push_record(self, record: Record) -> None:
-        """Push a record; where events are wanted, the event of a record of the run itself."""
-        if self.takes != "events":
-            self.push(record)
-        elif not record.path:
-            self.push(record.event)
 
     # Pulled.
 

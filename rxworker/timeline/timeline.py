@@ -31,12 +31,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakMethod, WeakSet
 
 from reactivex import Observable, abc
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, as_exception, reason_of
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -51,11 +51,11 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, start_of
+from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
+from rxworker.operators.disposables import NOTHING
 from rxworker.operators.expect import EVENTS, expect_events, no_event
-from rxworker.operators.stage import Stage, connect
+from rxworker.operators.stage import Stage, connect, many
 from rxworker.state.open_blocks import BEGUN_ANEW, BORDERS, OpenBlocks
-from rxworker.timeline.follower import Follower
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
 from rxworker.timeline.kind import (
     ERROR,
@@ -240,12 +240,16 @@ class Timeline:
             ConfigurationError: It is no event; the event of a `Record` is its ``event``.
         """
         kind: type[object] = event.__class__
-        concerns = kind in FOLLOWED or self._registrations.get(KIND_OF_META.get(kind))
-        if not concerns:
-            if kind not in EVENTS:
-                raise no_event("timeline", event)
-            if not self._busy:
-                return  # no handler is there for it, and none can come before its turn
+        if kind not in EVENTS:
+            raise no_event("timeline", event)
+        if not self._busy:  # no handler can come before its turn
+            if kind in BLOCK_TYPE_OF:
+                delta: Any = event
+                block = self._open.get(delta.index)
+                if not (block is None or self._is_between or self._registrations.get(block.kind)):
+                    return
+            elif kind not in FOLLOWED and not self._registrations.get(KIND_OF_META.get(kind)):
+                return
         with self._lock:
             self._queue.append(event)
             self._drain()
@@ -324,7 +328,7 @@ class Timeline:
         def subscribe(
             observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            follower = Follower(self, observer)
+            follower = _Follower(self, observer)
             follower.upstream = connect(source, follower, scheduler)
             return follower
 
@@ -476,3 +480,92 @@ def _deliver(
             registration.on_event(scopes[registration], event)
         except BaseException as error:
             failures.append(error)
+
+
+class _Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
+    """One subscription to a stream that a timeline follows: the handlers are called first, then the observer.
+
+    It is also the observer of the stream.
+    """
+
+    __slots__ = ("_is_over", "_observer", "_push_many", "_timeline", "upstream")
+
+    def __init__(self, timeline: Timeline, observer: abc.ObserverBase[E]) -> None:
+        self._timeline = timeline
+        self._observer = observer
+        self._push_many = many(observer)
+        self._is_over = False
+        self.upstream: abc.DisposableBase = NOTHING
+
+    def dispose(self) -> None:
+        """Dispose the source, and abort the open blocks."""
+        upstream, self.upstream = self.upstream, NOTHING  # which holds this
+        upstream.dispose()
+        if not self._is_over:
+            interrupt = self._break_off("the subscription was disposed", self._timeline.cancel)
+            if interrupt is not None:
+                raise interrupt
+
+    def on_next(self, value: E) -> None:
+        """Show an event to the handlers, and pass it on."""
+        if self._is_over:
+            return
+        try:
+            self._timeline.dispatch(value)
+        except BaseException as error:
+            self.on_error(as_exception(error))
+            return
+        self._observer.on_next(value)
+
+    def on_many(self, parts: Parts[E]) -> None:
+        """The same for several that arrived together."""
+        # What handlers do that only gather shows nowhere else, so downstream may have the events together.
+        if self._timeline.only_gathers:
+            self._take(parts)
+            return
+        for part in parts:
+            if isinstance(part, Deltas):
+                self._take((part,))
+            else:
+                self.on_next(part)
+
+    def _take(self, parts: Parts[E]) -> None:
+        if self._is_over:
+            return
+        try:
+            self._timeline.dispatch_many(parts)
+        except BaseException as error:
+            self.on_error(as_exception(error))
+            return
+        self._push_many(parts)
+
+    def on_error(self, error: Exception) -> None:
+        """Abort what is open, and pass the error on."""
+        if not self._is_over:
+            interrupt = self._break_off(reason_of(error))
+            self._observer.on_error(error if interrupt is None else as_exception(interrupt))
+
+    def on_completed(self) -> None:
+        """Abort what is open, and pass on that the stream is complete."""
+        if self._is_over:
+            return
+        self._is_over = True
+        try:
+            self._timeline.abort_current_block("the stream ended")
+        except BaseException as error:
+            self._observer.on_error(as_exception(error))
+        else:
+            self._observer.on_completed()
+
+    def _break_off(
+        self, reason: str, abort: Callable[[str], None] | None = None
+    ) -> KeyboardInterrupt | None:
+        """Abort what is open. What a handler raises at that is dropped, since the stream fails as it is; but for an interrupt."""
+        self._is_over = True
+        try:
+            (abort or self._timeline.abort_current_block)(reason)
+        except KeyboardInterrupt as interrupt:
+            return interrupt
+        except BaseException:
+            return None
+        return None

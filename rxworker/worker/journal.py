@@ -84,7 +84,7 @@ class Journal:
             self._check(record, self._grammar)
         if self.writer is not None and not self._write(record, self.writer):
             return
-        self.hub.push(record)
+        self.hub.push_many((record,))  # not `push`, which every delta would pay for
 
     def emit_many(self, parts: Parts[Event]) -> None:
         """Number events that arrived together, and give them to the hub. A `Deltas` is one record."""
