@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rxworker.cli.demo_script import QUESTION
-from rxworker.cli.serve import WATCHERS, watch_each, watched_worker
+from rxworker.cli.demo_script import QUESTION, first_answer, make_tools, second_web_answer
+from rxworker.cli.serve import WATCHERS, watch_each
+from rxworker.testing import ScriptedModel, stall
 from rxworker.ui.web import WebServer
+from rxworker.worker import Worker
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -21,9 +23,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_the_three_watchers_are_in_view_without_scrolling(browser: Browser) -> None:
-    async with WebServer(watched_worker, port=0, on_run=watch_each()) as server:
+    def make() -> Worker:
+        # The watchers leave when the run pauses after the second answer, so that answer does not end.
+        model = ScriptedModel([first_answer(), second_web_answer() + stall()])
+        return Worker(model, tools=make_tools(fast=True))
+
+    async with WebServer(make, port=0, on_run=watch_each(fast=True)) as server:
         run = server.state.runs.start(QUESTION)
-        page = await browser.new_page(viewport={"width": 1280, "height": 800})
+        page = await browser.new_page(viewport={"width": 1280, "height": 900})
         await page.goto(f"{server.url}#{run.id}")
         await expect(page.locator("#lanes .lane").nth(5)).to_be_attached()  # the second answer
         for name, _, _ in WATCHERS:
