@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Unpack
+
+import reactivex
+from reactivex import Observable
+from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
 from rxworker.events import HookVerdict
@@ -13,8 +18,9 @@ from rxworker.hooks.base import AnyHook, Hook
 from rxworker.hooks.coerce import HookLike, hooks_of
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import ToolResultContext
+from rxworker.hooks.operator import ContextOperator
 from rxworker.hooks.points import Continue, EndRun, Finish, HookPoint, Verdict, point_of
-from rxworker.hooks.runner import NamedVerdict, Report, run_hooks
+from rxworker.hooks.runner import NamedVerdict, Report, is_going_on, run_hooks
 from rxworker.hooks.settings import HookSettings
 
 
@@ -248,6 +254,50 @@ class Hooks:
         if answer is not None:
             return answer
         return (Finish() if point is HookPoint.ON_TURN_END else Continue()), ""
+
+    def operator(
+        self, point: HookPoint | str, report: Report = _unheard
+    ) -> ContextOperator[HookContext]:
+        """The hooks of a point as one operator over contexts, which are taken one by one, in order.
+
+            --c-----d--|     the contexts
+            [ hooks.operator(point) ]
+            ----c----V-|     c: all hooks agreed; V: the verdict of the first that did not
+
+        It is `run`, subscribed to, with the convention of `from_operator`, which makes a hook of it again.
+
+        Args:
+            point: Which point.
+            report: Receives every verdict other than `Continue`, and every failure.
+
+        Raises:
+            ConfigurationError: There is no such point.
+
+        Example:
+            >>> import asyncio, reactivex
+            >>> from rxworker.hooks import Skip, before_tool_call
+            >>> from rxworker.testing import call_context
+            >>> @before_tool_call(matcher="delete")
+            ... def never(context: HookContext) -> Skip:
+            ...     return Skip("never")
+            >>> async def ask(tool: str) -> object:
+            ...     return await reactivex.just(call_context(tool)).pipe(Hooks([never]).operator("before_tool_call"))
+            >>> asyncio.run(ask("delete"))
+            Skip(reason='never')
+        """
+        at = point_of(point) if isinstance(point, str) else point
+
+        async def decide(context: HookContext) -> HookContext | Verdict:
+            verdict, _ = await self.run(at, context, report)
+            return context if is_going_on(verdict) else verdict
+
+        def answer(context: HookContext) -> Observable[HookContext | Verdict]:
+            def begin(_: object) -> Observable[HookContext | Verdict]:
+                return reactivex.from_future(asyncio.ensure_future(decide(context)))
+
+            return reactivex.defer(begin)
+
+        return ops.concat_map(answer)
 
     async def run_one(self, hook: AnyHook, context: HookContext) -> None:
         """Run one hook alone, and ignore its verdict.

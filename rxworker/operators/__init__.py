@@ -6,7 +6,7 @@ from rxworker.operators.decode import decode
 from rxworker.operators.gauges import UsageChange, combine_gauges, percentile, rate, usage_changes
 from rxworker.operators.group import Block, fold_scope, group_blocks, scan_scope
 from rxworker.operators.hold_back import hold_back
-from rxworker.operators.json import ToolInput, tool_inputs
+from rxworker.operators.json import ToolInput, tool_calls, tool_inputs
 from rxworker.operators.mask import mask
 from rxworker.operators.order import map_in_order
 from rxworker.operators.pace import coalesce, merge_deltas
@@ -49,6 +49,7 @@ __all__ = [
     "parse_arguments",
     "partial_json",
     "partial_values",
+    "tool_calls",
     "tool_inputs",
     # from bytes to events, from events to errors
     "decode",

@@ -1,4 +1,4 @@
-"""The arguments of tool calls as they arrive, one member of the object at a time.
+"""Tool calls: their arguments as they arrive, one member of the object at a time, and the calls when they are whole.
 
 The text is read once, from one structural character to the next; the characters between are not inspected. The parser knows its depth and whether it is
 inside a string. At a comma or the closing bracket of the outermost object a member is complete: its text, collected in pieces, is joined, decoded and dropped.
@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import cast
 
 import msgspec
+import reactivex
 from reactivex import Observable, abc
+from reactivex import operators as ops
 
 from rxworker.events import (
     BlockAbort,
@@ -24,9 +26,11 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.events.arguments import assemble_arguments, parse_arguments, parse_path
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import Json, JsonObject, ToolCall
 from rxworker.operators.expect import EVENTS, Ending, expect_events, no_event
+from rxworker.operators.group import fold_scope, group_blocks
 from rxworker.operators.stage import Operator, Sink, stage
+from rxworker.state import BlockState, content_of, step_block
 
 _OUTSIDE = re.compile(r'["{}\[\],]')
 _INSIDE = re.compile(r'["\\]')
@@ -216,6 +220,51 @@ def tool_inputs() -> Operator[Event, ToolInput]:
         return stage(source, _read)
 
     return apply
+
+
+def tool_calls() -> Operator[Event, ToolCall]:
+    """The tool calls of a response, each whole, when its block stops.
+
+        -s-d-s'-d'-e-e'-|     s start, d arguments, e stop, of two calls
+        [ tool_calls() ]
+        -----------1-2--|
+
+    A call whose block is aborted is none. The input of a call whose text is no JSON object is the text. With several choices, those of the first count. An attempt may be
+    retracted after its calls were emitted; ``committed(), tool_calls()`` emits none of these.
+
+    >>> from reactivex import of
+    >>> events = of(
+    ...     BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look")),
+    ...     InputJsonDelta(0, '{"city": "Os'), InputJsonDelta(0, 'lo"}'), BlockStop(0, BlockType.TOOL_USE),
+    ... )
+    >>> events.pipe(tool_calls()).subscribe(print) and None
+    ToolCall(id='1', name='look', input={'city': 'Oslo'}, ...)
+    """
+
+    def apply(source: Observable[Event]) -> Observable[ToolCall]:
+        expect_events(source, "tool_calls()")
+        return stage(source, _checked).pipe(
+            group_blocks(), fold_scope(step_block, None), ops.flat_map(_calls_of_block)
+        )
+
+    return apply
+
+
+def _checked(observer: abc.ObserverBase[Event]) -> Sink[Event]:
+    ending = Ending(observer)
+
+    def on_next(event: Event) -> None:
+        if event.__class__ not in EVENTS:
+            ending.on_error(no_event("tool_calls()", event))
+        elif not ending.is_over:
+            observer.on_next(event)
+
+    return Sink(on_next, ending.on_error, ending.on_completed)
+
+
+def _calls_of_block(state: BlockState | None) -> Observable[ToolCall]:
+    made = None if state is None or state.choice else content_of(state)
+    return reactivex.just(made) if isinstance(made, ToolCall) else reactivex.empty()
 
 
 def _read(observer: abc.ObserverBase[ToolInput]) -> Sink[Event]:

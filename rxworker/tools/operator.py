@@ -26,14 +26,14 @@ from rxworker.tools.toolbox import Toolbox
 
 def run_tools(
     toolbox: Toolbox, limit: int = 8, *, emit: Emit = ignore, scope: str = ""
-) -> Callable[[Observable[ToolCall]], Observable[ToolResult]]:
+) -> Callable[[Observable[ToolCall | ToolResult]], Observable[ToolResult]]:
     """Run each call as it comes, side by side, and emit the results in the order of the calls.
 
         --a--b----c-|            b is quicker than a
         [ run_tools(toolbox) ]
         --------(a,b)--c|
 
-    A call that fails is a result too. An error of the source ends the stream and cancels what runs, and so does
+    A call that fails is a result too. A result that comes in the place of a call, such as those of `rxworker.worker.permit`, is passed on in its place. An error of the source ends the stream and cancels what runs, and so does
     disposing the subscription. It must be subscribed to, and the source must notify, in the event loop's thread.
 
     Args:
@@ -58,7 +58,7 @@ def run_tools(
     """
     Gate(limit)  # refuse a limit that cannot be right here, and not when it is too late
 
-    def operate(source: Observable[ToolCall]) -> Observable[ToolResult]:
+    def operate(source: Observable[ToolCall | ToolResult]) -> Observable[ToolResult]:
         def subscribe(
             observer: abc.ObserverBase[ToolResult], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
@@ -98,11 +98,18 @@ class _Row:
         self._places = count()
         self._observer = observer
         self._gate = Gate(limit)
-        self._tasks: deque[asyncio.Task[FinishedCall]] = deque()
+        self._tasks: deque[asyncio.Future[FinishedCall]] = deque()
         self._ended = False
         self._over = False
 
-    def take(self, call: ToolCall) -> None:
+    def take(self, call: ToolCall | ToolResult) -> None:
+        if isinstance(call, ToolResult):
+            next(self._places)
+            known: asyncio.Future[FinishedCall] = self._loop.create_future()
+            known.set_result(FinishedCall(call, 0.0))
+            self._tasks.append(known)
+            self._advance()
+            return
         # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
         call_scope = replace(self._call_scope, variables={})
         place = next(self._places)

@@ -9,6 +9,7 @@ from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.nested import MakeWorker, WorkerTool, worker_tool
 from rxworker.worker.paused import load_paused, save_paused
+from rxworker.worker.permit import permit
 from rxworker.worker.queue import QueuedWorker, submit, work
 from rxworker.worker.respond import respond
 from rxworker.worker.result import Finished, Paused, RunResult
@@ -58,6 +59,7 @@ __all__ = [
     "prepare",
     "respond",
     "call_tools",
+    "permit",
     "decide",
     "repeat_turns",
 ]

@@ -17,18 +17,17 @@ effects, so the calls of the next response start again. If no tool may start ear
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import copy_context
+from functools import partial
+from typing import TypeAlias
 
+import reactivex
 from msgspec.structs import replace
 from reactivex import Observable, abc
+from reactivex import operators as ops
 
-from rxworker.errors import (
-    ExecutionFailedError,
-    HookError,
-    InvalidArgumentError,
-    RunAbortedError,
-)
+from rxworker.errors import ConfigurationError, HookError, RunAbortedError
 from rxworker.events import (
     BlockStop,
     BlockType,
@@ -41,12 +40,11 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
-from rxworker.events.arguments import copy_arguments, decode_arguments
+from rxworker.events.arguments import copy_arguments
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.turn import CLIENT_TOOL, DISCARDED_EARLY
 from rxworker.hooks import (
     Abort,
-    Answer,
     Finish,
     HookPoint,
     Pause,
@@ -57,12 +55,14 @@ from rxworker.hooks import (
 from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
 from rxworker.hooks.runner import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
+from rxworker.operators import Operator
 from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.state import RunState, content_of, step_block
-from rxworker.tools import CallScope, ClientTool, EarlyCalls, Tool, policy_of, run_calls
-from rxworker.tools.results import clean, to_content, truncate
+from rxworker.tools import CallScope, ClientTool, EarlyCalls, Tool, policy_of, run_call, run_calls
+from rxworker.tools.results import clean, truncate
 from rxworker.transport.base import PRESSURE
+from rxworker.worker.apply import apply_operators
 from rxworker.worker.context import (
     CALLING,
     RunContext,
@@ -76,6 +76,7 @@ from rxworker.worker.context import (
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import Emitter
+from rxworker.worker.permit import decoded, missing, not_run, result_by
 from rxworker.worker.result import signature_of
 
 # Constants, since a member of an enumeration is slow to look up.
@@ -236,24 +237,44 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
 
 
 Emit = Callable[[Event], None]
+Executor: TypeAlias = Operator[ToolCall, ToolResult]
+_NO_RESULT = (
+    "the executor of call_tools emitted a {}: it takes calls and emits a ToolResult for each"
+)
 
 
-def call_tools(turn: Turn) -> Observable[Event]:
+def call_tools(
+    turn: Turn, *, executor: Operator[ToolCall, ToolResult] | None = None
+) -> Observable[Event]:
     """Run the hooks of the calls, the calls, and the hooks of the results, and add the results to the conversation.
 
-        --s--s--p--o--o--m|     s ToolStart, p ToolProgress, o ToolStop, m MessageAdd of the results
+        response       --c--c--|                    c the end of a block with a call
+        [ call_tools ]
+                               --s--s--p--o--o--m|  s ToolStart, p ToolProgress, o ToolStop, m MessageAdd of the results
 
-    Without calls it is empty. A run that a hook pauses emits a `RunPause` last.
+    Its heart is ``response.pipe(tool_calls(), permit(hooks, toolbox), run_tools(toolbox))``: the calls, the hooks that permit them, and the tools. Around it are what
+    a run needs besides: events, limits, a pause, a resumed run's decisions. Without calls it is empty. If a hook pauses the run, the last event is a `RunPause`.
+
+    Args:
+        turn: The turn.
+        executor: Runs the calls that the hooks permit, in place of the tools: emits a result for each, in any order. No pure tool then starts early. Where the tools
+            are elsewhere: ``Worker(stages={"call_tools": partial(call_tools, executor=remote)})``.
 
     Raises:
         LimitExceededError: The limit of tool calls is reached, or the run makes no progress.
         RunAbortedError: A hook ended the run.
         HookError: A hook failed.
+        ConfigurationError: The executor has emitted something other than a result of a call, or completed without one of a call.
     """
-    return turn._stage(_call_tools)
+    return turn._stage(_call_tools if executor is None else partial(_call_tools, executor=executor))
 
 
-async def _call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+async def _call_tools(
+    context: RunContext,
+    scope: TurnScope,
+    emitter: Emitter[Event],
+    executor: Executor | None = None,
+) -> None:
     flushes = context.journal.hub.flush_scheduler
     if flushes.is_needed and not scope.is_resumed:
         await let_watchers_act(flushes)
@@ -264,7 +285,7 @@ async def _call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Ev
         if waiting or scope.refused or scope.answered:
             # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
             scope.key = scope.key or f"{context.journal.run}/{state.turns}"
-            await _run_calls(context, scope, state, waiting, emitter.emit)
+            await _run_calls(context, scope, state, waiting, emitter.emit, executor)
     finally:
         if scope.early is not None:
             discard_early(context, scope)
@@ -276,6 +297,7 @@ async def _run_calls(
     state: RunState,
     waiting: tuple[Waiting, ...],
     emit: Emit,
+    executor: Executor | None,
 ) -> None:
     results = dict(scope.refused)
     waiting = tuple([_decoded(context, each) for each in waiting])
@@ -316,21 +338,26 @@ async def _run_calls(
     # A tool may be removed while it runs; its hooks run for the result all the same.
     tools = [context.tools.get(each.call.name) for each in allowed]
     CALLING.set(context)
-    finished = await run_calls(
-        context.tools,
-        [each.call for each in allowed],
-        places=[each.place for each in allowed],
-        limit=context.parallel,
-        emit=hold_back(context, emit, {each.place for each in allowed if each.is_approved}),
-        relay=context.journal.relay,
-        scope=scope.key,
-        variables=scope.variables,
-        early=early,
-        barrier=None if context.journal.writer is None else context.journal.barrier,
-        shared=context.shared,
-    )
-    for each, done in zip(allowed, finished, strict=True):
-        results[each.place] = done.result
+    emit_call = hold_back(context, emit, {each.place for each in allowed if each.is_approved})
+    barrier = None if context.journal.writer is None else context.journal.barrier
+    if executor is not None:
+        await _execute(context, executor, allowed, results, emit_call, barrier)
+    else:
+        finished = await run_calls(
+            context.tools,
+            [each.call for each in allowed],
+            places=[each.place for each in allowed],
+            limit=context.parallel,
+            emit=emit_call,
+            relay=context.journal.relay,
+            scope=scope.key,
+            variables=scope.variables,
+            early=early,
+            barrier=barrier,
+            shared=context.shared,
+        )
+        for each, done in zip(allowed, finished, strict=True):
+            results[each.place] = done.result
     if context.hooks.at(AFTER) or _held_back(context):
         for each, was in zip(allowed, tools, strict=True):
             tool = context.tools.get(each.call.name) or was
@@ -351,6 +378,58 @@ async def _run_calls(
     after_calls(context, emit)
 
 
+async def _execute(
+    context: RunContext,
+    executor: Executor,
+    allowed: Sequence[Waiting],
+    results: dict[int, ToolResult],
+    emit: Emit,
+    barrier: Callable[[], Awaitable[None]] | None,
+) -> None:
+    """Run the calls by an operator of the application."""
+    loop = asyncio.get_running_loop()
+    left: list[Waiting] = []
+    for each in allowed:
+        emit(ToolStart(each.call, each.place))
+        if each.is_invalid:
+            result = await run_call(context.tools, each.call)  # the error of its arguments
+            results[each.place] = result
+            emit(ToolStop(result, call_id=each.call.id, place=each.place, is_error=True))
+        else:
+            left.append(each)
+    if not left:
+        return
+    if barrier is not None:
+        await barrier()
+    began = loop.time()
+
+    def take(result: ToolResult) -> None:
+        each = next((each for each in left if each.call.id == result.tool_use_id), None)
+        if each is None:
+            text = f"the executor of call_tools emitted a result of {result.tool_use_id!r}, which is no call that waits: give each result the id of its call"
+            raise ConfigurationError(text)
+        left.remove(each)
+        content = truncate(
+            clean(result.content), policy_of(context.tools.get(each.call.name)).max_output
+        )
+        result = replace(result, content=content, name=each.call.name)
+        results[each.place] = result
+        emit(ToolStop(result, loop.time() - began, each.call.id, each.place, result.is_error))
+
+    calls = reactivex.from_iterable([each.call for each in left])
+    executed = apply_operators((executor,), calls, context.scheduler, {ToolResult}, _NO_RESULT)
+    # Here an exception of ``take`` is an error of the stream, in whatever thread the executor emits.
+    await Emitter[ToolResult](_ignore, _ignore).listen(executed.pipe(ops.do_action(take)))
+    if left:
+        names = ", ".join(each.call.id for each in left)
+        raise ConfigurationError(
+            f"the executor of call_tools completed without a result of {names}"
+        )
+
+
+def _ignore(_: object) -> None: ...
+
+
 def _begun(scope: TurnScope, waiting: Sequence[Waiting]) -> list[Waiting]:
     """The calls of pure tools that run already."""
     early = scope.early
@@ -364,8 +443,7 @@ def _refuse(
     for each in some:
         if each.place in results:
             continue
-        text = f"This call was not run: {scope.finished_by} has finished the run."
-        results[each.place] = ToolResult(each.call.id, text, is_error=True, name=each.call.name)
+        results[each.place] = not_run(each.call, scope.finished_by)
         emit(ToolStop(results[each.place], place=each.place))
 
 
@@ -379,21 +457,6 @@ def _finish(context: RunContext, scope: TurnScope, hook: str, point: HookPoint) 
         text = f"hook {hook!r} answered Finish(final=True) at {point.value}, where the run has no value of its output type yet: use Abort"
         raise HookError(text, hook=hook, point=point.value, kind="verdict")
     scope.finished_by = scope.finished_by or hook
-
-
-def _answered(call: ToolCall, tool: Tool, answer: Answer, hook: str) -> ToolResult:
-    """The result that a hook has given a call, as if the tool had returned it.
-
-    Raises:
-        HookError: It has no JSON form.
-    """
-    try:
-        content = to_content(answer.content, call.name)
-    except ExecutionFailedError as error:
-        text = f"hook {hook!r} answered a {type(answer.content).__name__}, which has no JSON form"
-        raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict") from error
-    content = truncate(clean(content), policy_of(tool).max_output)
-    return ToolResult(call.id, content, answer.is_error, call.name)
 
 
 def _pause(
@@ -447,24 +510,22 @@ async def _ask(
         is_approved = is_allowed or (
             each.is_approved and (left is call or signature_of(left) == signature_of(call))
         )
+        result = result_by(verdict, hook, call, tool)
+        if result is not None:
+            results[place] = result
+            if isinstance(verdict, Skip):
+                emit(ToolStop(result, place=place))
+                continue
+            hold_back(context, emit)(ToolStop(result, place=place))
+            made = replace(each, call=left)
+            results[place] = await _after_result_hooks(context, scope, made, tool, result, emit)
+            if scope.finished_by:
+                return _begun(scope, waiting)
+            continue
         match verdict:
-            case Skip(reason=reason):
-                results[place] = ToolResult(call.id, clean(reason), is_error=True, name=call.name)
-                emit(ToolStop(results[place], place=place))
-                continue
-            case Answer():
-                answer = _answered(call, tool, verdict, hook)
-                hold_back(context, emit)(ToolStop(answer, place=place))
-                made = replace(each, call=left)
-                results[place] = await _after_result_hooks(context, scope, made, tool, answer, emit)
-                if scope.finished_by:
-                    return _begun(scope, waiting)
-                continue
             case Finish():
                 _finish(context, scope, hook, BEFORE)
                 return _begun(scope, waiting)
-            case Abort(reason=reason):
-                raise RunAbortedError(reason, hook=hook)
             case Pause(reason=reason):
                 pass
             case _ if policy_of(tool).requires_approval and not is_approved:
@@ -487,24 +548,21 @@ async def _ask(
 
 
 def _decoded(context: RunContext, each: Waiting) -> Waiting:
-    """The call with the arguments that hooks and the tool receive. Those of a model are an object already, unless they cannot be decoded."""
-    call = each.call
-    tool = context.tools.get(call.name)
+    """The call with the arguments that hooks and the tool receive."""
+    tool = context.tools.get(each.call.name)
     if tool is None:
         return each
-    try:
-        given = decode_arguments(call.input, tool.meta)
-    except InvalidArgumentError:
+    call = decoded(each.call, tool)
+    if call is None:
         return replace(each, is_invalid=True)
-    return each if given is call.input else replace(each, call=replace(call, input=given))
+    return each if call is each.call else replace(each, call=call)
 
 
 def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
     """The result of a call of an unknown tool."""
-    call = each.call
-    result = ToolResult(call.id, context.tools.missing(call.name), is_error=True, name=call.name)
+    result = missing(context.tools, each.call)
     # In a context of its own, as any call: an observer of its start may set the current span.
-    copy_context().run(emit, ToolStart(call, each.place))
+    copy_context().run(emit, ToolStart(each.call, each.place))
     emit(ToolStop(result, place=each.place))
     return result
 

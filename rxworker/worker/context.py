@@ -164,6 +164,7 @@ class RunContext(Struct, frozen=True, eq=False):
         tasks: The tasks that the run must wait for before it ends.
         commands: Reads the commands to a logged run.
         stages: The stages of a turn, in order.
+        starts_early: Whether pure tools may start while the model still streams: not if the application calls the tools itself.
     """
 
     model: Model
@@ -191,6 +192,7 @@ class RunContext(Struct, frozen=True, eq=False):
     tasks: set[asyncio.Task[None]] = set()
     commands: CommandReader | None = None
     stages: Sequence[TurnStage] = ()
+    starts_early: bool = True
 
     @property
     def line(self) -> tuple[RunContext, ...]:

@@ -124,6 +124,7 @@ class Definition:
         self.tracing = tracing
         self.initial_state = shared_state
         self.stages = USUAL_STAGES
+        self.starts_early = "call_tools" not in stages
         if stages is not NONE or around is not NONE:
             self.stages = stages_of(stages, around)
 

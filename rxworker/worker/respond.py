@@ -1,29 +1,17 @@
 """Second stage of a turn: send the request and receive the response, through the worker's operators and the timeline.
 
-A response that fails after its first event is requested again, and the events show it. The operators are the application's, so `apply_operators` makes sure
-that no operator leaves a run waiting for ever or in another thread:
-
-* Operators that wait, such as ``ops.delay``, use the run's scheduler, unless they were given another.
-* Events from another thread are brought back to the event loop, in order.
-* An operator that raises instead of calling ``on_error`` raises into its caller: the operator before it, the source, or a callback of
-  the scheduler. Each of these catches every exception, and ends the response with it.
+A response that fails after its first event is requested again, and the events show it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import threading
-from collections import deque
-from collections.abc import Callable, Sequence, Set
 from contextvars import copy_context
-from typing import Any, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
-from reactivex import Observable, abc, typing
-from reactivex.disposable import SingleAssignmentDisposable
+from reactivex import Observable, abc
 
-from rxworker.errors import ConfigurationError, TruncatedError, as_exception, reason_of
+from rxworker.errors import ConfigurationError, TruncatedError, reason_of
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -32,10 +20,10 @@ from rxworker.events import (
     ResponseStatus,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
-from rxworker.operators import Operator, Stage, error_to_exception
+from rxworker.operators import Stage, error_to_exception
 from rxworker.providers import Request
 from rxworker.transport.base import PRESSURE
-from rxworker.transport.clock import LoopClock
+from rxworker.worker.apply import apply_operators
 from rxworker.worker.call_tools import discard_early, start_early
 from rxworker.worker.context import RunContext, Turn, TurnScope
 from rxworker.worker.loop import Emitter
@@ -70,7 +58,7 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             )
         # Applied directly, since `pipe` costs more than the operators.
         response = context.timeline(response)
-        if context.tools.starts_early:
+        if context.tools.starts_early and context.starts_early:
             response = start_early(context, scope, response)
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
         of_request = copy_context()
@@ -137,179 +125,12 @@ def _may_repeat(context: RunContext, begun: int) -> bool:
     return any(not r.path and isinstance(r.event, ResponseEvent) for r in records)
 
 
-A = TypeVar("A")
-B = TypeVar("B")
-P = ParamSpec("P")
-
-
-def apply_operators(
-    operators: Sequence[Operator[Any, Event]],
-    source: Observable[Any],
-    scheduler: abc.SchedulerBase,
-    kinds: Set[type[object]],
-    refusal: str,
-) -> Observable[Event]:
-    """Apply operators of the application to a response, or to a stage, the first listed first.
-
-    Args:
-        operators: The operators.
-        source: The events of the response, or of the stage.
-        scheduler: The clock of operators that have none of their own.
-        kinds: The classes of the events that may come out.
-        refusal: The error for any other, in which ``{}`` stands for its class.
-    """
-
-    def subscribe(
-        observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
-        upstream = SingleAssignmentDisposable()
-        thread = _LoopThread()
-
-        def fail(error: BaseException) -> None:
-            upstream.dispose()
-            on_error(as_exception(error))
-
-        def guarded(before: Observable[Any]) -> Observable[Any]:
-            """The source of an operator. It catches the exceptions that the operator raises."""
-
-            def subscribe(
-                first: abc.ObserverBase[Any], clock: abc.SchedulerBase | None = None
-            ) -> abc.DisposableBase:
-                return before.subscribe(
-                    caught(first.on_next, fail),
-                    caught(first.on_error, fail),
-                    caught(first.on_completed, fail),
-                    # The model has a clock of its own.
-                    scheduler=None if before is source else clock,
-                )
-
-            return Observable(subscribe)
-
-        def on_next(event: Event) -> None:
-            if event.__class__ in kinds:
-                thread.run(lambda: observer.on_next(event))
-            else:
-                fail(ConfigurationError(refusal.format(type(event).__name__)))
-
-        def on_error(error: Exception) -> None:
-            thread.run(lambda: observer.on_error(error))
-
-        def on_completed() -> None:
-            thread.run(observer.on_completed)
-
-        clock = _Clock(asyncio.get_running_loop(), fail)
-        result: Observable[Event] = source
-        for operator in operators:
-            result = expect_observable(operator, operator(guarded(result)))
-        upstream.disposable = result.subscribe(
-            on_next,
-            on_error,
-            on_completed,
-            scheduler=clock if isinstance(scheduler, LoopClock) else scheduler,
-        )
-        return upstream
-
-    return Observable(subscribe)
-
-
 _HELD_BACK = (
     "an operator around the stage respond drops or holds back what respond emits, such as the start of an attempt: it can then not see whether the "
     "response is complete. Operators that wait, such as ops.delay, work on the response itself: operators=[...]"
 )
 RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS
 _NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
-
-
-def expect_observable(
-    operator: Callable[..., object],
-    result: Observable[Any],
-    what: str = "the operator",
-    instead: str = "source.pipe(...)",
-) -> Observable[Any]:
-    """Check what an operator or a stage of the application has returned.
-
-    Raises:
-        ConfigurationError: It is no observable.
-    """
-    made = cast("object", result)
-    if isinstance(made, Observable):
-        return result
-    if inspect.iscoroutine(made):
-        made.close()
-    name: str = getattr(operator, "__name__", type(operator).__name__)
-    raise ConfigurationError(
-        f"{what} {name} returned a {type(made).__name__}, which is no observable: return {instead}"
-    )
-
-
-class _LoopThread:
-    """Runs actions in the event loop's thread, in the order of the calls."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._waiting: deque[Callable[[], None]] = deque()
-
-    def run(self, action: Callable[[], None]) -> None:
-        if not self._waiting and threading.get_ident() == self._thread:
-            action()
-            return
-        self._waiting.append(action)
-        self._loop.call_soon_threadsafe(self._next)
-
-    def _next(self) -> None:
-        # It stays in the queue until it is done, so that no other action overtakes it.
-        try:
-            self._waiting[0]()
-        finally:
-            self._waiting.popleft()
-
-
-class _Clock(LoopClock):
-    """The clock of the event loop, for operators. An exception in one of their actions ends the response.
-
-    Args:
-        loop: The event loop.
-        fail: Called with the exception.
-    """
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]
-    ) -> None:
-        super().__init__(loop)
-        self._fail = fail
-
-    def schedule(
-        self, action: typing.ScheduledAction[A], state: A | None = None
-    ) -> abc.DisposableBase:
-        """Run an action in the next turn of the loop."""
-        return super().schedule(caught(action, self._fail), state)
-
-    def schedule_relative(
-        self,
-        duetime: typing.RelativeTime,
-        action: typing.ScheduledAction[A],
-        state: A | None = None,
-    ) -> abc.DisposableBase:
-        """Run an action after a while."""
-        if self.to_seconds(duetime) <= 0:
-            return self.schedule(action, state)
-        return super().schedule_relative(duetime, caught(action, self._fail), state)
-
-
-def caught(
-    call: Callable[P, B | None], fail: Callable[[BaseException], None]
-) -> Callable[P, B | None]:
-    """Wrap a function so that its exceptions go to ``fail``."""
-
-    def safe(*args: P.args, **kwargs: P.kwargs) -> B | None:
-        try:
-            return call(*args, **kwargs)
-        except BaseException as error:
-            fail(error)
-            return None
-
-    return safe
 
 
 class RunPressure(Struct, frozen=True, eq=False):

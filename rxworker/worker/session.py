@@ -818,6 +818,7 @@ class Session(SessionVerbs):
             journal=journal,
             shared=SharedState(value, emit, partial(_call_soon, loop)),
             stages=self.worker.stages,
+            starts_early=self.worker.starts_early,
         )
         self._paused = self._paused_output = None
         self._collected.begin(journal)

@@ -47,6 +47,7 @@ from rxworker.operators.expect import EVENTS
 from rxworker.operators.factories import expect_operator
 from rxworker.providers import Request
 from rxworker.state import RunState
+from rxworker.worker.apply import apply_operators, expect_observable
 from rxworker.worker.arguments import expect
 from rxworker.worker.call_tools import call_tools
 from rxworker.worker.context import (
@@ -64,7 +65,7 @@ from rxworker.worker.context import (
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
-from rxworker.worker.respond import apply_operators, expect_observable, respond
+from rxworker.worker.respond import respond
 
 Emit = Callable[[Event], None]
 

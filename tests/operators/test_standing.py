@@ -51,6 +51,7 @@ from rxworker.operators import (
     text_deltas,
     thinking_deltas,
     time_out,
+    tool_calls,
     tool_inputs,
     usage_changes,
 )
@@ -162,6 +163,7 @@ OPERATORS: dict[str, Callable[[Marbles], Operator[Any, Any]]] = {
     ),
     "scan_scope": lambda _: lambda source: source.pipe(group_blocks(), scan_scope(count, 0)),
     "fold_scope": lambda _: lambda source: source.pipe(group_blocks(), fold_scope(count, 0)),
+    "tool_calls": lambda _: tool_calls(),
     "tool_inputs": lambda _: lambda source: source.pipe(tool_inputs(), ops.map(repr)),
     "lines": lambda _: lines(),
     "sentences": lambda _: sentences(),

@@ -72,6 +72,7 @@ from rxworker.operators import (
     text_deltas,
     thinking_deltas,
     time_out,
+    tool_calls,
     tool_inputs,
     usage_changes,
 )
@@ -187,6 +188,7 @@ VERBS: dict[str, tuple[str, Callable[[], Operator[Any, Any]], set[Kind]]] = {
     "text_deltas": ("text_deltas()", text_deltas, {"events"}),
     "thinking_deltas": ("thinking_deltas()", thinking_deltas, {"events"}),
     "time_out": ("", lambda: time_out(1.0, 1.0, CLOCK), ANYTHING),
+    "tool_calls": ("tool_calls()", tool_calls, {"events"}),
     "tool_inputs": ("tool_inputs()", tool_inputs, {"events"}),
     "usage_changes": ("usage_changes()", usage_changes, {"records"}),
     # operators of other packages

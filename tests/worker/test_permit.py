@@ -1,0 +1,231 @@
+"""The heart of `call_tools`: calls, the hooks that permit them, and the tools, as three operators."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+import reactivex
+from hypothesis import given
+from hypothesis import strategies as st
+from reactivex import Observable
+from reactivex import operators as ops
+from reactivex.scheduler import NewThreadScheduler
+
+from rxworker import Worker, tool
+from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
+from rxworker.events import Event, ToolProgress, ToolStart, ToolStop
+from rxworker.hooks import (
+    Abort,
+    Answer,
+    Continue,
+    Finish,
+    Hook,
+    Hooks,
+    Pause,
+    Skip,
+    ToolCallContext,
+    Verdict,
+)
+from rxworker.messages import ToolCall, ToolResult
+from rxworker.operators import tool_calls
+from rxworker.testing import ScriptedModel, call, reply_events
+from rxworker.tools import Toolbox, run_tools
+from rxworker.worker import Paused, call_tools, permit
+
+
+@tool
+async def double(number: int) -> int:
+    """Double a number."""
+    await asyncio.sleep(0)
+    return 2 * number
+
+
+@tool(effect="pure")
+async def fall() -> str:
+    """Fail."""
+    raise ValueError("down")
+
+
+@tool(requires_approval=True)
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+TOOLS = [double, fall, pay]
+CALLS = [
+    call("double", number=21),
+    call("double", number="one"),
+    call("fall"),
+    call("fly"),
+    call("pay"),
+]
+VERDICTS: list[Any] = [
+    None,
+    Continue(),
+    Skip("no"),
+    Answer("42"),
+    Abort("enough"),
+    Pause("may it?"),
+    Finish(final=True),
+]
+
+
+def hooks_of(verdicts: list[Verdict | None]) -> Hooks:
+    """One hook, which answers the calls in order."""
+    left = iter(verdicts)
+
+    def decide(context: ToolCallContext) -> Verdict | None:
+        if context.call.name == "double":
+            context.call.input["number"] += 1  # pyright: ignore
+        return next(left)
+
+    return Hooks([Hook(decide, "before_tool_call", name="decide")])
+
+
+async def by_a_worker(reply: Any, hooks: Hooks, **given: Any) -> object:
+    worker = Worker(ScriptedModel([reply, "Done."]), tools=TOOLS, hooks=list(hooks), **given)
+    try:
+        result = await worker.run("go")
+    except RxWorkerError as error:
+        return type(error).__name__
+    if isinstance(result, Paused):
+        return "waits"
+    messages = worker.session.conversation.messages
+    return next(message.tool_results for message in messages if message.tool_results)
+
+
+async def by_operators(reply: Any, hooks: Hooks) -> object:
+    box = Toolbox(TOOLS)
+    response: Observable[Event] = reactivex.from_iterable(reply_events(reply))
+    heart = response.pipe(tool_calls(), permit(hooks, box), run_tools(box), ops.to_list())
+    try:
+        return tuple(await heart)
+    except LocalProtocolError as error:
+        return "waits" if "wait for a decision" in str(error) else repr(error)
+    except RxWorkerError as error:
+        return type(error).__name__
+
+
+@given(
+    calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=4),
+    verdicts=st.lists(st.sampled_from(VERDICTS), min_size=4, max_size=4),
+)
+def test_a_worker_does_with_calls_what_three_operators_do(
+    calls: list[Any], verdicts: list[Verdict | None]
+) -> None:
+    reply = calls[0]
+    for each in calls[1:]:
+        reply = reply + each
+
+    async def both() -> tuple[object, object, object]:
+        box = Toolbox(TOOLS)
+        own = {"call_tools": partial(call_tools, executor=run_tools(box))}
+        return (
+            await by_a_worker(reply, hooks_of(verdicts)),
+            await by_operators(reply, hooks_of(verdicts)),
+            await by_a_worker(reply, hooks_of(verdicts), stages=own),
+        )
+
+    a_worker, operators, an_executor = asyncio.run(both())
+    assert a_worker == operators == an_executor
+
+
+async def test_no_call_runs_before_the_hooks_of_all_have_agreed() -> None:
+    ran: list[str] = []
+
+    @tool
+    async def act(name: str) -> str:
+        """Act."""
+        ran.append(name)
+        return name
+
+    def decide(context: ToolCallContext) -> None:
+        assert ran == []
+
+    box = Toolbox([act])
+    hooks = Hooks([Hook(decide, "before_tool_call", name="decide")])
+    calls = reactivex.of(*[ToolCall(name, "act", {"name": name}) for name in "ab"])
+    await calls.pipe(permit(hooks, box), run_tools(box))
+    assert ran == ["a", "b"]
+
+
+def worker_with(executor: Any, *replies: Any) -> tuple[Worker, ScriptedModel]:
+    model = ScriptedModel([*replies, "Done."])
+    stages: Any = {"call_tools": partial(call_tools, executor=executor)}
+    return Worker(model, tools=TOOLS, stages=stages), model
+
+
+def rehearsed(made: ToolCall) -> ToolResult:
+    return ToolResult(made.id, f"{made.name}!")
+
+
+async def test_an_executor_runs_the_calls_in_place_of_the_tools() -> None:
+    worker, _ = worker_with(ops.map(rehearsed), call("double", number=1) + call("fall"))
+    events: list[Event] = []
+    run = worker.run("go")
+    run.events.subscribe(events.append)
+    await run
+    assert [e.call.name for e in events if isinstance(e, ToolStart)] == ["double", "fall"]
+    ends = [(e.place, e.result.text) for e in events if isinstance(e, ToolStop) and e.result]
+    assert ends == [(0, "double!"), (1, "fall!")]
+    assert not [e for e in events if isinstance(e, ToolProgress)]
+
+
+async def test_an_executor_may_answer_in_any_order_from_another_thread() -> None:
+    def backwards(calls: Observable[ToolCall]) -> Observable[ToolResult]:
+        return calls.pipe(
+            ops.map(rehearsed),
+            ops.to_list(),
+            ops.flat_map(lambda results: reactivex.from_iterable(results[::-1])),
+            ops.observe_on(NewThreadScheduler()),
+        )
+
+    worker, model = worker_with(backwards, call("double", number=1) + call("fall"))
+    await worker.run("go")
+    results = model.requests[1].conversation.messages[-1].tool_results
+    assert [result.text for result in results] == ["double!", "fall!"]
+
+
+def given_a_text(made: ToolCall) -> str:
+    return "text"
+
+
+def of_another(made: ToolCall) -> ToolResult:
+    return ToolResult("other")
+
+
+def returns_nothing(calls: Observable[ToolCall]) -> None: ...
+
+
+def never(calls: Observable[ToolCall]) -> Observable[ToolResult]:
+    return reactivex.never()
+
+
+FAULTS: list[tuple[Any, str]] = [
+    (ops.map(given_a_text), "emitted a str"),
+    (ops.map(of_another), "'other', which is no call"),
+    (ops.ignore_elements(), "without a result of call_1_1"),
+    (returns_nothing, "no observable"),
+]
+
+
+@pytest.mark.parametrize(("executor", "text"), FAULTS)
+async def test_an_executor_that_does_not_answer_fails_the_run(executor: Any, text: str) -> None:
+    worker, _ = worker_with(executor, call("double", number=1))
+    run = worker.run("go")
+    with pytest.raises(ConfigurationError, match=text):
+        await run
+    assert [r.is_error for r in worker.session.conversation.messages[-1].tool_results] == [True]
+
+
+async def test_calls_of_an_executor_are_cancelled_with_the_run() -> None:
+    worker, _ = worker_with(never, call("double", number=1))
+    run = worker.run("go")
+    await asyncio.sleep(0.01)
+    await run.cancel()
+    assert run.state.status == "aborted"
+    assert worker.session.conversation.messages[-1].tool_results[0].is_error
