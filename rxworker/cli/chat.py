@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 from rich.console import Console
 
@@ -35,7 +35,7 @@ from rxworker.log import open_log
 from rxworker.transport import Model
 from rxworker.ui.clean import one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
-from rxworker.ui.terminal.run import has_textual, run_app, run_app_async
+from rxworker.ui.terminal.run import has_textual, run_app_async
 from rxworker.worker import Session, Worker
 
 
@@ -83,16 +83,14 @@ def _fill_screen(
     models: Sequence[Model],
     find_model: Callable[[str, str], Model],
 ) -> int:
-    if log is None:
-        return run_app(worker, wording=explain, models=models, find_model=find_model)
-
-    async def run(address: str) -> int:
-        async with open_log(address) as opened:
+    async def run() -> int:
+        async with nullcontext() if log is None else open_log(log) as opened:
+            session = Session(worker, log=opened)
             return await run_app_async(
-                Session(worker, log=opened), wording=explain, models=models, find_model=find_model
+                session, wording=explain, models=models, find_model=find_model
             )
 
-    return asyncio.run(run(log))
+    return asyncio.run(run())
 
 
 def _find(find_model: Callable[[str, str], Model], name: str) -> Model:

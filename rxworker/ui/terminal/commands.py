@@ -150,12 +150,12 @@ class Commands:
     async def model(self, argument: str) -> None:
         """Switch to another model. The conversation goes on."""
         self._check_idle()
-        worker = self._session.worker
         if not argument:
             self._screen.type("/model ")
             return
         found = self._models.get(argument) or self._other_model(argument)
-        self._models[model_name(found)] = worker.model = found
+        self._models[model_name(found)] = found
+        self._session.use_model(found)
         self._screen.inform(f"{model_name(found)} answers from now on.")
 
     async def tools(self, _argument: str) -> None:

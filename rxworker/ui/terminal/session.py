@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
+from copy import copy
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ from rxworker.hub.history import expand
 from rxworker.log import MemoryLog, set_allowed
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Message, ToolCall, Usage
+from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.ui.terminal.sessions import StoredSession, new_session_id
@@ -369,6 +371,11 @@ class TerminalSession:
             return None
         self._cancelling = True
         return self.active.cancel(reason="by the user")
+
+    def use_model(self, model: Model) -> None:
+        """Let another model answer from the next run on. The worker of the program keeps its own."""
+        self.worker = self.current.worker = copy(self.worker)
+        self.worker.model = model
 
     def begin_session(self) -> None:
         """Begin a new conversation, with the system prompt of the worker."""

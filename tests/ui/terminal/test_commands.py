@@ -211,6 +211,7 @@ async def test_the_model_is_switched_and_the_conversation_goes_on(open_app: Open
         await informs(person, "answers from now on")
         await person.ask("And?")
         assert [m.text for m in second.requests[0].conversation.messages] == ["Hi", "One.", "And?"]
+    assert worker.model is first  # another program may share it
 
 
 async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(
