@@ -54,7 +54,7 @@ class AsgiApp:
     program, with `lifespan`; otherwise it starts with its first request, and its runs end with the process.
 
     Args:
-        workers: A function that makes a worker, or several by name. Each conversation gets a worker of its own.
+        workers: A worker, or a function that makes one for each conversation, or several by name.
         settings: The settings of the server.
         user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
         on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.

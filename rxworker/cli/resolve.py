@@ -123,7 +123,7 @@ def import_maker(name: str) -> Callable[..., Any]:
     """
     found = import_object(one_line(name, 80), name, "my_workers:make_worker")
     if isinstance(found, Worker):
-        message = f"{name}: that is a Worker, which has one run at a time: give a function that returns one"
+        message = f"{name}: that is a Worker: give a function that returns one"
         raise CommandError(message, MISUSED)
     if not callable(found):
         raise CommandError(f"{name}: that is {found!r:.60}, no function", MISUSED)

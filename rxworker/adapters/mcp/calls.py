@@ -179,7 +179,7 @@ class Calls:
             before = await runs.latest(given.conversation)
             if before.conversation.name != tool.name:
                 raise ApiError(404, "no_run", f"{before.id} is no conversation of {tool.name}")
-            conversation = await runs.behind(before)
+            conversation = await runs.following(before, tool.name)
         conversation.output = tool.worker.output
         return runs.next_run(conversation, (Message.user(given.message),), given.message)
 

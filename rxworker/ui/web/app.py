@@ -37,7 +37,7 @@ def make_app(
     are cancelled and their watchers are notified.
 
     Args:
-        workers: A function that makes a worker, or several by name. Each conversation gets a worker of its own.
+        workers: A worker, or a function that makes one for each conversation, or several by name.
         settings: The settings of the server.
         user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
         on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.

@@ -314,40 +314,24 @@ async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEnt
 
 
 async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) -> RunEntry:
-    """Start a run, behind the run that it continues."""
+    """Start a run, after the run that it continues."""
     runs.check_room()
-    history = given.conversation.messages
-    if before is not None and _is_next(before, given.model):
-        await runs.prepare(before.conversation)
-    if before is not None and _is_next(
-        before, given.model
-    ):  # still: another one may have followed meanwhile
-        conversation = before.conversation
-        runs.check_free(conversation)
-        history = (*conversation.session.conversation.messages, *history)
-    else:
-        conversation = _begun(runs, given.model)
-        earlier = (conversation.session if before is None else before.run.state).conversation
-        history = (*earlier.messages, *history)
+    try:
+        if before is None:
+            conversation = runs.begin_conversation(given.model)
+        else:
+            conversation = await runs.following(before, given.model)
+    except ApiError as error:
+        if error.code != "no_worker":
+            raise
+        raise ApiError(error.status, "model_not_found", error.message) from None
+    history = (*conversation.session.conversation.messages, *given.conversation.messages)
     made = conversation.worker.initial_conversation
     system = "\n\n".join(filter(None, (made.system, given.system))) or None
     conversation.session.conversation = Conversation(history, system)
     _equip(conversation, given)
     title = " ".join(message.text for message in given.input)
     return runs.next_run(conversation, given.input, title)
-
-
-def _is_next(before: RunEntry, model: str) -> bool:
-    """Whether the next run of this model continues the conversation of a run, and not a copy of it."""
-    conversation = before.conversation
-    return conversation.current is before and conversation.name == model
-
-
-def _begun(runs: Runs, model: str) -> ConversationEntry:
-    try:
-        return runs.begin_conversation(model)
-    except ApiError as error:
-        raise ApiError(error.status, "model_not_found", error.message) from None
 
 
 def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:

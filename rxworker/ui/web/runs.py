@@ -267,19 +267,20 @@ class Runs:
         conversation.begin(made, self._store.log)
         return conversation
 
-    async def behind(self, before: RunEntry) -> ConversationEntry:
-        """Return the conversation in which the next run continues a run: its own, or a copy up to that run if others have followed.
+    async def following(self, before: RunEntry, worker: str) -> ConversationEntry:
+        """Return the conversation in which a worker continues a run: its own, or a copy up to that run if it is another worker's, or others have followed.
 
         Raises:
             ApiError: It is busy, or there is no such worker.
         """
         conversation = before.conversation
-        if conversation.current is before:
+        is_own = conversation.name == worker
+        if is_own and conversation.current is before:
             await self.prepare(conversation)
-        if conversation.current is before:  # still: another one may have followed meanwhile
+        if is_own and conversation.current is before:  # still: another one may have followed
             self.check_free(conversation)
             return conversation
-        copy = self.begin_conversation(conversation.name or None)
+        copy = self.begin_conversation(worker)
         await before.open()
         copy.session.conversation = before.run.state.conversation
         return copy
@@ -481,10 +482,6 @@ class Runs:
     def note_resuming(self, id: str) -> None:  # noqa: A002 - what it is
         """Remember that the client of this chat resumes: it has requested the stream of its run."""
         self._store.note_resuming(id, self._owner)
-
-    def is_resuming(self, conversation: ConversationEntry) -> bool:
-        """Whether the client of this chat resumes."""
-        return self._store.is_resuming(conversation)
 
     def changed(self, entry: RunEntry) -> None:
         """Report a change of a run."""

@@ -295,7 +295,7 @@ async def serve(
     """Serve until cancelled. Then cancel the runs and notify their watchers.
 
     Args:
-        workers: A function that returns a worker, or several by name.
+        workers: See `make_app`.
         host: The address to listen on. An address that other machines can reach requires a token.
         port: The port; 0 for any free port.
         settings: The settings of the server.

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -39,12 +40,12 @@ class RunFeed:
     """Sends the list of runs to listeners after changes, at a limited rate. Without listeners, nothing is observed or encoded.
 
     Args:
-        runs: The runs, newest first.
+        runs: Returns the runs, newest first.
         is_shy: Whether it must not count as a watcher of a run, because a run without watchers is cancelled. The list then changes
             only when a watcher of the run receives records.
     """
 
-    def __init__(self, runs: Iterable[RunEntry], *, is_shy: bool = False) -> None:
+    def __init__(self, runs: Callable[[], Iterable[RunEntry]], *, is_shy: bool = False) -> None:
         self._runs = runs
         self._is_shy = is_shy
         self._listeners: dict[object, Callable[[bytes], None]] = {}
@@ -55,7 +56,7 @@ class RunFeed:
 
     def now(self) -> bytes:
         """Return the list as the message for clients."""
-        return socket_message(RunList([msgspec.Raw(entry.encoded()) for entry in self._runs]))
+        return socket_message(RunList([msgspec.Raw(entry.encoded()) for entry in self._runs()]))
 
     @property
     def is_idle(self) -> bool:
@@ -70,7 +71,7 @@ class RunFeed:
             listener: Called on the event loop; must be brief.
         """
         if not self._listeners:
-            for entry in self._runs:
+            for entry in self._runs():
                 self._observe(entry)
         self._listeners[key] = listener
 
@@ -234,8 +235,8 @@ class RunStore:
         """Return the list of one user's runs, for listeners."""
         feed = self._feeds.get(owner)
         if feed is None:
-            runs = _Owned(self, owner)
-            feed = self._feeds[owner] = RunFeed(runs, is_shy=self._settings.grace is not None)
+            is_shy = self._settings.grace is not None
+            feed = self._feeds[owner] = RunFeed(partial(self.of, owner), is_shy=is_shy)
         return feed
 
     def changed(self, entry: RunEntry) -> None:
@@ -500,17 +501,6 @@ class RunStore:
         conversation.runs.remove(entry.id)
         if not conversation.runs:
             self._conversations.pop((conversation.owner, conversation.id), None)
-
-
-class _Owned:
-    """The runs of one user; can be iterated several times."""
-
-    def __init__(self, store: RunStore, owner: str | None) -> None:
-        self._store = store
-        self._owner = owner
-
-    def __iter__(self) -> Iterator[RunEntry]:
-        return self._store.of(self._owner)
 
 
 def _retrieve_error(task: asyncio.Task[None]) -> None:

@@ -18,8 +18,10 @@ from rxworker.worker.definition import Definition
 MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[WebRequest], Worker]
 """Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""
 
-Workers: TypeAlias = MakeServedWorker | Mapping[str, MakeServedWorker]
-"""A function that returns a worker, or several by name. Each conversation gets a worker of its own."""
+ServedWorker: TypeAlias = Worker | MakeServedWorker
+
+Workers: TypeAlias = ServedWorker | Mapping[str, ServedWorker]
+"""A worker, or a function that returns one for each conversation, or several by name. Each conversation is a session of its worker."""
 
 DEFAULT_NAME = "worker"
 
@@ -58,31 +60,28 @@ class WorkerSource:
     """Creates workers by name.
 
     Args:
-        workers: A function that returns a worker, or several by name; the first is the default.
+        workers: A worker, or a function that returns one, or several by name; the first is the default.
         prices: The prices of tokens, by the model's name.
 
     Raises:
-        ConfigurationError: There is no function, or a value is not callable.
+        ConfigurationError: There is none, or a value is neither a worker nor a function.
     """
 
     def __init__(self, workers: Workers, prices: Mapping[str, Prices] | None = None) -> None:
         self._prices = prices or {}
-        if not callable(workers) and not isinstance(workers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            raise ConfigurationError(
-                f"the workers are {workers!r:.60}; give a function that returns one: make_app(lambda: Worker(...))"
-            )
-        makers = {DEFAULT_NAME: workers} if callable(workers) else dict(workers)
+        makers: dict[str, ServedWorker] = {}
+        makers |= workers if isinstance(workers, Mapping) else {DEFAULT_NAME: workers}
         if not makers:
-            raise ConfigurationError("the server needs a worker: make_app(lambda: Worker(...))")
+            raise ConfigurationError("the server needs a worker: make_app(Worker(...))")
         for name, make in makers.items():
-            if not callable(make):
-                message = (
-                    f"{name!r} is {make!r:.60}, no function that makes a worker: each conversation needs one of its "
-                    "own, so write make_app(lambda: Worker(...))"
+            if not callable(make) and not isinstance(make, Worker):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+                raise ConfigurationError(
+                    f"{name!r} is {make!r:.60}: give a worker, or a function that returns one: make_app(Worker(...))"
                 )
-                raise ConfigurationError(message)
         self._makers = makers
-        self._of_request = frozenset(n for n, make in makers.items() if _takes_request(make))
+        self._of_request = frozenset(
+            n for n, make in makers.items() if not isinstance(make, Worker) and _takes_request(make)
+        )
         # The worker that was created for `infos` serves the first conversation: creating one may be expensive.
         self._spare: dict[str, Worker] = {}
         self._infos: tuple[WorkerInfo, ...] | None = None
@@ -93,7 +92,7 @@ class WorkerSource:
         return next(iter(self._makers))
 
     def make(self, name: str | None, request: WebRequest | None = None) -> tuple[str, Worker]:
-        """Create a worker for a conversation; return its name and the worker.
+        """Return the name of the worker of a new conversation, and that worker.
 
         Args:
             name: Its name; by default the first.
@@ -140,6 +139,8 @@ class WorkerSource:
 
     def _made(self, name: str, request: WebRequest | None) -> Worker:
         make = self._makers[name]
+        if isinstance(make, Worker):
+            return make
         try:
             if name not in self._of_request:
                 return _checked(name, cast("Callable[[], object]", make)())
@@ -170,7 +171,7 @@ def _checked(name: str, made: object) -> Worker:
     raise ConfigurationError(message)
 
 
-def _takes_request(make: MakeServedWorker) -> bool:
+def _takes_request(make: Callable[..., object]) -> bool:
     """Whether the function has exactly one required positional parameter."""
     try:
         parameters = inspect.signature(make).parameters.values()

@@ -14,6 +14,7 @@ from reactivex import operators as ops
 
 from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError
+from rxworker.events import Event, TextDelta
 from rxworker.hub import WatcherState
 from rxworker.testing import ReplayServer, ScriptedModel, fail, say, stall
 from rxworker.ui.web import STATE, Settings, WebServer, make_app, serve
@@ -252,10 +253,35 @@ async def test_a_stop_that_is_cancelled_still_ends_its_connections() -> None:
     await writer.wait_closed()
 
 
-@pytest.mark.parametrize("workers", [Worker(ScriptedModel(["Hello!"])), None, 3])
-def test_a_worker_in_place_of_a_function_is_refused(workers: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"give a function that returns one"):
+@pytest.mark.parametrize("workers", [None, 3, {"clerk": None}])
+def test_what_is_neither_a_worker_nor_a_function_is_refused(workers: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"give a worker, or a function"):
         make_app(workers)
+
+
+async def test_one_worker_serves_conversations_at_once() -> None:
+    """Each has its own messages, and the tools of its own client."""
+    model = ScriptedModel([say("...") + stall()] * 2)
+    worker = Worker(model)
+    async with (
+        WebServer(worker, port=0) as server,
+        aiohttp.ClientSession(server.url, trust_env=False) as http,
+    ):
+        for name in ("one", "two"):
+            tools = [{"type": "function", "name": name, "parameters": {"type": "object"}}]
+            body = {"model": "worker", "input": f"call {name}", "tools": tools, "background": True}
+            async with http.post("v1/responses", json=body) as response:
+                assert response.status == 200
+        for entry in server.state.runs:
+            await entry.run.events.pipe(ops.filter(is_text), ops.first())
+        assert [entry.status for entry in server.state.runs] == ["running", "running"]
+    sent = [([m.text for m in r.conversation.messages], r.tools[0].name) for r in model.requests]
+    assert sorted(sent) == [(["call one"], "one"), (["call two"], "two")]
+    assert worker.tools.names == ()
+
+
+def is_text(event: Event) -> bool:
+    return isinstance(event, TextDelta)
 
 
 @pytest.mark.parametrize("name", ["user", "on_run"])
