@@ -39,8 +39,7 @@ from rxworker.ui.web.costs import cost_of
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
-from rxworker.worker import Paused, Run, Worker
-from rxworker.worker.session import Session, session_of
+from rxworker.worker import Paused, Run, Session, Worker, session_of
 from rxworker.worker.stored import counts_of
 
 USER = "user"

@@ -25,11 +25,10 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
-from rxworker.worker import Decisions, QueuedWorker, Run
+from rxworker.worker import Decisions, QueuedWorker, Run, Session, session_of
 from rxworker.worker.decisions import ApproveAlways, PendingCalls, decide
 from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession, end_of
-from rxworker.worker.session import Session, session_of
 
 STOP_SECONDS = 5.0
 """Seconds a run has to end after its client has left, or after its last record."""

@@ -28,8 +28,7 @@ from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Places, Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
-from rxworker.worker import QueuedWorker, Run, Worker
-from rxworker.worker.session import session_of
+from rxworker.worker import QueuedWorker, Run, Worker, session_of
 from rxworker.worker.stored import last_input
 
 logger = logging.getLogger("rxworker.ui.web")

@@ -23,8 +23,7 @@ from rxworker.testing import Reply, ScriptedModel
 from rxworker.tools import tool
 from rxworker.transport import Retry
 from rxworker.ui.web import Settings, WebServer, Workers
-from rxworker.worker import Run
-from rxworker.worker.session import Session, session_of
+from rxworker.worker import Run, Session, session_of
 
 Body: TypeAlias = dict[str, Any]
 ServeAsgi: TypeAlias = Callable[[Any], AbstractAsyncContextManager[str]]

@@ -21,8 +21,7 @@ from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app
 from rxworker.ui.web.entry import ConversationEntry
-from rxworker.worker import Run
-from rxworker.worker.session import Session
+from rxworker.worker import Run, Session
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
