@@ -1,6 +1,7 @@
 """Verbs for streams of events, one family a file. Each composes with reactivex's own in any ``pipe``."""
 
 from rxworker.events.arguments import assemble_arguments, parse_arguments
+from rxworker.messages.json_reader import JsonReader
 from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
 from rxworker.operators.gauges import UsageChange, combine_gauges, percentile, rate, usage_changes
@@ -10,7 +11,7 @@ from rxworker.operators.json import ToolInput, tool_calls, tool_inputs
 from rxworker.operators.mask import mask
 from rxworker.operators.order import map_in_order
 from rxworker.operators.pace import coalesce, merge_deltas
-from rxworker.operators.partial import JsonReader, partial_json, partial_values
+from rxworker.operators.partial import partial_json, partial_values
 from rxworker.operators.recovery import (
     error_to_exception,
     fail_on_error,

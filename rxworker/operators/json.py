@@ -1,16 +1,7 @@
-"""Tool calls: their arguments as they arrive, one member of the object at a time, and the calls when they are whole.
-
-The text is read once, from one structural character to the next; the characters between are not inspected. The parser knows its depth and whether it is
-inside a string. At a comma or the closing bracket of the outermost object a member is complete: its text, collected in pieces, is joined, decoded and dropped.
-"""
+"""Tool calls: their arguments as they arrive, one member of the object at a time, and the calls when they are whole."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import cast
-
-import msgspec
 import reactivex
 from reactivex import Observable, abc
 from reactivex import operators as ops
@@ -27,84 +18,11 @@ from rxworker.events import (
 )
 from rxworker.events.arguments import assemble_arguments, parse_arguments, parse_path
 from rxworker.messages import Json, JsonObject, ToolCall
+from rxworker.messages.json_reader import JsonReader
 from rxworker.operators.expect import EVENTS, Ending, expect_events, no_event
 from rxworker.operators.group import fold_scope, group_blocks
 from rxworker.operators.stage import Operator, Sink, stage
 from rxworker.state import BlockState, content_of, step_block
-
-_OUTSIDE = re.compile(r'["{}\[\],]')
-_INSIDE = re.compile(r'["\\]')
-
-
-class MemberScanner:
-    """A decoder from pieces of JSON text to the members of the outermost object, each as soon as it is whole.
-
-    Text that is not JSON gives no members from there on; nothing is raised. Many small members cost a little each, and a
-    long one costs its length: the same text in more pieces, or twice the text, never costs more than in proportion.
-
-    >>> scanner = MemberScanner()
-    >>> scanner.feed('{"city": "Os'), scanner.feed('lo", "days"'), scanner.feed(": 3}")
-    ([], [('city', 'Oslo')], [('days', 3)])
-    """
-
-    def __init__(self) -> None:
-        self.is_broken = False
-        self._pieces: list[str] = []
-        self._depth = 0
-        self._in_string = False
-        self._escaped = False
-
-    def feed(self, data: str, /) -> Sequence[tuple[str, Json]]:
-        """Take more text; return the members that it completed."""
-        if self.is_broken:
-            return []
-        members: list[tuple[str, Json]] = []
-        position = begin = 0
-        if self._escaped and data:
-            self._escaped = False
-            position = 1
-        while True:
-            pattern = _INSIDE if self._in_string else _OUTSIDE
-            match = pattern.search(data, position)
-            if match is None:
-                break
-            character, position = match.group(), match.end()
-            if character == '"':
-                self._in_string = not self._in_string
-            elif character == "\\":
-                # The next character is part of the string, whatever it is, also when it is yet to come.
-                self._escaped = position == len(data)
-                position += 1
-            elif character in "{[":
-                self._depth += 1
-                if self._depth == 1:
-                    begin = position
-            elif character == "," and self._depth == 1:
-                self._complete(data[begin : position - 1], members)
-                begin = position
-            elif character in "}]":
-                self._depth -= 1
-                if self._depth == 0:
-                    self._complete(data[begin : position - 1], members)
-                    begin = position
-        if self._depth > 0:
-            self._pieces.append(data[begin:])
-        return members
-
-    def finish(self) -> Sequence[tuple[str, Json]]:
-        """The text ended; a member that is not whole is lost."""
-        return []
-
-    def _complete(self, last: str, members: list[tuple[str, Json]]) -> None:
-        self._pieces.append(last)
-        text = "".join(self._pieces)
-        self._pieces.clear()
-        try:
-            member = cast(JsonObject, msgspec.json.decode("{" + text + "}"))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            self.is_broken = True
-            return
-        members.extend(member.items())
 
 
 class ToolInput:
@@ -159,10 +77,10 @@ class _Call:
     def __init__(self, index: int, metadata: ToolUseMetadata) -> None:
         self.index = index
         self.metadata = metadata
-        self.members: list[tuple[str, Json]] = []
+        self.reader = JsonReader()
+        self.members = self.reader.members
         self.texts: list[str] = []
         self.values: list[InputValueDelta] = []
-        self.scanner = MemberScanner()
         self.settled = 0  # how many of the values belong to members that are whole
 
     def add(self, delta: InputJsonDelta | InputValueDelta) -> bool:
@@ -170,7 +88,7 @@ class _Call:
         before = len(self.members)
         if isinstance(delta, InputJsonDelta):
             self.texts.append(delta.text)
-            self.members.extend(self.scanner.feed(delta.text))
+            self.reader.feed(delta.text)
         else:
             # With values by path, a member is known to be complete only when the next member begins.
             if self.values and parse_path(self.values[-1].path)[:1] != parse_path(delta.path)[:1]:
@@ -188,7 +106,7 @@ class _Call:
     def end(self) -> ToolInput:
         if self.values:
             return self.view(assemble_arguments(self.values))
-        if self.scanner.is_broken:
+        if self.reader.is_broken:
             return self.view("".join(self.texts))
         text = "".join(self.texts)
         return self.view(text if self.metadata.is_free_text else parse_arguments(text))

@@ -1,4 +1,4 @@
-"""`tool_inputs` and the scanner below it: members as they become whole, each text read once."""
+"""`tool_inputs` and the reader below it: members as they become whole, each text read once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.json_reader import JsonReader
 from rxworker.operators import Source, ToolInput, tool_inputs
-from rxworker.operators.json import MemberScanner
 
 START = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look"))
 STOP = BlockStop(0, BlockType.TOOL_USE)
@@ -47,12 +47,11 @@ def texts(*pieces: str) -> list[Event]:
 def test_members_come_out_however_the_text_is_cut(value: JsonObject, data: st.DataObject) -> None:
     text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=10)))
-    scanner = MemberScanner()
-    members: list[tuple[str, Json]] = []
+    reader = JsonReader()
     for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
-        members.extend(scanner.feed(text[begin:end]))
-    assert dict(members) == value
-    assert not scanner.is_broken
+        reader.feed(text[begin:end])
+    assert reader.members == [*value.items()]
+    assert not reader.is_broken
 
 
 def test_a_member_is_told_as_soon_as_it_is_whole() -> None:

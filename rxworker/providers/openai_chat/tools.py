@@ -4,7 +4,7 @@ By the protocol a piece names its call with ``index``, and the first piece of a 
 servers leave the index out, send 0 for every call, send ids again or empty, or send each call in one piece. The rules:
 
 - A piece with an index belongs to the call of that index. If it has another id together with a name, it begins a new call,
-  provided that the call so far may be complete: its name is another, or its arguments are complete by their brackets, or neither
+  provided that the call so far may be complete: its name is another, or its arguments are complete or no JSON, or neither
   it nor the piece has any. Otherwise the server repeats the name in every piece.
 - A piece without an index belongs to the call of its id; a new id begins a new call; without an id it belongs to the
   last one.
@@ -14,7 +14,6 @@ servers leave the index out, send 0 for every call, send ids again or empty, or 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -24,61 +23,10 @@ from msgspec import Struct
 from rxworker.events import BlockType, InputJsonDelta, Opaque, ResponseEvent, ToolUseMetadata
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages.json_reader import JsonReader
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.finish import Calls
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
-
-_MARKS = re.compile(r'["\\{}\[\]]')
-
-
-class Outline:
-    r"""The pieces of a JSON text, each of them looked at once at most.
-
-    Args:
-        pieces: The pieces so far; more are appended.
-
-    >>> pieces = ['{"a": "}']
-    >>> outline = Outline(pieces)
-    >>> outline.is_whole()
-    False
-    >>> pieces.append('"}')
-    >>> outline.is_whole()
-    True
-    """
-
-    __slots__ = ("_began", "_depth", "_escaped", "_in_text", "_pieces", "_place")
-
-    def __init__(self, pieces: list[str]) -> None:
-        self._pieces = pieces
-        self._place = 0  # of the first that was not read yet
-        self._began = False
-        self._depth = 0
-        self._in_text = False
-        self._escaped = False
-
-    def is_whole(self) -> bool:
-        """Whether every bracket that was opened has been closed, and there was one."""
-        for piece in self._pieces[self._place :]:
-            self._look_at(piece)
-        self._place = len(self._pieces)
-        return self._began and not self._depth and not self._in_text
-
-    def _look_at(self, piece: str) -> None:
-        skipped = 0 if self._escaped else -1  # the place of a character that is escaped
-        self._escaped = False
-        for found in _MARKS.finditer(piece):
-            mark, place = found[0], found.start()
-            if place == skipped:
-                continue
-            if mark == "\\":
-                skipped = place + 1
-            elif mark == '"':
-                self._in_text = not self._in_text
-            elif not self._in_text:
-                self._began = True
-                self._depth += 1 if mark in "{[" else -1
-        self._escaped = bool(piece) and skipped == len(piece)
-
 
 Emit: TypeAlias = Callable[[ResponseEvent], None]
 
@@ -97,7 +45,8 @@ class PendingCall(Struct, eq=False):
         pieces: Of its arguments.
         echo: Content that the server requires back.
         started_echo: The part of it that was emitted with the start of the block.
-        outline: That of its arguments; made when their completeness is first checked.
+        reader: Reads its arguments; made when their completeness is first checked.
+        read: How many of the pieces it has read.
     """
 
     wire_id: str = ""
@@ -106,13 +55,16 @@ class PendingCall(Struct, eq=False):
     pieces: list[str] = []
     echo: JsonObject | None = None
     started_echo: JsonObject | None = None
-    outline: Outline | None = None
+    reader: JsonReader | None = None
+    read: int = 0
 
     def is_whole(self) -> bool:
-        """Whether the arguments are, by their brackets."""
-        if self.outline is None:
-            self.outline = Outline(self.pieces)
-        return self.outline.is_whole() or self._is_null()
+        """Whether nothing more can belong to the arguments: they are whole, or no JSON. Each piece is read once at most."""
+        reader = self.reader = self.reader or JsonReader()
+        for piece in self.pieces[self.read :]:
+            reader.feed(piece)
+        self.read = len(self.pieces)
+        return reader.is_complete or reader.is_broken or self._is_null()
 
     def _is_null(self) -> bool:
         return len(self.pieces) <= len(NULL) and "".join(self.pieces).strip() == NULL
