@@ -1,6 +1,6 @@
 """Durable Streams, an open protocol for append-only streams over HTTP, read-only.
 
-A `StreamSource` is a stream: messages with offsets. `answer_stream` answers a request for one: a read, a long poll, server-sent events, or its
+A `LogStream` has messages with offsets. `answer_stream` answers a request for one: a read, a long poll, server-sent events, or its
 metadata. Source of the protocol: https://durablestreams.com, version of the conformance suite 0.3.6.
 """
 
@@ -13,7 +13,7 @@ import time
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
@@ -22,95 +22,20 @@ from msgspec import Struct
 from rxworker.protocols import encode_json
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import error_response
+from rxworker.ui.web.stored_streams import JSON, START, LogStream, StreamError, StreamPage
 
 NEXT_OFFSET = "Stream-Next-Offset"
 UP_TO_DATE = "Stream-Up-To-Date"
 CLOSED = "Stream-Closed"
 CURSOR = "Stream-Cursor"
 
-START = f"{0:016d}_{0:016d}"
-"""The offset of the beginning of a stream."""
-
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _WHOLE_PAGE = "private, max-age=60, stale-while-revalidate=300"
-JSON = "application/json"
 _OFFSET = re.compile(r"[0-9]{16}_[0-9]{16}", re.ASCII)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-
-
-# A stream
-
-
-class StreamPage(Struct, frozen=True):
-    """Messages of a stream.
-
-    Attributes:
-        messages: The messages; of a JSON stream, each is a JSON value.
-        next: The offset after them.
-        is_up_to_date: Whether the stream has no more messages at present.
-        is_closed: Whether it will never have more.
-    """
-
-    messages: Sequence[bytes]
-    next: str
-    is_up_to_date: bool = True
-    is_closed: bool = False
-
-
-class StreamError(Exception):
-    """A stream cannot be read.
-
-    Attributes:
-        status: The HTTP status.
-        code: The error code.
-        message: The cause and the remedy, for the user.
-    """
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-
-
-class StreamSource(Protocol):
-    """A stream, for the time of one request."""
-
-    @property
-    def name(self) -> str:
-        """Identifies the stream among all streams of the server."""
-        ...
-
-    @property
-    def content_type(self) -> str:
-        """The media type of the stream. Responses of ``application/json`` are arrays of the messages."""
-        ...
-
-    async def read(self, offset: str) -> StreamPage:
-        """The messages after an offset, which a page of this stream had as ``next``, or `START`.
-
-        Raises:
-            StreamError: There is no such stream, or it does not have this offset.
-        """
-        ...
-
-    async def tail(self) -> StreamPage:
-        """The end of the stream: a page without messages.
-
-        Raises:
-            StreamError: There is no such stream.
-        """
-        ...
-
-    async def wait(self, offset: str) -> bool:
-        """Wait for a change after an offset. ``False`` if the server is closing."""
-        ...
-
-
-# HTTP
 
 
 class StreamTiming(Struct, frozen=True):
@@ -149,7 +74,7 @@ async def send_events(
 
 async def answer_stream(
     request: WebRequest,
-    source: StreamSource,
+    source: LogStream,
     *,
     timing: StreamTiming = TIMING,
     send: SendEvents = send_events,
@@ -236,7 +161,7 @@ def stream_error(
     return response
 
 
-def head_response(source: StreamSource, page: StreamPage) -> web.Response:
+def head_response(source: LogStream, page: StreamPage) -> web.Response:
     """The metadata of a stream, from the page of its end."""
     headers = {**HEADERS, "Content-Type": source.content_type, NEXT_OFFSET: page.next}
     headers["Cache-Control"] = "no-store"
@@ -248,7 +173,7 @@ def head_response(source: StreamSource, page: StreamPage) -> web.Response:
 
 def page_response(
     request: WebRequest,
-    source: StreamSource,
+    source: LogStream,
     query: StreamQuery,
     page: StreamPage,
     cursor: str | None = None,
@@ -285,24 +210,24 @@ def page_response(
     return web.Response(body=_body(source, page.messages), headers=headers)
 
 
-def _etag(source: StreamSource, start: str, page: StreamPage) -> str:
+def _etag(source: LogStream, start: str, page: StreamPage) -> str:
     end = f"{page.next}:c" if page.is_closed else page.next
     return f'"{quote(source.name, safe="/")}:{start}:{end}"'
 
 
-def _is_json(source: StreamSource) -> bool:
+def _is_json(source: LogStream) -> bool:
     return _media_type(source) == JSON
 
 
-def _media_type(source: StreamSource) -> str:
+def _media_type(source: LogStream) -> str:
     return source.content_type.partition(";")[0].strip().lower()
 
 
-def _body(source: StreamSource, messages: Sequence[bytes]) -> bytes:
+def _body(source: LogStream, messages: Sequence[bytes]) -> bytes:
     return b"[%b]" % b",".join(messages) if _is_json(source) else b"".join(messages)
 
 
-async def next_page(source: StreamSource, offset: str, seconds: float) -> StreamPage | None:
+async def next_page(source: LogStream, offset: str, seconds: float) -> StreamPage | None:
     """The next page that has messages, or is the end of the stream; an empty page after so many seconds, and ``None`` if the server is closing."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
@@ -329,7 +254,7 @@ class _Control(Struct, rename="camel", omit_defaults=True):
     stream_closed: bool = False
 
 
-def events_headers(source: StreamSource) -> dict[str, str]:
+def events_headers(source: LogStream) -> dict[str, str]:
     """The headers of server-sent events."""
     headers = {
         **HEADERS,
@@ -344,7 +269,7 @@ def events_headers(source: StreamSource) -> dict[str, str]:
 
 
 async def stream_events(
-    source: StreamSource, page: StreamPage, cursor: str = "", timing: StreamTiming = TIMING
+    source: LogStream, page: StreamPage, cursor: str = "", timing: StreamTiming = TIMING
 ) -> AsyncGenerator[bytes, None]:
     """The server-sent events of a stream: an event with the data of each page, and a control event after it.
 
@@ -375,7 +300,7 @@ async def stream_events(
             return  # the client reconnects, and gets the error
 
 
-def page_events(source: StreamSource, page: StreamPage, cursor: str) -> bytes:
+def page_events(source: LogStream, page: StreamPage, cursor: str) -> bytes:
     r"""The events of a page.
 
     >>> from rxworker.log import MemoryLog
@@ -404,7 +329,7 @@ def _event(kind: bytes, data: bytes) -> bytes:
     return b"event: %b\n%b\n\n" % (kind, b"\n".join(lines))
 
 
-def _is_binary(source: StreamSource) -> bool:
+def _is_binary(source: LogStream) -> bool:
     return not _is_json(source) and not _media_type(source).startswith("text/")
 
 

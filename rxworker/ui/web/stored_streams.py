@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Record
 from rxworker.hub.history import expand, merged
@@ -19,7 +21,11 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
-from rxworker.ui.web.durable import JSON, StreamError, StreamPage
+
+START = f"{0:016d}_{0:016d}"
+"""The offset of the beginning of a stream."""
+
+JSON = "application/json"
 
 PAGE_BYTES = 1 << 20
 """A response has no further message after so many bytes."""
@@ -28,6 +34,38 @@ EncodeParts: TypeAlias = Callable[[Record], Sequence[bytes]]
 """Encodes the next record of a run, which may give no parts."""
 
 ENDED = frozenset({"finished", "aborted", "paused"})
+
+
+class StreamPage(Struct, frozen=True):
+    """Messages of a stream.
+
+    Attributes:
+        messages: The messages; of a JSON stream, each is a JSON value.
+        next: The offset after them.
+        is_up_to_date: Whether the stream has no more messages at present.
+        is_closed: Whether it will never have more.
+    """
+
+    messages: Sequence[bytes]
+    next: str
+    is_up_to_date: bool = True
+    is_closed: bool = False
+
+
+class StreamError(Exception):
+    """A stream cannot be read.
+
+    Attributes:
+        status: The HTTP status.
+        code: The error code.
+        message: The cause and the remedy, for the user.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
 
 
 class LogStream:

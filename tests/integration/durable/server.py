@@ -24,14 +24,12 @@ from rxworker.log import Claim, EventLog, RunRow, entries_of, record_of
 from rxworker.ui.web.app import AiohttpRequest
 from rxworker.ui.web.durable import (
     HEADERS,
-    StreamError,
     StreamTiming,
     answer_stream,
     stream_error,
 )
-from rxworker.ui.web.stored_streams import LogStream
+from rxworker.ui.web.stored_streams import JSON, LogStream, StreamError
 
-JSON = "application/json"
 MOST = 2**53 - 1
 CORS = {**HEADERS, "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
 """The response to a browser of another origin, which the suite expects. The web server refuses such browsers."""

@@ -27,8 +27,8 @@ from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import WebServer, stored_streams
 from rxworker.ui.web.app import AiohttpRequest
-from rxworker.ui.web.durable import START, StreamTiming, answer_stream
-from rxworker.ui.web.stored_streams import LogStream, run_stream
+from rxworker.ui.web.durable import StreamTiming, answer_stream
+from rxworker.ui.web.stored_streams import START, LogStream, run_stream
 
 Client = TestClient[Any, Any]
 OpenLog = Callable[[], EventLog]
