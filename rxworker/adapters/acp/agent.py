@@ -7,38 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path, PurePath
+from uuid import uuid4
 
 from rxworker.adapters.acp.peer import (
-    INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     NOT_FOUND,
     Lines,
     Method,
     Peer,
     RpcError,
 )
-from rxworker.adapters.acp.session import Session
+from rxworker.adapters.acp.session import AcpSession, conversation_of
 from rxworker.adapters.stdio import standard_streams
-from rxworker.errors import RxWorkerError
+from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.values import CONVERSATION
 from rxworker.protocols.acp import PROTOCOL_VERSION, wire
 from rxworker.tools import mcp_tools
-from rxworker.ui.web.entry import ConversationEntry
-from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.store import RunStore
-from rxworker.ui.web.workers import WorkerSource
-from rxworker.worker import Worker
+from rxworker.worker import Session, Worker
 from rxworker.worker.definition import Definition
 
 CWD = "cwd"
@@ -78,11 +71,10 @@ class AcpAgent:
     def __init__(
         self, make: Callable[[], Worker], connection: Lines, *, log: EventLog | None = None
     ) -> None:
-        settings = Settings(title="rxworker acp")
-        self._log = log
-        self._store = RunStore(settings, log=log)
-        self._runs = Runs(self._store, WorkerSource(make), settings)
-        self._sessions: dict[str, Session] = {}
+        if not callable(make):
+            raise ConfigurationError(f"make is {make!r:.60}: give a function that returns a Worker")
+        self._make, self._log = make, log
+        self._sessions: dict[str, AcpSession] = {}
         self._peer = Peer(connection, self._methods())
 
     async def serve(self) -> None:
@@ -90,11 +82,10 @@ class AcpAgent:
         try:
             await self._peer.serve()
         finally:
-            await self._store.close(LEFT)
+            await asyncio.gather(*[each.leave(LEFT) for each in self._sessions.values()])
             await self._peer.close()
             for session in self._sessions.values():
                 await session.resources.aclose()
-            self._store.forget()
 
     def _methods(self) -> dict[str, Method]:
         methods = {
@@ -106,8 +97,10 @@ class AcpAgent:
         }
         if self._log is not None:
             methods |= {
-                "session/load": Method(wire.OldSession, partial(self._open, replays=True)),
-                "session/resume": Method(wire.OldSession, self._open),
+                "session/load": Method(
+                    wire.OldSession, partial(self._open, self._log, replays=True)
+                ),
+                "session/resume": Method(wire.OldSession, partial(self._open, self._log)),
                 "session/list": Method(wire.ListSessions, partial(self._list, self._log)),
                 "session/delete": Method(wire.SessionRef, partial(self._delete, self._log)),
             }
@@ -130,48 +123,36 @@ class AcpAgent:
 
     async def _new(self, given: wire.NewSession) -> wire.SessionRef:
         check_folder(given.cwd)
-        conversation = self._runs.begin_conversation(None)
-        await self._begin(conversation, given)
-        return wire.SessionRef(conversation.id)
+        return wire.SessionRef((await self._begin(f"conversation-{uuid4().hex[:12]}", given)).id)
 
-    async def _open(self, given: wire.OldSession, *, replays: bool = False) -> wire.Empty:
+    async def _open(
+        self, log: EventLog, given: wire.OldSession, *, replays: bool = False
+    ) -> wire.Empty:
         check_folder(given.cwd)
-        before = self._sessions.get(given.session_id)
-        if before is not None:
-            before.check_free()
-            await before.resources.aclose()
-        conversation = await self._find(given.session_id)
-        try:
-            await self._runs.prepare(conversation)
-        except ApiError as error:
-            raise rpc_error(error) from error
-        session = await self._begin(conversation, given)
+        runs = await self._take(log, given.session_id)
+        session = await self._begin(given.session_id, given, runs)
         if replays:
             await session.replay()
         return wire.Empty()
 
     async def _begin(
-        self, conversation: ConversationEntry, given: wire.NewSession | wire.OldSession
-    ) -> Session:
-        """Prepare a session and its worker: the folder, and the tools of the client's MCP servers."""
-        worker = conversation.session.worker
-        worker.workspace = Path(given.cwd)
-        conversation.session.labels[CWD] = given.cwd
-        session = Session(conversation, given.cwd, self._runs, self._peer)
-        self._sessions[conversation.id] = session
+        self,
+        name: str,
+        given: wire.NewSession | wire.OldSession,
+        before: Sequence[RunInfo] = (),
+    ) -> AcpSession:
+        """Begin a session: its worker has the folder, and the tools of the client's MCP servers."""
+        worker, labels = self._make(), {CONVERSATION: name, CWD: given.cwd}
+        session = Session(worker, log=self._log, labels=labels)
+        worker.workspace, worker.name = Path(given.cwd), worker.name or "worker"
+        begun = self._sessions[name] = AcpSession(session, given.cwd, self._peer, before)
         await asyncio.gather(
-            *[connect(s, given.cwd, worker, session.resources) for s in given.mcp_servers or ()]
+            *[connect(s, given.cwd, worker, begun.resources) for s in given.mcp_servers or ()]
         )
-        return session
+        return begun
 
     async def _prompt(self, given: wire.Prompt) -> wire.PromptResult:
-        session = self._session(given.session_id)
-        if self._log is not None:
-            await self._note_stored(given.session_id, MOST_SESSIONS)
-        try:
-            return wire.PromptResult(await session.prompt(given))
-        except ApiError as error:
-            raise rpc_error(error) from error
+        return wire.PromptResult(await self._session(given.session_id).prompt(given))
 
     async def _cancel(self, given: wire.SessionRef) -> None:
         await self._session(given.session_id).cancel()
@@ -186,7 +167,7 @@ class AcpAgent:
     async def _list(self, log: EventLog, given: wire.ListSessions) -> wire.SessionList:
         found: dict[str, wire.SessionInfo] = {}
         async for info in stored_runs(log):
-            name, cwd = info.row.labels.get(CONVERSATION), info.row.labels.get(CWD)
+            name, cwd = conversation_of(info), info.row.labels.get(CWD)
             if name is None or cwd is None or given.cwd not in (None, cwd):
                 continue
             if name in found:  # the first run has the title
@@ -197,50 +178,35 @@ class AcpAgent:
         return wire.SessionList([*found.values()])
 
     async def _delete(self, log: EventLog, given: wire.SessionRef) -> wire.Empty:
-        conversation = await self._find(given.session_id)
-        session = self._sessions.get(given.session_id)
-        if session is not None:
-            session.check_free()
-            await self._close(given)
-        for run in list(conversation.runs):
-            await log.delete(run)
-            info = await log.info(run)
-            if info is not None:
-                self._store.note(info)
+        for info in await self._take(log, given.session_id):
+            await log.delete(info.run)
         return wire.Empty()
 
-    def _session(self, name: str) -> Session:
+    def _session(self, name: str) -> AcpSession:
         session = self._sessions.get(name)
         if session is None:
             raise no_session(name)
         return session
 
-    async def _find(self, name: str) -> ConversationEntry:
-        """The conversation of a session that may be stored."""
-        await self._note_stored(name)
-        conversation = self._runs.conversation(name)
-        if conversation is None or conversation.current is None:
+    async def _take(self, log: EventLog, name: str) -> list[RunInfo]:
+        """Close a session, if it is open, and return its stored runs, the oldest first."""
+        if name in self._sessions:
+            self._sessions[name].check_free()
+        runs = [info async for info in stored_runs(log) if conversation_of(info) == name]
+        if not runs:
             raise no_session(name)
-        return conversation
-
-    async def _note_stored(self, name: str, most: int | None = None) -> None:
-        """Note the stored runs of a session, also those that another process has begun."""
-        assert self._log is not None
-        found: list[RunInfo] = []
-        async for info in stored_runs(self._log, most):
-            if info.row.labels.get(CONVERSATION) == name:
-                found.append(info)
-        for info in sorted(found, key=lambda info: info.created):
-            self._store.note(info)
+        if name in self._sessions:
+            await self._close(wire.SessionRef(name))
+        return sorted(runs, key=lambda info: info.created)
 
 
-async def stored_runs(log: EventLog, most: int | None = None) -> AsyncGenerator[RunInfo, None]:
-    """The stored runs, the newest first; at most so many."""
-    infos = await log.list(limit=most or PAGE)
-    while infos:
+async def stored_runs(log: EventLog) -> AsyncGenerator[RunInfo, None]:
+    """The stored runs, the newest first."""
+    before = ""
+    while infos := await log.list(before=before, limit=PAGE):
         for info in infos:
             yield info
-        infos = [] if most else await log.list(before=infos[-1].run, limit=PAGE)
+        before = infos[-1].run
 
 
 async def connect(
@@ -287,11 +253,6 @@ def check_folder(cwd: str) -> None:
 def no_session(name: str) -> RpcError:
     """The error for an unknown session."""
     return RpcError(NOT_FOUND, f"there is no session {name[:80]!r}: begin one with session/new")
-
-
-def rpc_error(error: ApiError) -> RpcError:
-    """An error of the runs as one of the protocol."""
-    return RpcError(INVALID_REQUEST if error.status < 500 else INTERNAL_ERROR, error.message)
 
 
 async def serve_acp(make: Callable[[], Worker], *, log: EventLog | None = None) -> None:

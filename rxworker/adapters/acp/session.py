@@ -1,6 +1,6 @@
 """A session of a client: a conversation, its prompts one by one, and the questions that runs pause for.
 
-Theory of operation. A prompt starts a run, and its records become updates until it has ended. A run that pauses ends: it requests the decision of the client's user, which
+Theory of operation. A session is one of a worker. A prompt starts a run, and its records become updates until it has ended. A run that pauses ends: it requests the decision of the client's user, which
 resumes it as a new run of the same prompt. A prompt that finds a paused run, which a client left without a decision, requests the decision first, and then
 resumes that run with the new message; one that finds a run whose process has ended continues that run, and sends the message into it.
 """
@@ -8,23 +8,37 @@ resumes that run with the new message; one that finds a run whose process has en
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from typing import Any
 
 from msgspec.structs import replace
+from reactivex import operators as ops
 
 from rxworker.adapters.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
-from rxworker.events import Record, RunStart
+from rxworker.errors import RunCancelledError
+from rxworker.events import Event, RunStart
+from rxworker.hub import Coalesce
+from rxworker.hub.history import expand
+from rxworker.log import EventLog, RunInfo, dismiss_run, set_allowed
+from rxworker.log.values import CONVERSATION, OPEN
 from rxworker.messages import Conversation, Message, StopKind
-from rxworker.protocols import AllowedTool
 from rxworker.protocols.acp import AcpEncoder, call_fields, read_prompt, wire
 from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason, Update
 from rxworker.protocols.common import pump
-from rxworker.ui.web.entry import ConversationEntry, LiveEntry, RunEntry
-from rxworker.ui.web.runs import STOP_SECONDS, Runs, pending_of
-from rxworker.ui.web.stored import StoredEntry
 from rxworker.views import ViewAbort, ViewFinish, ViewPause
-from rxworker.worker import Approve, Decision, Deny
+from rxworker.worker import Approve, Decision, Deny, Paused, Run, Session
 from rxworker.worker.decisions import CHOICES, PendingCalls, read_choice
+from rxworker.worker.queue import end_of
+from rxworker.worker.stored import StoredRun, read_run, title_of
+
+DELIVERY = Coalesce(every=1 / 30)
+STOP_SECONDS = 5.0
+"""Seconds that a run has to end."""
+DRAIN_SECONDS = 20.0
+"""Seconds that its tools have to end before it is handed over."""
+MOST_RUNS = 100
+"""How many stored runs are searched for one that another process has begun since the last prompt, the newest."""
 
 CANCELLED = "the client has cancelled it"
 REJECTED = "The user does not allow this call."
@@ -51,38 +65,40 @@ LIMITS: dict[str, StopReason] = {
 """The limits of a run for which the protocol has a reason."""
 
 
-class Session:
+class AcpSession:
     """A conversation with a client.
 
     Args:
-        conversation: The conversation, with its worker.
+        session: The session of a worker, with the label of its conversation. If it has a log, other processes may continue its runs.
         cwd: The folder that the client works in.
-        runs: Starts and resumes runs.
         peer: The client.
+        before: The stored runs of its conversation, the oldest first.
 
     Attributes:
-        conversation: The conversation.
+        session: The session of the worker.
+        id: The id, that of the conversation.
         resources: Resources that are closed with the session, such as its MCP servers.
     """
 
-    def __init__(self, conversation: ConversationEntry, cwd: str, runs: Runs, peer: Peer) -> None:
-        self.conversation = conversation
+    def __init__(
+        self, session: Session, cwd: str, peer: Peer, before: Sequence[RunInfo] = ()
+    ) -> None:
+        self.session = session
+        self.id = session.labels[CONVERSATION]
         self.resources = AsyncExitStack()
         self._cwd = cwd
-        self._runs = runs
         self._peer = peer
-        self._rejected: set[AllowedTool] = set()
+        self._log = session.log
+        self._known = [info.run for info in before]  # the last one is where the next prompt goes on
+        self._run: Run[Any] | None = None  # the last run of this process
+        self._paused: tuple[Paused[Any], ViewPause] | None = None
+        self._rejected: set[tuple[str, str]] = set()
         self._is_busy = self._is_cancelled = False
         self._request: asyncio.Task[wire.PermissionResult] | None = None
         # The items that the client has received of a run that another process may continue.
         self._shown: tuple[str, AcpEncoder] | None = None
         # The conversation before a prompt that the model refused to answer.
         self._before_refusal: Conversation | None = None
-
-    @property
-    def id(self) -> str:
-        """The id, that of the conversation."""
-        return self.conversation.id
 
     def check_free(self) -> None:
         """Check that no prompt is being answered.
@@ -100,103 +116,137 @@ class Session:
         Raises:
             RpcError: Another prompt is being answered, or the run failed.
             LocalProtocolError: The prompt is empty.
-            ApiError: The run cannot be started.
+            LogError: The log cannot be read or written.
         """
         self.check_free()
         message = read_prompt(given.prompt)
         self._is_busy, self._is_cancelled = True, False
         try:
-            entry = await self._begin(message)
-            return "cancelled" if entry is None else await self._follow(entry)
+            run = await self._begin(message)
+            return "cancelled" if run is None else await self._follow(run)
         except asyncio.CancelledError:  # the request itself was cancelled
-            current = self.conversation.current
-            if current is not None and current.here is not None and not current.here.done():
-                current.here.cancel(reason=CANCELLED)
+            if self._run is not None and not self._run.done():
+                self._run.cancel(reason=CANCELLED)
             raise
         finally:
             self._is_busy = False
 
     async def cancel(self) -> None:
         """End the run, and the question that it waits for."""
-        if not self._is_busy:
-            return
         self._is_cancelled = True
         if self._request is not None:
             self._request.cancel()
-        await self._stop(self.conversation.current)
+        await self._stop()
+
+    async def leave(self, reason: str) -> None:
+        """End the run, because the client has disconnected: a stored one is handed over to other processes."""
+        run = self._run
+        if run is None or run.done():
+            return
+        if self._log is None:
+            await asyncio.wait({run.cancel(reason=reason)}, timeout=STOP_SECONDS)
+        else:
+            ended = run.hand_over(reason=reason, seconds=DRAIN_SECONDS)
+            await asyncio.wait({ended}, timeout=DRAIN_SECONDS + STOP_SECONDS)
 
     async def replay(self) -> None:
         """Send the client the updates of the earlier prompts. A prompt that the model refused is left out, as the protocol requires."""
-        for name in list(self.conversation.runs):
-            entry = await self._runs.find(name)
-            await entry.open()
-            encoder = AcpEncoder(self._cwd, shows_user=True)
-            updates = [update for record in records_of(entry) for update in encoder.feed(record)]
+        assert self._log is not None
+        for name in self._known:
+            found, encoder = await read_run(self._log, name), AcpEncoder(self._cwd, shows_user=True)
+            updates = _encode(found, encoder)
             self._shown = name, encoder
-            self._note_refusal(entry, encoder)
+            self._note_refusal(found.records[0].event, encoder)
             if self._before_refusal is None:
                 for update in updates:
                     await self._notify(update)
 
-    async def _begin(self, message: Message) -> RunEntry | None:
+    async def _begin(self, message: Message) -> Run[Any] | None:
         """Start the run of a prompt; ``None`` if it was cancelled before that."""
-        conversation, runs = self.conversation, self._runs
-        entry = conversation.current
-        if entry is not None:
-            entry = await runs.find(entry.id)
-        if isinstance(entry, StoredEntry) and entry.info.is_cut_off():
-            return await self._recover(entry, message)
-        if entry is not None and entry.status == "paused" and entry.resumed_as is None:
-            await entry.open()
-            encoder = AcpEncoder(self._cwd)
-            for record in records_of(entry):
-                encoder.feed(record)
-            assert isinstance(encoder.end, ViewPause)
-            return await self._resume(entry, encoder.end, (message,))
-        await runs.prepare(conversation)
+        if self._run is not None and not self._run.done():
+            await asyncio.wait({asyncio.ensure_future(end_of(self._run))}, timeout=STOP_SECONDS)
+        if self._log is not None and (last := await self._last(self._log)) is not None:
+            if last.is_cut_off():
+                return await self._recover(last, message)
+            if self._run is None or self._run.id != last.run:
+                await self._load(self._log, last)
+            elif last.status != "paused":  # also if it was dismissed elsewhere
+                self._paused = None
+        if self._paused is not None:
+            return await self._resume(*self._paused, (message,))
         if self._before_refusal is not None:
-            conversation.session.conversation = self._before_refusal
-        return await self._begun(runs.next_run(conversation, (message,), message.text))
+            self.session.conversation = self._before_refusal
+        is_first = not self._known
+        run = await self._begun(self.session.run(message))
+        if is_first:
+            await self._notify(wire.SessionInfoUpdate(title_of((message,))))
+        return run
 
-    async def _begun(self, entry: RunEntry) -> RunEntry:
-        await entry.accepted()
-        if len(self.conversation.runs) == 1:
-            await self._notify(wire.SessionInfoUpdate(entry.title))
+    async def _last(self, log: EventLog) -> RunInfo | None:
+        """The last run of the conversation, also if another process has begun it."""
+        newest = [i for i in await log.list(limit=MOST_RUNS) if conversation_of(i) == self.id]
+        if newest and newest[0].run not in self._known:  # a list may be a moment behind
+            self._known.append(newest[0].run)
+        return await log.info(self._known[-1]) if self._known else None
+
+    async def _load(self, log: EventLog, last: RunInfo) -> None:
+        """Go on with a run of another process.
+
+        Raises:
+            RpcError: It has not ended.
+        """
+        if last.status in OPEN:
+            raise RpcError(INVALID_REQUEST, f"{last.run} of this session is running elsewhere")
+        found = await read_run(log, last.run)
+        session, state = self.session, found.state
+        session.conversation, session.shared_state = state.conversation, state.shared_state
+        session.allowed[:] = last.row.allowed
+        result = found.result(last.run) if last.status == "paused" else None
+        if isinstance(result, Paused):
+            encoder = AcpEncoder(self._cwd)
+            _encode(found, encoder)
+            assert isinstance(encoder.end, ViewPause)
+            self._paused = result, encoder.end
+
+    async def _begun(self, run: Run[Any]) -> Run[Any]:
+        self._run, self._paused = run, None
+        self._known.append(run.id)
+        await run.barrier()
         if self._is_cancelled:
-            await self._stop(entry)
-        return entry
+            await self._stop()
+        return run
 
-    async def _recover(self, entry: StoredEntry, message: Message) -> RunEntry:
+    async def _recover(self, last: RunInfo, message: Message) -> Run[Any]:
         """Continue a run whose process has ended, and send the message into it."""
-        await self._runs.prepare(self.conversation)
-        run = await self.conversation.session.recover(entry.id, reason="the client has come back")
-        entry.here = run
-        self._runs.changed(entry)
+        self.session.allowed[:] = last.row.allowed
+        run = await self.session.recover(last.run, reason="the client has come back")
         run.send(message)
-        return await self._begun(entry)
+        return await self._begun(run)
 
-    async def _follow(self, entry: RunEntry) -> StopReason:
+    async def _follow(self, run: Run[Any]) -> StopReason:
         """Show a run until it has ended, and request the decision that it pauses for."""
         while True:
-            encoder = await self._show(entry)
-            end = encoder.end
-            self._note_refusal(entry, encoder)
-            if not isinstance(end, ViewPause) or self._is_cancelled:
+            encoder = await self._show(run)
+            end, result = encoder.end, None
+            self._note_refusal(await run.events.pipe(ops.first()), encoder)
+            with suppress(Exception):  # the last record has the reason
+                result = await run
+            if not isinstance(result, Paused) or not isinstance(end, ViewPause):
                 return self._reason(encoder)
-            if isinstance(entry, LiveEntry):
-                await entry.over.wait()
-            resumed = await self._resume(entry, end)
+            self._paused = result, end
+            if self._is_cancelled:
+                return "cancelled"
+            resumed = await self._resume(result, end)
             if resumed is None:
                 return "cancelled" if self._is_cancelled else "end_turn"
-            entry = resumed
+            run = resumed
 
-    async def _show(self, entry: RunEntry) -> AcpEncoder:
+    async def _show(self, run: Run[Any]) -> AcpEncoder:
         name, encoder = self._shown or ("", AcpEncoder(self._cwd))
-        if name != entry.id:
+        if name != run.id:
             encoder = AcpEncoder(self._cwd)
         self._shown = None
-        run = entry.run if entry.here is None else entry.here
-        watch = run.watch(entry.delivery, after=encoder.seq, name="acp")
+        watch = run.watch(DELIVERY, after=encoder.seq, name="acp")
         async with aclosing(pump(watch.batches(), encoder.feed, encoder.close)) as pieces:
             async for updates in pieces:
                 for update in updates:
@@ -226,13 +276,12 @@ class Session:
             case end:
                 raise RpcError(INTERNAL_ERROR, getattr(end, "reason", "the run has not ended"))
 
-    def _note_refusal(self, entry: RunEntry, encoder: AcpEncoder) -> None:
+    def _note_refusal(self, first: Event, encoder: AcpEncoder) -> None:
         """Remember the conversation before a refused prompt: neither is part of the next request."""
         self._before_refusal = None
         reason = encoder.end.stop_reason if isinstance(encoder.end, ViewFinish) else None
         if reason is None or reason.kind not in REFUSALS:
             return
-        first = records_of(entry)[0].event
         if isinstance(first, RunStart):
             messages = first.conversation.messages
             kept = messages[: len(messages) - first.added]
@@ -241,10 +290,10 @@ class Session:
     # Questions
 
     async def _resume(
-        self, entry: RunEntry, pause: ViewPause, add: tuple[Message, ...] = ()
-    ) -> RunEntry | None:
+        self, paused: Paused[Any], pause: ViewPause, add: tuple[Message, ...] = ()
+    ) -> Run[Any] | None:
         """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
-        pending = await pending_of(entry)
+        pending = PendingCalls.of(paused)
         decisions = pending.without_client()
         is_decided = True
         for index in pending.required:
@@ -256,19 +305,24 @@ class Session:
         if not (pending.required or pending.by_client or add):
             is_decided = await self._may_go_on(pause)
         if not is_decided or self._is_cancelled:
-            await entry.dismiss(CANCELLED)
+            self._paused = None
+            if self._log is not None:
+                await dismiss_run(self._log, paused.run, str(RunCancelledError(CANCELLED)))
             for each in pause.pending:
                 await self._notify(wire.CallUpdate(tool_call_id=each.id, status="failed"))
             return None
-        return await self._begun(await self._runs.resume(entry.id, decisions, add))
+        if self._log is None:
+            return await self._begun(self.session.resume(paused, decisions=decisions, add=add))
+        run = await self.session.decide(paused.run, decisions, add=add)
+        run.allowed[:] = self.session.allowed
+        return await self._begun(run)
 
     async def _decide(self, pending: PendingCalls, index: int, pause: ViewPause) -> Decision | None:
         """The decision about a call that needs one; ``None`` if the prompt was cancelled instead."""
-        waiting = pause.pending[index]
-        cause = None if pending.allowable is None else AllowedTool(*pending.allowable)
+        waiting, cause = pause.pending[index], pending.allowable
         if cause is not None and cause in self._rejected:
             return Deny(REJECTED)
-        if cause is not None and cause in self.conversation.allowed:
+        if cause is not None and cause in self.session.allowed:
             return Approve()
         call = call_fields(waiting.id, waiting.call, self._cwd)
         if pause.reason:
@@ -278,7 +332,9 @@ class Session:
         if choice is None:
             return None
         if cause is not None and choice == "allow_always":
-            await self._runs.allow(self.conversation, (*self.conversation.allowed, cause))
+            self.session.allowed.append(cause)
+            if self._log is not None:
+                await set_allowed(self._log, pause.run, self.session.allowed)
         elif cause is not None and choice == "reject_always":
             self._rejected.add(cause)
         return Approve() if CHOICES[choice] else Deny(REJECTED)
@@ -313,21 +369,20 @@ class Session:
             return None
         return read_choice(outcome.option_id, kinds)
 
-    async def _stop(self, entry: RunEntry | None) -> None:
-        if entry is not None and entry.here is not None and not entry.here.done():
-            await asyncio.wait({entry.here.cancel(reason=CANCELLED)}, timeout=STOP_SECONDS)
+    async def _stop(self) -> None:
+        if self._run is not None and not self._run.done():
+            await asyncio.wait({self._run.cancel(reason=CANCELLED)}, timeout=STOP_SECONDS)
 
     async def _notify(self, update: Update) -> None:
         await self._peer.notify("session/update", wire.SessionNotification(self.id, update))
 
 
-def records_of(entry: RunEntry) -> list[Record]:
-    """The records of a run so far."""
-    records: list[Record] = []
+def conversation_of(info: RunInfo) -> str | None:
+    """The id of the conversation of a stored run."""
+    return info.row.labels.get(CONVERSATION)
 
-    def ignore(_: Exception) -> None:
-        """The last record has the reason."""
 
-    run = entry.run if entry.here is None else entry.here
-    run.records.subscribe(records.append, ignore).dispose()
-    return records
+def _encode(found: StoredRun, encoder: AcpEncoder) -> list[Update]:
+    """The updates of a stored run."""
+    records = [each for record in found.records for each in expand(record)]
+    return [update for record in records for update in encoder.feed(record)]
