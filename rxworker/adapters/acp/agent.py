@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack
+from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
@@ -30,7 +31,7 @@ from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.values import CONVERSATION
 from rxworker.protocols.acp import PROTOCOL_VERSION, wire
-from rxworker.tools import mcp_tools
+from rxworker.tools import Toolbox, mcp_tools
 from rxworker.worker import Session, Worker
 from rxworker.worker.definition import Definition
 
@@ -50,10 +51,10 @@ logger = logging.getLogger("rxworker.adapters.acp")
 
 
 class AcpAgent:
-    """Serves workers to one client of the Agent Client Protocol. Each session has a worker of its own.
+    """Serves a worker to one client of the Agent Client Protocol.
 
     Args:
-        make: Returns a worker.
+        worker: The worker, or a function that makes one for each session.
         connection: The connection to the client.
         log: Where runs are stored. With it, sessions can be listed, loaded, resumed and deleted, and a run whose client leaves is handed over.
 
@@ -64,16 +65,22 @@ class AcpAgent:
         ...         yield b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}'
         ...     async def write(self, line):
         ...         print(line.decode()[:53])
-        >>> asyncio.run(AcpAgent(lambda: Worker(ScriptedModel(["Hello!"])), Client()).serve())
+        >>> asyncio.run(AcpAgent(Worker(ScriptedModel(["Hello!"])), Client()).serve())
         {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1
     """
 
     def __init__(
-        self, make: Callable[[], Worker], connection: Lines, *, log: EventLog | None = None
+        self,
+        worker: Worker | Callable[[], Worker],
+        connection: Lines,
+        *,
+        log: EventLog | None = None,
     ) -> None:
-        if not callable(make):
-            raise ConfigurationError(f"make is {make!r:.60}: give a function that returns a Worker")
-        self._make, self._log = make, log
+        if not isinstance(worker, Worker) and not callable(worker):
+            raise ConfigurationError(
+                f"worker is {worker!r:.60}: give a Worker, or a function that makes one"
+            )
+        self._worker, self._log = worker, log
         self._sessions: dict[str, AcpSession] = {}
         self._peer = Peer(connection, self._methods())
 
@@ -141,10 +148,12 @@ class AcpAgent:
         given: wire.NewSession | wire.OldSession,
         before: Sequence[RunInfo] = (),
     ) -> AcpSession:
-        """Begin a session: its worker has the folder, and the tools of the client's MCP servers."""
-        worker, labels = self._make(), {CONVERSATION: name, CWD: given.cwd}
+        """Begin a session, with a copy of the worker that has the folder, and the tools of the client's MCP servers."""
+        worker = copy(self._worker if isinstance(self._worker, Worker) else self._worker())
+        labels = {CONVERSATION: name, CWD: given.cwd}
         session = Session(worker, log=self._log, labels=labels)
         worker.workspace, worker.name = Path(given.cwd), worker.name or "worker"
+        worker.tools = Toolbox(worker.tools)
         begun = self._sessions[name] = AcpSession(session, given.cwd, self._peer, before)
         await asyncio.gather(
             *[connect(s, given.cwd, worker, begun.resources) for s in given.mcp_servers or ()]
@@ -255,17 +264,17 @@ def no_session(name: str) -> RpcError:
     return RpcError(NOT_FOUND, f"there is no session {name[:80]!r}: begin one with session/new")
 
 
-async def serve_acp(make: Callable[[], Worker], *, log: EventLog | None = None) -> None:
-    """Serve workers to the client on standard input and output, until it disconnects.
+async def serve_acp(worker: Worker | Callable[[], Worker], *, log: EventLog | None = None) -> None:
+    """Serve a worker to the client on standard input and output, until it disconnects.
 
     Meanwhile, whatever else the process and its children print to standard output appears on standard error.
 
     Args:
-        make: Returns a worker; called once for each session.
+        worker: The worker, or a function that makes one for each session.
         log: The log of the runs; the caller closes it afterwards.
 
     Raises:
-        ConfigurationError: ``make`` is not callable.
+        ConfigurationError: ``worker`` is neither.
     """
     with standard_streams(limit=MAX_LINE) as streams:
-        await AcpAgent(make, streams, log=log).serve()
+        await AcpAgent(worker, streams, log=log).serve()

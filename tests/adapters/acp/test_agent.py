@@ -170,7 +170,7 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    make: Make, *choices: str, log: EventLog | None = None
+    make: Worker | Make, *choices: str, log: EventLog | None = None
 ) -> AsyncGenerator[Client, None]:
     """A client of an agent. It leaves at the end."""
     client = Client(*choices)
@@ -222,6 +222,19 @@ async def test_the_agent_answers_an_unknown_version_with_its_own() -> None:
         assert told["agentInfo"]["name"] == "rxworker"
         assert told["agentCapabilities"]["promptCapabilities"]["embeddedContext"]
         assert "loadSession" not in told["agentCapabilities"]
+
+
+async def test_a_worker_serves_several_sessions_and_stays_as_it_is() -> None:
+    model = ScriptedModel(["One.", "Two."])
+    worker = Worker(model, tools=[delete])
+    async with MemoryLog() as log, serving(worker, log=log) as client:
+        for cwd in ("/home/me", "/home/you"):
+            await client.prompt(await client.open(cwd), "Hi")
+        labels = [info.row.labels["cwd"] for info in await log.list()]
+    assert labels == ["/home/you", "/home/me"]
+    assert [len(request.conversation.messages) for request in model.requests] == [1, 1]
+    assert (worker.workspace, worker.name, worker.log, worker.labels) == (Path(), "", None, {})
+    assert not worker.session.conversation.messages
 
 
 async def test_the_content_of_a_prompt_reaches_the_model() -> None:
