@@ -8,6 +8,7 @@ import shutil
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
@@ -18,7 +19,7 @@ from aiohttp import web
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxworker.events import Event, Record, ResponseEvent, TextDelta
+from rxworker.events import Record, ResponseEvent, TextDelta
 from rxworker.messages import Text
 from rxworker.providers import Request
 from rxworker.state import fold_run
@@ -31,7 +32,6 @@ from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import Page as PageFiles
 from rxworker.ui.web.workers import MakeServedWorker
 from rxworker.worker import Run, Worker
-from rxworker.worker.context import TurnScope
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, WebSocket
@@ -171,6 +171,19 @@ class Windows:
         self.waiting.append(page)
 
 
+class Recorder:
+    """Writes down each run of a worker, also those that are resumed or recovered."""
+
+    def __init__(self, runs: list[Run[Any]]) -> None:
+        self._runs = runs
+
+    def traceparent(self) -> str:
+        return ""
+
+    def __call__(self, run: Run[Any], /) -> None:
+        self._runs.append(run)
+
+
 class Desk:
     """A server with its runs, and the pages that look at it.
 
@@ -220,24 +233,7 @@ class Desk:
 
     def maker(self, model: Model, tools: Sequence[Tool] = (), **options: Any) -> MakeServedWorker:
         """A function that makes workers with this model, whose runs are written down."""
-        runs = self.runs
-
-        class Recorded(Worker):
-            def _begin(
-                self,
-                first: Sequence[Event],
-                scope: TurnScope,
-                called: Sequence[str] = (),
-                **options: Any,
-            ) -> Run[Any]:
-                run = super()._begin(first, scope, called, **options)
-                runs.append(run)
-                return run
-
-        def make() -> Worker:
-            return Recorded(model, tools=tools, **options)
-
-        return make
+        return partial(Worker, model, tools=tools, tracing=Recorder(self.runs), **options)
 
     async def close(self) -> None:
         """Close all windows, while their server answers."""

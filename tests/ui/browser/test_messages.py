@@ -122,4 +122,4 @@ async def test_a_message_is_edited_and_answered_again(desk: Desk, gated: type[Ga
         await first.hover()
         await first.get_by_role("button", name="Answer again").click()
         await desk.answers(page, "Four.")
-        assert len({run.worker for run in desk.runs}) == 3
+        assert len({run.session for run in desk.runs}) == 3
