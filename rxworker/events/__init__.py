@@ -31,6 +31,7 @@ from rxworker.events.meta import (
     Status,
     Usage,
 )
+from rxworker.events.pause import PausedCall, PauseState
 from rxworker.events.turn import (
     AttemptRetract,
     AttemptStart,
@@ -101,6 +102,8 @@ __all__ = [
     "TurnEvent",
     "RunStart",
     "RunPause",
+    "PauseState",
+    "PausedCall",
     "RunResume",
     "RunStop",
     "RunAbort",

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from rxworker.events.block import BlockEvent
 from rxworker.events.meta import Meta
+from rxworker.events.pause import NO_PAUSE, PauseState
 from rxworker.messages.content import ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, Role
@@ -21,10 +22,6 @@ from rxworker.messages.usage import Usage
 
 DISCARDED_EARLY = "This call was started early, and its result was thrown away."
 """The result of a call that was started before its response was complete, and that the response then did not keep. Views compare it with the text in stored logs: do not change it."""
-
-
-CLIENT_TOOL = "client_tool"
-"""The hook name in a `RunPause` for the calls of tools that a client runs. It is stored: do not change it."""
 
 
 class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
@@ -256,36 +253,14 @@ class Gap(Struct, frozen=True, tag="gap"):
     last: int
 
 
-class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
+class RunPause(Struct, frozen=True, tag="run_pause"):
     """The run waits for a decision; ``worker.resume`` continues it.
 
     Attributes:
-        hook: The name of the hook that requested it; ``requires_approval`` where the policy of the tool did, ``pause`` where
-            the application did, by ``run.pause()``, and ``client_tool`` where a client runs the pending calls.
-        pending: The tool calls that wait to be run, in order, with their exact arguments.
-        paused_at: The ``id`` of the call that the hook paused at; the hooks have approved those before it.
-            ``None`` at the end of a turn, for ``client_tool``, and if the application requested the pause: no call is approved then.
-        reason: For people.
-        refused: Results of the calls that do not wait, in the order of the calls: they are not run, or have run before those of the client.
-        approved_count: How many of the pending calls, from the first, hooks have approved: the paused one follows them.
-        key: The prefix of the idempotency keys of the pending calls.
-        places: The index of each pending call among the calls of its response.
-        hooks: The names of the hooks of the point, in the order in force when the run paused.
-        reached_count: How many of these, from the first, were reached for the call or turn that the run paused at.
-        unknown: The places of the calls that a process has started which has ended since, so that their effects are not known. Each needs a decision.
+        pause: What it waits for.
     """
 
-    hook: str
-    pending: tuple[ToolCall, ...] = ()
-    paused_at: str | None = None
-    reason: str = ""
-    refused: tuple[ToolResult, ...] = ()
-    approved_count: int = field(default=0, name="let_through")
-    key: str = ""
-    places: tuple[int, ...] = ()
-    hooks: tuple[str, ...] = ()
-    reached_count: int = field(default=0, name="asked")
-    unknown: tuple[int, ...] = ()
+    pause: PauseState
 
 
 class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
@@ -293,41 +268,29 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
 
     Attributes:
         conversation: The conversation so far.
-        pending: The tool calls to run first.
-        refused: Results of calls that are not run, in the order of the calls.
+        pause: The pause as the decisions have left it: its calls run first, unless a hook prevents it.
         usage: The tokens of the run so far.
         turns: Its turns so far.
         tool_calls: Its tool calls so far.
         continuations: How often hooks have sent an answer back so far.
         resumes: The id of the run that was paused.
-        places: The index of each pending call among the calls of its response.
-        key: The prefix of the idempotency keys of the pending calls.
-        spared: For each pending call, the hooks that do not run for it again.
-        approved: The places of the calls that a person has approved as they are.
         traceparent: The trace context of the caller, as in `RunStart`.
         output_format: The form of the answer, as in `RunStart`.
         tools: Digests of the tools, as in `RunStart`.
         own_tools: The names of the tools that the worker runs itself, as in `AttemptStart`.
-        is_offered: Whether the pending calls of the tools of the client were offered to it: the hook of the pause was ``client_tool``.
     """
 
     conversation: Conversation
-    pending: tuple[ToolCall, ...] = ()
-    refused: tuple[ToolResult, ...] = ()
+    pause: PauseState = NO_PAUSE
     usage: Usage = Usage()
     turns: int = 0
     tool_calls: int = 0
     continuations: int = 0
     resumes: str = ""
-    places: tuple[int, ...] = ()
-    key: str = ""
-    spared: tuple[tuple[tuple[str, int], ...], ...] = ()
-    approved: tuple[int, ...] = ()
     traceparent: str = ""
     output_format: OutputFormat | None = None
     tools: dict[str, str] = {}
     own_tools: tuple[str, ...] | None = None
-    is_offered: bool = field(default=False, name="offered")
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):

@@ -2,7 +2,7 @@
 
 The envelope of an entry has the numbers, the epoch, the kind and the time. Its body is JSON. As one line of JSON, as `write_line` makes it::
 
-    {"v":1,"epoch":1,"first":7,"last":9,"kind":"text_delta","time":12.5,"body":{"turn":1,"attempt":1,
+    {"v":2,"epoch":1,"first":7,"last":9,"kind":"text_delta","time":12.5,"body":{"turn":1,"attempt":1,
      "event":{"type":"text_delta","index":0,"text":"An old pond."},"lengths":[2,4,6],"times":[0,20,41]}}
 
 ``lengths`` are those of the single texts in characters, ``times`` milliseconds since the first. Times have a resolution of one millisecond.
@@ -17,7 +17,7 @@ import json
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 from math import isfinite
 from typing import Any, cast
 
@@ -29,12 +29,13 @@ from rxworker.errors import LogError
 from rxworker.events import Event, Opaque, Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
+from rxworker.events.pause import CLIENT_TOOL
 from rxworker.hub.history import packed
 from rxworker.log.values import is_storable
-from rxworker.messages import ToolResult
+from rxworker.messages import JsonObject, ToolResult
 
-VERSION = 1
-"""The version of the envelope and the bodies that this rxworker writes. It reads this and all earlier ones."""
+VERSION = 2
+"""The version of the envelope and the bodies that this rxworker writes. Version 1 had the parts of a pause beside the other members of its events; it is read as well."""
 
 ABORTED, REQUEUED = "run_abort", "run_requeue"
 """The kinds of the entries that abort a run, and put it back."""
@@ -280,6 +281,9 @@ def _read_body(entry: Entry) -> _Body:
     if entry.version > VERSION:
         return _unknown(entry)
     try:
+        if entry.version == 1 and entry.kind in ("run_pause", "run_resume"):
+            body = msgspec.json.decode(entry.body, type=dict[str, Any])
+            return _decode(_encode({**body, "event": upgrade_pause(body["event"])}))
         return _decode(entry.body)
     except msgspec.ValidationError:
         if is_known(entry.kind):
@@ -287,6 +291,63 @@ def _read_body(entry: Entry) -> _Body:
         return _unknown(entry)
     except msgspec.DecodeError:
         return msgspec.convert(_loads(entry.body), _Body)
+
+
+_PAUSE_1: dict[str, Any] = {
+    **dict.fromkeys(("pending", "places", "refused", "hooks", "unknown", "approved"), ()),
+    **dict.fromkeys(("let_through", "asked"), 0),
+    **dict.fromkeys(("hook", "reason", "key"), ""),
+    "paused_at": None,
+    "spared": None,
+    "offered": False,
+}
+"""The members of a pause in version 1, and what they are where they are missing."""
+
+
+def upgrade_pause(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of a paused run, or of an event of one, as they are since version 2 of the entries: the parts of the pause are one member.
+
+    Args:
+        members: As version 1 had them, decoded. What is no part of a pause stays as it is.
+
+    Raises:
+        ValueError: They contradict each other.
+
+    >>> upgrade_pause({"hook": "permit", "pending": [{"id": "x"}], "paused_at": "x", "places": [1], "refused": ["no"], "hooks": ["permit"], "asked": 1})
+    {'pause': {'hook': 'permit', 'calls': [{'place': 1, 'call': {'id': 'x'}, 'spared': [('permit', 0)], 'is_approved': False}], ...}}
+    """
+    old: dict[str, Any] = {**_PAUSE_1, **members}
+    pending, places, approved, at = old["pending"], old["places"], old["let_through"], None
+    if old["paused_at"] is not None:
+        at = approved
+        if not 0 <= at < len(pending) or pending[at]["id"] != old["paused_at"]:
+            raise ValueError(f"paused_at is {old['paused_at']!r}, which is not pending call {at}")
+    if not set(old["unknown"]).issubset(places):
+        raise ValueError(f"unknown: {old['unknown']} are not places of pending calls")
+    names = old["hooks"]
+    before = [(name, names[:index].count(name)) for index, name in enumerate(names)]
+    reached = before[: old["asked"]]
+    calls: list[JsonObject] = []
+    for index, (call, place) in enumerate(zip(pending, places, strict=True)):
+        spared, is_approved = reached if index == at else [], place in old["approved"]
+        if old["spared"] is not None:
+            spared = old["spared"][index]
+        elif index < approved:
+            spared, is_approved = before, True
+        calls.append({"place": place, "call": call, "spared": spared, "is_approved": is_approved})
+    # All other calls of the response have results.
+    free = (place for place in count() if place not in places)
+    return {name: each for name, each in members.items() if name not in _PAUSE_1} | {
+        "pause": {
+            "hook": old["hook"] or (CLIENT_TOOL if old["offered"] else ""),
+            "calls": calls,
+            "required": [i for i, place in enumerate(places) if i == at or place in old["unknown"]],
+            "reason": old["reason"],
+            "refused": dict(zip(free, old["refused"], strict=False)),
+            "key": old["key"],
+            "spared": [] if calls else reached,
+        }
+    }
 
 
 def _unknown(entry: Entry) -> _Body:

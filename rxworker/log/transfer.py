@@ -261,8 +261,8 @@ def _results_at(
     missing: set[int] = set()
     for record in _own(entries, run):
         match record.event:
-            case RunResume(places=places, approved=approved):
-                missing = set(places) - set(approved)
+            case RunResume(pause=pause):
+                missing = {each.place for each in pause.calls if not each.is_approved}
             case ToolStop(place=place, result=None):
                 missing.add(place)
             case ToolStart(place=place) | ToolStop(place=place) | ToolOutput(place=place):

@@ -212,7 +212,7 @@ class RunWriter:
         """Store with the next `ToolStart` of this place which hooks have agreed to the call, and whether a person has approved it."""
         self._agreed[place] = Private(agreed=tuple(agreed), approved=approved)
 
-    def keep_answers(self, answered: tuple[tuple[int, ToolResult], ...]) -> None:
+    def keep_answers(self, answered: Mapping[int, ToolResult]) -> None:
         """Store results that a person has given with the first record of the run, until their calls have ended."""
         self._unseen.update(answered)
 

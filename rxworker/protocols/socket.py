@@ -320,12 +320,12 @@ def pause_of(state: RunState) -> PauseSummary | None:
     pause = state.pause
     if state.status != "paused" or pause is None:
         return None
-    required = PendingCalls.of(pause).required
+    required, at = PendingCalls.of(pause).required, pause.at
     pending = tuple(
         PendingCall(call.id, call.name, call.input, index in required)
         for index, call in enumerate(pause.pending)
     )
-    return PauseSummary(pause.hook, pause.reason, pause.paused_at, pending)
+    return PauseSummary(pause.hook, pause.reason, None if at is None else pending[at].id, pending)
 
 
 def reason_of(state: RunState) -> str:

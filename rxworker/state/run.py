@@ -28,6 +28,7 @@ from rxworker.events import (
     HookVerdict,
     LimitReached,
     MessageAdd,
+    PauseState,
     Record,
     RunAbort,
     RunPause,
@@ -48,7 +49,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
-from rxworker.messages.pairs import calls_made, places_left, places_of
+from rxworker.messages.pairs import calls_made
 from rxworker.messages.repair import NOT_RUN
 from rxworker.state.inner import step_inner
 from rxworker.state.response import STARTED, ResponseState, step_events
@@ -167,7 +168,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         settle(state),
         status="running",
         conversation=event.conversation,
-        calls=_placed(event.conversation, event),
+        calls=_placed(event.conversation, event.pause),
         base=event.conversation,
         pause=None,
         reason="",
@@ -190,17 +191,16 @@ def _run_recover(state: RunState, event: RunRecover) -> RunState:
 
 def _run_pause(state: RunState, event: RunPause) -> RunState:
     state = close(state)
-    calls = _placed(state.conversation, event)
-    return replace(state, status="paused", reason=event.hook, calls=calls, pause=event)
+    pause = event.pause
+    calls = _placed(state.conversation, pause)
+    return replace(state, status="paused", reason=pause.hook, calls=calls, pause=pause)
 
 
-def _placed(conversation: Conversation, event: RunPause | RunResume) -> tuple[CallState, ...]:
+def _placed(conversation: Conversation, pause: PauseState) -> tuple[CallState, ...]:
     """The calls that wait, and those that have a result already, in the order of the calls."""
     made = calls_made(conversation)
-    waiting = places_of(event.pending, event.places, made)
-    refused = places_left(event.refused, waiting, made)
-    calls = [*map(CallState, waiting, event.pending)]
-    for place, result in zip(refused, event.refused, strict=True):
+    calls = [CallState(each.place, each.call) for each in pause.calls]
+    for place, result in pause.refused.items():
         call = made[place] if place < len(made) else ToolCall(result.tool_use_id, result.name, {})
         calls.append(CallState(place, call, "ended", result))
     return tuple(sorted(calls, key=attrgetter("place")))

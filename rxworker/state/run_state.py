@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rxworker.events import RunPause
+from rxworker.events import PauseState
 from rxworker.messages import (
     Conversation,
     Json,
@@ -125,7 +125,7 @@ class RunState(Struct, frozen=True):
     continuations: int = 0
     repeats: int = 0
     round: Round | None = None
-    pause: RunPause | None = None
+    pause: PauseState | None = None
     seq: int = 0
     path: tuple[str, ...] = ()
     spent: Usage = Usage()

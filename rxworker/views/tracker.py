@@ -21,6 +21,8 @@ from rxworker.events import (
     Gap,
     InputJsonDelta,
     MessageAdd,
+    PausedCall,
+    PauseState,
     Record,
     RefusalDelta,
     ResponseStatus,
@@ -43,9 +45,9 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, HIDDEN
-from rxworker.events.turn import CLIENT_TOOL, DISCARDED_EARLY
+from rxworker.events.pause import CLIENT_TOOL
+from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Conversation, ToolCall
-from rxworker.messages.pairs import calls_made, places_of
 from rxworker.state import BlockState, ResponseState, RunState
 from rxworker.state.pieces import joined
 from rxworker.views.call_tracker import CallTracker
@@ -235,13 +237,14 @@ def run_pause(
     state: TrackerState, tracker: ScopeTracker, record: Record, event: RunPause
 ) -> Iterator[Change]:
     """A run pauses: its pending calls wait, and all other calls get a placeholder."""
+    pause = event.pause
     if record.path:
-        why = f"it paused: {event.reason or event.hook}"
+        why = f"it paused: {pause.reason or pause.hook}"
         yield from state.scopes.leave(record.path, why, "pause")
         return
     pending: list[WaitingCall] = []
-    is_offered = event.hook == CLIENT_TOOL
-    for place, call in enumerate(event.pending):
+    is_offered = pause.hook == CLIENT_TOOL
+    for index, call in enumerate(pause.pending):
         yield from tracker.blocks.end_call(call.id)
         if tracker.calls.find(call.id) is None:
             if tracker.calls.has_answered(call.id):
@@ -249,16 +252,14 @@ def run_pause(
             else:
                 yield from tracker.calls.announce(call, tracker.blocks.response)
         waiting = tracker.calls.take(call.id)
-        is_unknown = place < len(event.places) and event.places[place] in event.unknown
-        is_asked = event.paused_at is not None and place == event.approved_count
         shown = waiting.shown if waiting else call.id
         is_held = not is_offered and tracker.calls.is_held(call.name)
-        pending.append(WaitingCall(shown, call, is_asked or is_unknown, is_held=is_held))
+        pending.append(WaitingCall(shown, call, index in pause.required, is_held=is_held))
         if is_offered:
             yield CallOffer(tracker.scope, shown, call)
     state.is_over = True
     yield from state.scopes.end("", NOT_RUN)
-    yield ViewPause(state.run, event.hook, event.reason, tuple(pending))
+    yield ViewPause(state.run, pause.hook, pause.reason, tuple(pending))
 
 
 HANDLERS: dict[
@@ -355,11 +356,13 @@ class Tracker:
         tracked.seq = state.seq
         begin = RunResume(
             state.conversation,
-            state.pending,
-            state.results,
-            places=tuple([each.place for each in state.calls if each.result is None]),
+            PauseState(
+                "" if state.pause is None else state.pause.hook,
+                tuple([PausedCall(c.place, c.call) for c in state.calls if c.result is None]),
+                (),
+                refused={c.place: c.result for c in state.calls if c.result is not None},
+            ),
             own_tools=state.own_tools,
-            is_offered=state.pause is not None and state.pause.hook == CLIENT_TOOL,
         )
         changes = list(self._begin(Record(state.seq, run, 0, 0, 0.0, begin)))
         tracked.refused.clear()
@@ -404,7 +407,8 @@ class Tracker:
         pending: tuple[WaitingCall, ...] = ()
         places: tuple[int, ...] = ()
         if isinstance(event, RunResume):
-            for result in event.refused:
+            is_offered = event.pause.hook == CLIENT_TOOL
+            for result in event.pause.refused.values():
                 state.refused.add(result.tool_use_id)
                 calls.note_answered(result.tool_use_id)
             calls.own_tools = event.own_tools
@@ -412,12 +416,12 @@ class Tracker:
                 WaitingCall(
                     calls.expect(call).shown,
                     call,
-                    is_held=not event.is_offered and calls.is_held(call.name),
-                    is_offered=event.is_offered and calls.is_held(call.name),
+                    is_held=not is_offered and calls.is_held(call.name),
+                    is_offered=is_offered and calls.is_held(call.name),
                 )
-                for call in event.pending
+                for call in event.pause.pending
             )
-            places = places_of(event.pending, event.places, calls_made(event.conversation))
+            places = tuple([each.place for each in event.pause.calls])
         yield ViewBegin(record.run, before, pending, places)
 
     def _note(self, record: Record) -> Iterator[Change]:

@@ -17,7 +17,7 @@ effects, so the calls of the next response start again. If no tool may start ear
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import TypeAlias
@@ -33,6 +33,8 @@ from rxworker.events import (
     BlockType,
     Event,
     MessageAdd,
+    PausedCall,
+    PauseState,
     ResponseStatus,
     RunPause,
     Status,
@@ -42,7 +44,8 @@ from rxworker.events import (
 )
 from rxworker.events.arguments import copy_arguments
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.turn import CLIENT_TOOL, DISCARDED_EARLY
+from rxworker.events.pause import CLIENT_TOOL
+from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import (
     Abort,
     Finish,
@@ -53,7 +56,7 @@ from rxworker.hooks import (
     ToolResultContext,
 )
 from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
-from rxworker.hooks.runner import names_in
+from rxworker.hooks.runner import names_in, numbered
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.operators import Operator
 from rxworker.operators.disposables import Both, Call
@@ -68,7 +71,6 @@ from rxworker.worker.context import (
     RunContext,
     Turn,
     TurnScope,
-    Waiting,
     after_calls,
     before_calls,
     calls_of,
@@ -227,11 +229,10 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
 def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
     if scope.early is None:
         journal = context.journal
-        scope.key = f"{journal.run}/{journal.state.turns}"
+        key = f"{journal.run}/{journal.state.turns}"
+        scope.pause = replace(scope.pause, key=key)
         emit = hold_back(context, journal.emit)
-        call_scope = CallScope(
-            emit, journal.relay, scope.key, scope.variables, shared=context.shared
-        )
+        call_scope = CallScope(emit, journal.relay, key, scope.variables, shared=context.shared)
         scope.early = EarlyCalls(context.tools, call_scope, limit=context.parallel)
     return scope.early
 
@@ -282,9 +283,10 @@ async def _call_tools(
     waiting = calls_of(context, scope)
     context.called.update((each.call.name, None) for each in waiting)
     try:
-        if waiting or scope.refused or scope.answered:
+        if waiting or scope.pause.calls or scope.pause.refused:
             # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
-            scope.key = scope.key or f"{context.journal.run}/{state.turns}"
+            key = scope.pause.key or f"{context.journal.run}/{state.turns}"
+            scope.pause = replace(scope.pause, key=key)
             await _run_calls(context, scope, state, waiting, emitter.emit, executor)
     finally:
         if scope.early is not None:
@@ -295,30 +297,36 @@ async def _run_calls(
     context: RunContext,
     scope: TurnScope,
     state: RunState,
-    waiting: tuple[Waiting, ...],
+    waiting: tuple[PausedCall, ...],
     emit: Emit,
     executor: Executor | None,
 ) -> None:
-    results = dict(scope.refused)
-    waiting = tuple([_decoded(context, each) for each in waiting])
-    for each, answer in scope.answered:
-        if not each.has_ended:
+    results = dict(scope.pause.refused)
+    invalid: set[int] = set()
+    waiting = tuple([_decoded(context, each, invalid) for each in waiting])
+    for each in scope.pause.calls:
+        answer = scope.answered.get(each.place)
+        if answer is None:
+            continue
+        if each.place not in scope.ended:
             hold_back(context, emit)(ToolStop(answer, place=each.place))
         tool = context.tools.get(each.call.name)
         results[each.place] = await _after_result_hooks(context, scope, each, tool, answer, emit)
     if not scope.finished_by and context.pause_request.reason is not None:
         # The hooks run for all of these when the run resumes.
         discard_early(context, scope)
-        context.pause_request.take(emit, _pause(scope, BY_CALLER, waiting, results))
+        context.pause_request.take(
+            emit, _pause(scope, BY_CALLER, map(_not_asked, waiting), results)
+        )
         return
     early = scope.early
     # The calls that started early are already counted.
     before_calls(context, state, len(waiting) - (0 if early is None else early.begun), emit)
-    allowed: Sequence[Waiting] = waiting
+    allowed: Sequence[PausedCall] = waiting
     if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
         allowed = _begun(scope, waiting)
     elif context.hooks.at(BEFORE) or context.tools.wants_approval([each.call for each in waiting]):
-        asked = await _ask(context, scope, waiting, results, emit)
+        asked = await _ask(context, scope, waiting, invalid, results, emit)
         if asked is None:
             return
         allowed = asked
@@ -328,7 +336,7 @@ async def _run_calls(
     by_client = [
         each
         for each in allowed
-        if isinstance(context.tools.get(each.call.name), ClientTool) and not each.is_invalid
+        if isinstance(context.tools.get(each.call.name), ClientTool) and each.place not in invalid
     ]
     if by_client:
         places = {each.place for each in by_client}
@@ -341,7 +349,7 @@ async def _run_calls(
     emit_call = hold_back(context, emit, {each.place for each in allowed if each.is_approved})
     barrier = None if context.journal.writer is None else context.journal.barrier
     if executor is not None:
-        await _execute(context, executor, allowed, results, emit_call, barrier)
+        await _execute(context, executor, allowed, invalid, results, emit_call, barrier)
     else:
         finished = await run_calls(
             context.tools,
@@ -350,7 +358,7 @@ async def _run_calls(
             limit=context.parallel,
             emit=emit_call,
             relay=context.journal.relay,
-            scope=scope.key,
+            scope=scope.pause.key,
             variables=scope.variables,
             early=early,
             barrier=barrier,
@@ -368,30 +376,32 @@ async def _run_calls(
     if scope.finished_by:
         _refuse(scope, by_client, results, emit)
     elif by_client:
-        names = tuple(names_in(context.hooks.at(BEFORE)))
+        spared = tuple(numbered(names_in(context.hooks.at(BEFORE))))
+        offered = [replace(each, spared=spared, is_approved=True) for each in by_client]
         tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
-        pause = _pause(scope, CLIENT_TOOL, by_client, results, f"{tool_names} runs in the client")
-        emit(replace(pause, approved_count=len(by_client), hooks=names, reached_count=len(names)))
+        reason = f"{tool_names} runs in the client"
+        emit(RunPause(_pause(scope, CLIENT_TOOL, offered, results, reason)))
         return
     scope.called = True
-    emit(MessageAdd((Message("user", _in_order(results)),), "tools"))
+    emit(MessageAdd((Message("user", tuple(_in_order(results).values())),), "tools"))
     after_calls(context, emit)
 
 
 async def _execute(
     context: RunContext,
     executor: Executor,
-    allowed: Sequence[Waiting],
+    allowed: Sequence[PausedCall],
+    invalid: Collection[int],
     results: dict[int, ToolResult],
     emit: Emit,
     barrier: Callable[[], Awaitable[None]] | None,
 ) -> None:
     """Run the calls by an operator of the application."""
     loop = asyncio.get_running_loop()
-    left: list[Waiting] = []
+    left: list[PausedCall] = []
     for each in allowed:
         emit(ToolStart(each.call, each.place))
-        if each.is_invalid:
+        if each.place in invalid:
             result = await run_call(context.tools, each.call)  # the error of its arguments
             results[each.place] = result
             emit(ToolStop(result, call_id=each.call.id, place=each.place, is_error=True))
@@ -430,14 +440,14 @@ async def _execute(
 def _ignore(_: object) -> None: ...
 
 
-def _begun(scope: TurnScope, waiting: Sequence[Waiting]) -> list[Waiting]:
+def _begun(scope: TurnScope, waiting: Sequence[PausedCall]) -> list[PausedCall]:
     """The calls of pure tools that run already."""
     early = scope.early
     return [each for each in waiting if early and early.has_started(each.call, each.place)]
 
 
 def _refuse(
-    scope: TurnScope, some: Sequence[Waiting], results: dict[int, ToolResult], emit: Emit
+    scope: TurnScope, some: Sequence[PausedCall], results: dict[int, ToolResult], emit: Emit
 ) -> None:
     """Give calls that will not run, since a hook has finished the run, a result: a conversation has one for each call."""
     for each in some:
@@ -462,33 +472,34 @@ def _finish(context: RunContext, scope: TurnScope, hook: str, point: HookPoint) 
 def _pause(
     scope: TurnScope,
     hook: str,
-    waiting: Sequence[Waiting],
+    calls: Iterable[PausedCall],
     results: Mapping[int, ToolResult],
     reason: str = "",
-) -> RunPause:
-    return RunPause(
-        hook,
-        tuple([each.call for each in waiting]),
-        reason=reason,
-        refused=_in_order(results),
-        key=scope.key,
-        places=tuple([each.place for each in waiting]),
-    )
+    required: tuple[int, ...] = (),
+) -> PauseState:
+    """What this turn leaves undone."""
+    return PauseState(hook, tuple(calls), required, reason, _in_order(results), scope.pause.key)
 
 
-def _in_order(results: Mapping[int, ToolResult]) -> tuple[ToolResult, ...]:
-    return tuple([results[place] for place in sorted(results)])
+def _not_asked(each: PausedCall) -> PausedCall:
+    """The call of a pause before its hooks: all of them run when the run resumes."""
+    return PausedCall(each.place, each.call)
+
+
+def _in_order(results: Mapping[int, ToolResult]) -> dict[int, ToolResult]:
+    return {place: results[place] for place in sorted(results)}
 
 
 async def _ask(
     context: RunContext,
     scope: TurnScope,
-    waiting: Sequence[Waiting],
+    waiting: Sequence[PausedCall],
+    invalid: Collection[int],
     results: dict[int, ToolResult],
     emit: Emit,
-) -> list[Waiting] | None:
+) -> list[PausedCall] | None:
     """The calls that may run; ``None`` if a hook has paused the run. The results of the others are added to ``results``."""
-    allowed: list[Waiting] = []
+    allowed: list[PausedCall] = []
     for number, each in enumerate(waiting):
         call, place = each.call, each.place
         tool = context.tools.get(call.name)
@@ -496,11 +507,11 @@ async def _ask(
             # It is not run, even if the tool is added later: no hook has run for it.
             results[place] = _missing(context, each, emit)
             continue
-        if each.is_invalid:
+        if place in invalid:
             allowed.append(each)
             continue
         hooks = context.hooks.at(BEFORE)
-        verdict, hook, left, reached = Continue(), "", call, 0
+        verdict, hook, left, reached = Continue(), "", call, list[str]()
         is_allowed = (call.name, REQUIRES_APPROVAL) in context.allowed
         if hooks:
             verdict, hook, left, reached, is_allowed = await _run_call_hooks(
@@ -534,31 +545,28 @@ async def _ask(
                 allowed.append(replace(each, call=left))
                 continue
         discard_early(context, scope)
-        pending = [*allowed, replace(each, call=left), *waiting[number + 1 :]]
-        pause = replace(
-            _pause(scope, hook, pending, results, reason),
-            paused_at=call.id,
-            approved_count=len(allowed),
-            hooks=tuple(names_in(hooks)),
-            reached_count=reached,
-        )
-        emit(pause)
+        spared = tuple(numbered(names_in(hooks)))
+        calls = [replace(each, spared=spared, is_approved=True) for each in allowed]
+        calls.append(PausedCall(place, left, spared[: len(reached)]))
+        calls += map(_not_asked, waiting[number + 1 :])
+        emit(RunPause(_pause(scope, hook, calls, results, reason, (len(allowed),))))
         return None
     return allowed
 
 
-def _decoded(context: RunContext, each: Waiting) -> Waiting:
-    """The call with the arguments that hooks and the tool receive."""
+def _decoded(context: RunContext, each: PausedCall, invalid: set[int]) -> PausedCall:
+    """The call with the arguments that hooks and the tool receive. If they cannot be decoded, its place is added to ``invalid``."""
     tool = context.tools.get(each.call.name)
     if tool is None:
         return each
     call = decoded(each.call, tool)
     if call is None:
-        return replace(each, is_invalid=True)
+        invalid.add(each.place)
+        return each
     return each if call is each.call else replace(each, call=call)
 
 
-def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
+def _missing(context: RunContext, each: PausedCall, emit: Emit) -> ToolResult:
     """The result of a call of an unknown tool."""
     result = missing(context.tools, each.call)
     # In a context of its own, as any call: an observer of its start may set the current span.
@@ -568,13 +576,13 @@ def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
 
 
 async def _run_call_hooks(
-    context: RunContext, scope: TurnScope, each: Waiting, tool: Tool, emit: Emit
-) -> tuple[Verdict, str, ToolCall, int, bool]:
-    """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, how many were reached, and whether they allow it without approval."""
+    context: RunContext, scope: TurnScope, each: PausedCall, tool: Tool, emit: Emit
+) -> tuple[Verdict, str, ToolCall, list[str], bool]:
+    """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, which were reached, and whether they allow it without approval."""
     hook_context = ToolCallContext(
         call=each.call,
         tool=tool,
-        spared=each.spared,
+        spared=frozenset(each.spared),
         allowed={hook for name, hook in context.allowed if name == each.call.name},
         **context.hook_input(scope.variables),
     )
@@ -583,7 +591,7 @@ async def _run_call_hooks(
         verdict,
         hook,
         hook_context.call,
-        len(hook_context.reached),
+        hook_context.reached,
         REQUIRES_APPROVAL in hook_context.allowed,
     )
 
@@ -596,7 +604,7 @@ def _of_its_own(call: ToolCall) -> ToolCall:
 async def _after_result_hooks(
     context: RunContext,
     scope: TurnScope,
-    each: Waiting,
+    each: PausedCall,
     tool: Tool | None,
     result: ToolResult,
     emit: Emit,

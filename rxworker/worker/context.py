@@ -21,11 +21,14 @@ from rxworker.events import (
     HookMessage,
     LimitReached,
     MessageAdd,
+    PausedCall,
+    PauseState,
     ResponseEvent,
     RunResume,
     RunStart,
     SharedStateChange,
 )
+from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
 from rxworker.messages import (
@@ -232,26 +235,6 @@ class RunContext(Struct, frozen=True, eq=False):
         )
 
 
-class Waiting(Struct, frozen=True):
-    """A tool call that will run unless a hook prevents it.
-
-    Attributes:
-        place: Its index among the calls of the response.
-        call: The call.
-        spared: The hooks that do not run for it again; see `HookContext.spared`.
-        is_approved: Whether a person approved it without changes, so that its tool needs no other approval.
-        has_ended: Whether its end was emitted already, by the process that ran it before this one.
-        is_invalid: Whether its arguments could not be decoded, so that it will not run.
-    """
-
-    place: int
-    call: ToolCall
-    spared: frozenset[tuple[str, int]] = frozenset()
-    is_approved: bool = False
-    has_ended: bool = False
-    is_invalid: bool = False
-
-
 class TurnScope(Struct, eq=False):
     """The values that the stages of one turn pass to each other. It ends with the turn.
 
@@ -260,11 +243,9 @@ class TurnScope(Struct, eq=False):
         request: The request, after the hooks.
         is_resumed: Whether the turn continues a paused run, without a request.
         is_recovered: Whether the turn has started, and only its request is to be sent again.
-        resumed: The calls that have waited since the pause.
-        answered: Calls whose result a person has given, and which the ``after_tool_call`` hooks have not received yet.
-        refused: Results of calls that will not run, by the places of the calls.
-        spared: The hooks that do not run again at the end of the turn; see `HookContext.spared`.
-        key: The prefix of the idempotency keys of these calls: that of the paused turn.
+        pause: The calls of the turn, as the pause has left them where it is resumed; a pause of this turn is made of it.
+        answered: By the places of calls: results that a person has given or a process has left, and which the ``after_tool_call`` hooks have not received yet.
+        ended: The places of those of them whose end was emitted already, by the process that ran them.
         early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must receive their results.
         finished_by: The name of the hook that has finished the run at a tool point, if one has.
@@ -275,15 +256,18 @@ class TurnScope(Struct, eq=False):
     request: Request | None = None
     is_resumed: bool = False
     is_recovered: bool = False
-    resumed: tuple[Waiting, ...] = ()
-    answered: tuple[tuple[Waiting, ToolResult], ...] = ()
-    refused: dict[int, ToolResult] = {}
-    spared: frozenset[tuple[str, int]] = frozenset()
-    key: str = ""
+    pause: PauseState = NO_PAUSE
+    answered: dict[int, ToolResult] = {}
+    ended: frozenset[int] = frozenset()
     early: EarlyCalls | None = None
     called: bool = False
     finished_by: str = ""
     error: Exception | None = None
+
+    @property
+    def waiting(self) -> tuple[PausedCall, ...]:
+        """The calls of the pause that have no result."""
+        return tuple([each for each in self.pause.calls if each.place not in self.answered])
 
 
 class Turn:
@@ -387,16 +371,16 @@ async def let_watchers_act(flushes: FlushScheduler) -> None:
         await asyncio.sleep(0)
 
 
-def calls_of(context: RunContext, scope: TurnScope) -> tuple[Waiting, ...]:
+def calls_of(context: RunContext, scope: TurnScope) -> tuple[PausedCall, ...]:
     """The calls that are still to be made in this turn. Those of a truncated response already have results."""
     if scope.called:
         return ()
     if scope.is_resumed:
-        return scope.resumed
+        return scope.waiting
     state = context.journal.state
     if not (state.is_closed and state.calls):
         return ()
-    return tuple([Waiting(*placed) for placed in enumerate(calls_made(state.conversation))])
+    return tuple([PausedCall(*placed) for placed in enumerate(calls_made(state.conversation))])
 
 
 def before_request(context: RunContext, state: RunState, emit: Emit) -> None:

@@ -17,13 +17,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from rxworker.errors import DecisionError
-from rxworker.events.turn import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL, RECOVERY, PauseState
 from rxworker.hooks.points import Answer
 from rxworker.messages import JsonObject, Message, ToolCall
 
@@ -71,71 +71,36 @@ BODY = (
     '"the result"} for each call that is decided about, or {"continue": true} for a run that waits for no call'
 )
 
-RECOVERY = "recovery"
-"""The hook name in a pause for calls whose effects are not known, since the process that started them has ended."""
-
-
-class _Pause(Protocol):
-    """A pause, as far as decisions about it need it: a `RunPause` or a `Paused`."""
-
-    @property
-    def hook(self) -> str: ...
-    @property
-    def pending(self) -> tuple[ToolCall, ...]: ...
-    @property
-    def paused_at(self) -> str | None: ...
-    @property
-    def approved_count(self) -> int: ...
-    @property
-    def places(self) -> tuple[int, ...]: ...
-    @property
-    def unknown(self) -> tuple[int, ...]: ...
-
 
 class PendingCalls(Struct, frozen=True):
     """The calls that a paused run waits for, as far as decisions about them need it.
 
     Attributes:
         calls: The calls, in order.
-        at: The index of the call that the run paused at; ``None`` if it paused elsewhere.
-        unknown: The indices of the calls whose effects are not known.
+        required: The indices of the calls that need a decision.
         hook: The name of the hook that paused the run.
     """
 
     calls: tuple[ToolCall, ...] = ()
-    at: int | None = None
-    unknown: frozenset[int] = frozenset()
+    required: tuple[int, ...] = ()
     hook: str = ""
 
     @classmethod
-    def of(cls, pause: _Pause) -> PendingCalls:
+    def of(cls, pause: PauseState) -> PendingCalls:
         """The pending calls of a pause.
 
         Raises:
             DecisionError: The pause contradicts itself, so that it is not known what it waits for.
 
-        >>> from rxworker.events import RunPause
-        >>> PendingCalls.of(RunPause("permit", (ToolCall("x", "pay", {}),), "x")).required
-        (0,)
+        >>> from rxworker.events import PausedCall
+        >>> PendingCalls.of(PauseState("permit", (PausedCall(0, ToolCall("x", "pay", {})),), (0,))).ids
+        ('x',)
         """
-        calls, at = pause.pending, None
-        if pause.paused_at is not None:
-            at = pause.approved_count
-            if not 0 <= at < len(calls) or calls[at].id != pause.paused_at:
-                raise DecisionError(
-                    f"paused_at is {pause.paused_at!r}, which is not pending call {at}"
-                )
-        if pause.unknown and len(pause.places) != len(calls):
-            raise DecisionError(f"places: {len(pause.places)} for {len(calls)} pending calls")
-        if not set(pause.unknown).issubset(pause.places):
-            raise DecisionError(f"unknown: {list(pause.unknown)} are not places of pending calls")
-        unknown = {index for index, place in enumerate(pause.places) if place in pause.unknown}
-        return cls(calls, at, frozenset(unknown), pause.hook)
-
-    @property
-    def required(self) -> tuple[int, ...]:
-        """The indices of the calls that need a decision."""
-        return tuple(sorted(self.unknown.union(() if self.at is None else (self.at,))))
+        if not set(pause.required).issubset(range(len(pause.calls))):
+            raise DecisionError(
+                f"required: {list(pause.required)} are not indices of {len(pause.calls)} pending calls"
+            )
+        return cls(pause.pending, pause.required, pause.hook)
 
     @property
     def by_client(self) -> tuple[int, ...]:
@@ -160,12 +125,12 @@ class PendingCalls(Struct, frozen=True):
 
         Whether a call that may have had its effect is repeated is a question about this one call.
 
-        >>> PendingCalls((ToolCall("x", "pay", {}),), unknown=frozenset({0}), hook=RECOVERY).allowable is None
+        >>> PendingCalls((ToolCall("x", "pay", {}),), (0,), RECOVERY).allowable is None
         True
         """
-        if self.at is None or self.hook == RECOVERY or self.at in self.unknown:
+        if not self.required or self.hook == RECOVERY:
             return None
-        return self.calls[self.at].name, self.hook
+        return self.calls[self.required[0]].name, self.hook
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -238,13 +203,14 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
     Raises:
         DecisionError: A decision is not one, or is about no pending call or several of one id; or a call needs a decision and has none.
 
-    >>> decide(PendingCalls((ToolCall("x", "pay", {}), ToolCall("y", "pay", {})), at=1), {"y": Deny()})
+    >>> decide(PendingCalls((ToolCall("x", "pay", {}), ToolCall("y", "pay", {})), (1,)), {"y": Deny()})
     (None, Deny(reason='This call was not approved.'))
     """
     calls = pending.calls
     if decisions is None:
         decided: list[Decision | None] = [
-            Approve() if index == pending.at else None for index in range(len(calls))
+            Approve() if index in pending.required and pending.hook != RECOVERY else None
+            for index in range(len(calls))
         ]
     elif isinstance(decisions, Mapping):
         decided = [None] * len(calls)
@@ -265,7 +231,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
             what = pending.describe(index)
             why = (
                 f"it is not known whether the call {what} had an effect"
-                if index in pending.unknown
+                if pending.hook == RECOVERY
                 else f"the run paused at the call {what}"
             )
             raise DecisionError(f"{why}, and no decision was given for it: give {EXAMPLES} for it")

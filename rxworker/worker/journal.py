@@ -21,6 +21,7 @@ from rxworker.events import (
     CommandTaken,
     Event,
     MessageAdd,
+    PauseState,
     Record,
     RunPause,
     ToolStart,
@@ -263,7 +264,7 @@ class Mailbox(Struct, eq=False):
 
 
 BY_CALLER = "pause"
-"""The hook name in a `RunPause` for a pause that the application requested."""
+"""The hook name in a `PauseState` for a pause that the application requested."""
 
 
 class PauseRequest(Struct, eq=False):
@@ -276,9 +277,9 @@ class PauseRequest(Struct, eq=False):
     >>> request = PauseRequest()
     >>> request.request("lunch")
     >>> taken: list[Event] = []
-    >>> request.take(taken.append, RunPause(BY_CALLER))
-    >>> taken == [RunPause(BY_CALLER, reason="lunch")]
-    True
+    >>> request.take(taken.append, PauseState("", (), ()))
+    >>> taken[0].pause.hook, taken[0].pause.reason
+    ('pause', 'lunch')
     """
 
     reason: str | None = None
@@ -289,10 +290,10 @@ class PauseRequest(Struct, eq=False):
         self.reason = reason
         self.number = number
 
-    def take(self, emit: Callable[[Event], None], pause: RunPause) -> None:
+    def take(self, emit: Callable[[Event], None], pause: PauseState) -> None:
         """Pause now, at a safe moment, if a pause was requested."""
         reason, self.reason = self.reason, None
         if reason is not None:
             if self.number:
                 emit(CommandTaken(self.number, "pause"))
-            emit(replace(pause, reason=reason))
+            emit(RunPause(replace(pause, hook=BY_CALLER, reason=reason)))

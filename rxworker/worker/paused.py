@@ -3,11 +3,10 @@
 The bytes are JSON with a version and a digest of the rest, so that changes on the way are detected. Without
 a key the digest finds accidents; with a key that only the application has, it finds forgeries, too.
 
-The decisions become the first events and the scope of the next turn. One rule defines which hooks run again. `Paused.hooks` are the hooks
-that were in force. The first `Paused.reached_count` of them were reached before the pause, and the last of these paused the run. A hook that
-agreed to a call does not run for the same call again, and the decision of a person replaces the hook that paused. All other hooks run:
-the hooks after that one, hooks that were added since, and after other arguments all hooks but that one. If that hook is no longer there, all
-hooks run. To a run that was imported no hook has agreed.
+The decisions become the first events and the scope of the next turn. One rule defines which hooks run again. A call that waits has the hooks
+that do not run for it again: all that were in force for a call that they have approved, and those that were reached for the call that the run
+paused at, the last of which paused it: the decision of a person replaces it. All other hooks run: the hooks after that one, hooks that were
+added since, and after other arguments all hooks but that one. If that hook is no longer there, all hooks run. To a run that was imported no hook has agreed.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from rxworker.errors import (
     InvalidArgumentError,
     LocalProtocolError,
 )
-from rxworker.events import Event, MessageAdd, RunResume, ToolStop
+from rxworker.events import Event, MessageAdd, PausedCall, PauseState, RunResume, ToolStop
 from rxworker.events.arguments import decode_arguments
-from rxworker.events.turn import CLIENT_TOOL
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.runner import names_in, numbered
+from rxworker.log.entry import upgrade_pause
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
 from rxworker.messages import (
@@ -43,10 +42,9 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.tools import Toolbox
 from rxworker.worker.arguments import expect
-from rxworker.worker.context import TurnScope, Waiting
+from rxworker.worker.context import TurnScope
 from rxworker.worker.decisions import (
     Answer,
     Approve,
@@ -59,7 +57,6 @@ from rxworker.worker.decisions import (
     decide,
     read_stored,
 )
-from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.result import Paused, check_signatures
 
 RESERVED = 2.0
@@ -90,7 +87,7 @@ def decide_command(
         ConfigurationError: As for `resume_turn`.
     """
     resume_turn(paused, decisions, added, hooks, tools)
-    decided = decide(PendingCalls.of(paused), decisions)
+    decided = decide(PendingCalls.of(paused.pause), decisions)
     data = msgspec.to_builtins(StoredDecision(decided, tuple(added), reserved))
     return Command(DECIDE, data, key=DECIDE)
 
@@ -110,15 +107,8 @@ def decision_of(
     return None
 
 
-VERSION = 2
-"""Version 1 did not contain the hooks that had been reached, and its digest did not cover the version."""
-
-
-PERMISSIONS = frozenset(
-    {"run", "conversation", "pending", "paused_at", "hook", "seals", "let_through"}
-)
-"""The members of a saved run that decide what may run. None has a default there: one that is missing may be misspelt."""
-SINCE_2 = PERMISSIONS | {"places", "hooks", "asked", "unknown"}
+VERSION = 3
+"""The version of a saved run that is written. Version 2, in which the parts of a pause were members of the run, is read."""
 
 
 class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,10 +155,10 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
     try:
         raw = data.encode() if isinstance(data, str) else data
         version = msgspec.json.decode(raw, type=_Version).version
-        if version > VERSION:
+        if not 2 <= version <= VERSION:
             raise LocalProtocolError(
-                f"this paused run is of version {version}, and this rxworker knows versions up to {VERSION}: "
-                "resume it with the rxworker that saved it, or a newer one"
+                f"this paused run is of version {version}, and this rxworker knows versions 2 to {VERSION}: "
+                "resume it with the rxworker that saved it"
             )
         envelope = msgspec.json.decode(raw, type=_Envelope)
     except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
@@ -182,16 +172,26 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
             "what was approved may not be what would run, so it is not resumed"
         )
     try:
-        members = msgspec.json.decode(state, type=dict[str, msgspec.Raw])
-        paused = msgspec.json.decode(state, type=Paused[None])
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        paused = msgspec.json.decode(_upgraded(state) if version == 2 else state, type=Paused[None])
+    except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError) as error:
         raise LocalProtocolError(f"this is no paused run: {error}") from error
-    missing = sorted((PERMISSIONS if version == 1 else SINCE_2).difference(members))
-    if missing:
-        advice = "what may run is not known, so it is not resumed; save it again with save_paused"
-        raise DecisionError(f"this is no paused run: {missing[0]} is missing: {advice}")
-    PendingCalls.of(paused)  # it does not contradict itself
+    PendingCalls.of(paused.pause)  # it does not contradict itself
     return paused
+
+
+IN_2 = frozenset(
+    ["pending", "paused_at", "hook", "seals", "let_through", "places", "hooks", "asked", "unknown"]
+)
+"""The members of a run of version 2 that decide what may run. None has a default there: one that is missing may be misspelt."""
+
+
+def _upgraded(state: bytes) -> bytes:
+    """A run of version 2 in the present version."""
+    members = msgspec.json.decode(state, type=dict[str, Any])
+    for name in sorted(IN_2.difference(members)):
+        raise ValueError(f"{name} is missing: what may run is not known, so it is not resumed")
+    members["signatures"] = members.pop("seals")
+    return msgspec.json.encode({"is_foreign": False, **upgrade_pause(members)})
 
 
 def _check_json(name: str, value: object) -> None:
@@ -223,11 +223,7 @@ def _check_key(key: object) -> None:
 
 
 def _seal(version: int, state: bytes, key: bytes | None) -> str:
-    sealed = state if version == 1 else b"%d:%b" % (version, state)
-    return hmac.new(key or b"rxworker", sealed, hashlib.sha256).hexdigest()
-
-
-Spared = frozenset[tuple[str, int]]
+    return hmac.new(key or b"rxworker", b"%d:%b" % (version, state), hashlib.sha256).hexdigest()
 
 
 def resume_turn(
@@ -256,68 +252,52 @@ def resume_turn(
         ConfigurationError: An argument has the wrong type.
     """
     _check_kinds(paused, decisions, added)
-    check_signatures(paused.pending, paused.seals)
-    decided = decide(PendingCalls.of(paused), decisions)
-    made = calls_made(paused.conversation)
-    places = places_of(paused.pending, paused.places, made)
-    refused = dict(zip(places_left(paused.refused, places, made), paused.refused, strict=True))
-    before, reached, pauser = _spared(paused, hooks)
-    is_decided = paused.paused_at is not None or paused.hook == CLIENT_TOOL
-    until = paused.approved_count if is_decided else -1
-    waiting: list[Waiting] = []
-    answered: list[tuple[Waiting, ToolResult]] = []
+    check_signatures(paused.pending, paused.signatures)
+    pause, given = paused.pause, decide(PendingCalls.of(paused.pause), decisions)
+    if paused.is_foreign:
+        pause = replace(pause, calls=tuple([PausedCall(c.place, c.call) for c in pause.calls]))
+    reached, pauser = _spared(pause, hooks)
+    calls: list[PausedCall] = []
+    answered: dict[int, ToolResult] = {}
     denied: dict[int, ToolResult] = {}
-    for number, (call, place, decision) in enumerate(
-        zip(paused.pending, places, decided, strict=True)
-    ):
+    for index, (each, decision) in enumerate(zip(pause.calls, given, strict=True)):
+        call, place = each.call, each.place
         match decision:
             case Deny(reason=reason):
                 denied[place] = ToolResult(call.id, reason, is_error=True, name=call.name)
+                continue
             case Answer(content=content, is_error=is_error):
-                answer = ToolResult(call.id, content, is_error, call.name)
-                answered.append((Waiting(place, call), answer))
+                answered[place] = ToolResult(call.id, content, is_error, call.name)
+                calls.append(PausedCall(place, call))
             case Approve(input=edited) if edited is not None:
                 other = replace(call, input=_edited(call, edited, tools))
-                waiting.append(Waiting(place, other, pauser, is_approved=True))
-            case None if paused.is_foreign:
-                waiting.append(Waiting(place, call))
-            case _ if number < until:
-                waiting.append(Waiting(place, call, before, is_approved=True))
-            case Approve():
-                spared = reached if number == until else pauser
-                waiting.append(Waiting(place, call, spared, is_approved=True))
-            case None:
-                waiting.append(Waiting(place, call))
-    refused |= denied
+                calls.append(PausedCall(place, other, pauser, is_approved=True))
+            case Approve() if not each.is_approved:
+                spared = reached if index == pause.at else pauser
+                calls.append(PausedCall(place, call, spared, is_approved=True))
+            case _:
+                calls.append(each)
     # Without calls, and with new messages or results, the turn starts with a request.
-    sends_request = not paused.pending and (bool(added) or _has_results(paused))
-    scope = TurnScope(
-        is_resumed=not sends_request,
-        resumed=tuple(waiting),
-        answered=tuple(answered),
-        refused=refused,
-        spared=frozenset() if sends_request or paused.pending else reached,
-        key=paused.key,
+    sends_request = not pause.calls and (bool(added) or _has_results(paused))
+    left = replace(
+        pause,
+        calls=tuple(calls),
+        required=(),
+        refused=pause.refused | denied,
+        spared=() if sends_request or pause.calls else reached,
     )
-    pending = [*waiting, *(each for each, _ in answered)]
-    pending.sort(key=lambda each: each.place)
+    scope = TurnScope(is_resumed=not sends_request, pause=left, answered=answered)
     resume = RunResume(
         paused.conversation,
-        tuple([each.call for each in pending]),
-        tuple([refused[place] for place in sorted(refused)]),
+        left,
         usage=paused.usage,
         turns=paused.turns,
         tool_calls=paused.tool_calls,
         continuations=paused.continuations,
         resumes=paused.run,
-        places=tuple([each.place for each in pending]),
-        key=scope.key,
-        spared=tuple([tuple(sorted(each.spared)) for each in pending]),
-        approved=tuple([each.place for each in pending if each.is_approved]),
         traceparent=traceparent or paused.traceparent,
         output_format=output_format,
         own_tools=tools.own_names,
-        is_offered=paused.hook == CLIENT_TOOL,
     )
     first: list[Event] = [resume]
     first += [ToolStop(result, place=place) for place, result in denied.items()]
@@ -349,21 +329,16 @@ def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObje
     )
 
 
-def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:
-    """The hooks that do not run again: for approved calls, for the call or turn that it paused at, and for a call that a person has edited."""
-    if paused.is_foreign or (paused.hook == BY_CALLER and not paused.hooks):
-        # No hook of this process has agreed, or no hook paused it, though a hook may have this name.
-        return frozenset(), frozenset(), frozenset()
-    # A run that an older version saved contains only the hook that paused it.
-    names = paused.hooks or (paused.hook,)
-    reached = numbered(names)[: paused.reached_count if paused.hooks else 1]
-    before: Spared = frozenset(numbered(names))
-    if not reached or reached[-1][0] != paused.hook or paused.hook == REQUIRES_APPROVAL:
-        return before, frozenset(reached), frozenset()
-    point = HookPoint.BEFORE_TOOL_CALL if paused.pending else HookPoint.ON_TURN_END
-    pauser = frozenset(reached[-1:])
-    is_here = pauser.issubset(numbered(names_in(hooks.at(point))))
-    return (before, frozenset(reached), pauser) if is_here else (before, frozenset(), frozenset())
+def _spared(
+    pause: PauseState, hooks: Hooks
+) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+    """The hooks that do not run again: for the call or turn that it paused at, and for a call that a person has edited."""
+    reached = pause.spared if pause.at is None else pause.calls[pause.at].spared
+    if not reached or reached[-1][0] != pause.hook or pause.hook == REQUIRES_APPROVAL:
+        return reached, ()
+    point = HookPoint.BEFORE_TOOL_CALL if pause.calls else HookPoint.ON_TURN_END
+    is_here = reached[-1] in numbered(names_in(hooks.at(point)))
+    return (reached, reached[-1:]) if is_here else ((), ())
 
 
 def _has_results(paused: Paused[Any]) -> bool:

@@ -23,6 +23,8 @@ from rxworker.events import (
     HandOver,
     HookVerdict,
     MessageAdd,
+    PausedCall,
+    PauseState,
     Record,
     ResponseStatus,
     RunPause,
@@ -36,18 +38,17 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
+from rxworker.events.pause import RECOVERY
 from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import numbered
 from rxworker.log.entry import Private
 from rxworker.log.values import Command
 from rxworker.messages import StopKind, ToolCall, ToolResult
 from rxworker.state import RunState
-from rxworker.state.run_state import CallState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown, policy_of, reconcile_of
 from rxworker.tools.invocation import key_of
 from rxworker.worker.commands import reason_in
-from rxworker.worker.context import TurnScope, Waiting
-from rxworker.worker.decisions import RECOVERY
+from rxworker.worker.context import TurnScope
 from rxworker.worker.journal import SOURCE
 from rxworker.worker.stored import StoredRun
 
@@ -145,12 +146,14 @@ async def continue_run(
     scope = TurnScope(
         variables=stored.variables,
         is_resumed=True,
-        key="" if resume is None else resume.key,
+        pause=PauseState("", (), (), key="" if resume is None else resume.pause.key),
         called=called,
         finished_by=_finished_by(turn, stored.foreign),
     )
     if resume is not None and not state.calls and not called:
-        sends_request = bool(resume.refused) or any(isinstance(r.event, MessageAdd) for r in turn)
+        sends_request = bool(resume.pause.refused) or any(
+            isinstance(r.event, MessageAdd) for r in turn
+        )
         return Continuation([], replace_scope(scope, is_resumed=not sends_request))
     return await _with_calls(stored, turn, run, scope, tools, on_unknown, resume)
 
@@ -188,90 +191,78 @@ async def _with_calls(
 ) -> Continuation:
     """Continue a turn whose response is complete with its calls."""
     state = stored.state
-    key = scope.key or f"{run}/{state.turns}"
-    scope.key = key
+    key = scope.pause.key or f"{run}/{state.turns}"
     # A person's decisions count in the run that they were made in, and so does what hooks have agreed to.
     is_own = resume is not None and turn[0].seq > stored.foreign
+    decided = {each.place: each for each in resume.pause.calls} if resume and is_own else {}
     starts = {
         record.event.place: record.seq
         for record in turn
         if isinstance(record.event, ToolStart) and record.seq > stored.foreign
     }
-    ends = {
-        record.event.place: record
-        for record in turn
-        if isinstance(record.event, ToolStop) and record.event.result is None
-    }
-    first: list[Event] = []
-    waiting: list[Waiting] = []
-    answered: list[tuple[Waiting, ToolResult]] = []
-    unknown: list[tuple[CallState, str]] = []
-    given = stored.unseen if resume is None else {**stored.answered, **stored.unseen}
+    calls: list[PausedCall] = []
+    refused: dict[int, ToolResult] = {}
+    answered: dict[int, ToolResult] = {}
+    ended: list[int] = []
+    unknown: dict[int, str] = {}
     for each in state.calls:
         call, place = each.call, each.place
-        if each.phase == "waiting" and place in given:
-            answered.append((Waiting(place, call), given[place]))
+        if each.phase == "ended" and each.result is not None:
+            refused[place] = each.result
             continue
+        calls.append(PausedCall(place, call))
         if each.phase == "ended":
-            if each.result is not None:
-                scope.refused = {**scope.refused, place: each.result}
-            else:
-                older = stored.held.get(ends[place].seq) if place in ends else None
-                held = stored.unseen.get(place, older)
-                answer = held or ToolResult(call.id, UNKNOWN, is_error=True, name=call.name)
-                answered.append((Waiting(place, call, has_ended=True), answer))
-            continue
-        if each.phase == "waiting":
-            waiting.append(_waiting(each, resume if is_own else None))
-            continue
-        found = await _in_doubt(call, key_of(call, place, key), tools)
-        if isinstance(found, NotDone):
-            agreed = stored.agreed.get(starts.get(place, 0), Private())
-            spared = frozenset(numbered(agreed.agreed))
-            waiting.append(Waiting(place, call, spared, is_approved=agreed.approved))
-        elif isinstance(found, Done):
-            answer = ToolResult(call.id, found.content, found.is_error, call.name)
-            answered.append((Waiting(place, call), answer))
+            none = ToolResult(call.id, UNKNOWN, is_error=True, name=call.name)
+            answered[place] = stored.unseen.get(place, none)
+            ended.append(place)
+        elif each.phase == "waiting":
+            if place in stored.unseen:
+                answered[place] = stored.unseen[place]
+            elif (
+                place in decided
+            ):  # what was decided about a call that had not started still counts
+                calls[-1] = replace(decided[place], call=call)
         else:
-            unknown.append((each, found.reason))
-    scope.resumed, scope.answered = tuple(waiting), tuple(answered)
+            found = await _in_doubt(call, key_of(call, place, key), tools)
+            if isinstance(found, NotDone):
+                agreed = stored.agreed.get(starts.get(place, 0), Private())
+                spared = tuple(numbered(agreed.agreed))
+                calls[-1] = PausedCall(place, call, spared, agreed.approved)
+            elif isinstance(found, Done):
+                answered[place] = ToolResult(call.id, found.content, found.is_error, call.name)
+            else:
+                unknown[place] = found.reason
+    scope.pause = replace(scope.pause, calls=tuple(calls), refused=refused, key=key)
+    scope.answered, scope.ended = answered, frozenset(ended)
     if not unknown:
-        return Continuation(first, scope)
-    names = ", ".join(sorted({each.call.name for each, _ in unknown}))
-    reasons = "; ".join(dict.fromkeys(reason for _, reason in unknown if reason))
+        return Continuation([], scope)
+    lost = [each for each in calls if each.place in unknown]
+    names = ", ".join(sorted({each.call.name for each in lost}))
+    reasons = "; ".join(dict.fromkeys(reason for reason in unknown.values() if reason))
     why = f"the process ended while {names} ran, and whether it had an effect is not known" + (
         f": {reasons}" if reasons else ""
     )
     if on_unknown == "tell_model":
-        for each, reason in unknown:
-            text = f"{UNKNOWN} {reason}".strip()
-            result = ToolResult(each.call.id, text, is_error=True, name=each.call.name)
-            scope.answered += ((Waiting(each.place, each.call), result),)
-        return Continuation(first, scope)
+        for each in lost:
+            text = f"{UNKNOWN} {unknown[each.place]}".strip()
+            answered[each.place] = ToolResult(
+                each.call.id, text, is_error=True, name=each.call.name
+            )
+        return Continuation([], scope)
     if on_unknown == "fail":
-        return Continuation(first, error=LocalProtocolError(why))
-    return Continuation([*first, _pause(scope, unknown, waiting, why)])
-
-
-def _pause(
-    scope: TurnScope,
-    unknown: Sequence[tuple[CallState, str]],
-    waiting: Sequence[Waiting],
-    why: str,
-) -> RunPause:
-    pending: list[tuple[int, ToolCall]] = [(each.place, each.call) for each, _ in unknown]
-    pending += [(each.place, each.call) for each in waiting]
-    pending.sort(key=lambda each: each[0])
-    results = {**scope.refused, **{each.place: answer for each, answer in scope.answered}}
-    return RunPause(
-        RECOVERY,
-        tuple([call for _, call in pending]),
+        return Continuation([], error=LocalProtocolError(why))
+    left = [PausedCall(each.place, each.call) for each in scope.waiting]
+    required = [index for index, each in enumerate(left) if each.place in unknown]
+    results = refused | answered
+    pause = replace(
+        scope.pause,
+        hook=RECOVERY,
+        calls=tuple(left),
+        required=tuple(required),
         reason=why,
-        refused=tuple([results[place] for place in sorted(results)]),
-        key=scope.key,
-        places=tuple([place for place, _ in pending]),
-        unknown=tuple([each.place for each, _ in unknown]),
+        refused={place: results[place] for place in sorted(results)},
     )
+    return Continuation([RunPause(pause)])
 
 
 async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone | Unknown:
@@ -293,17 +284,6 @@ async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone 
             f"its reconcile function returned {found!r:.60}: return Done(...), NotDone() or Unknown()"
         )
     return found
-
-
-def _waiting(each: CallState, resume: RunResume | None) -> Waiting:
-    """A call that had not started. What a person decided about it still counts."""
-    if resume is None or each.place not in resume.places:
-        return Waiting(each.place, each.call)
-    at = resume.places.index(each.place)
-    spared = (
-        frozenset(resume.spared[at]) if at < len(resume.spared) else frozenset[tuple[str, int]]()
-    )
-    return Waiting(each.place, each.call, spared, is_approved=each.place in resume.approved)
 
 
 def _is_answered(state: RunState) -> bool:

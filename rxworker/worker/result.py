@@ -10,18 +10,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import (
-    Conversation,
-    Json,
-    OutputFormat,
-    StopReason,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from rxworker.events import PauseState
+from rxworker.messages import Conversation, Json, OutputFormat, StopReason, ToolCall, Usage
 from rxworker.state import RunState
 from rxworker.worker.output import Output
 
@@ -49,18 +42,18 @@ def signature_of(call: ToolCall) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def check_signatures(calls: Sequence[ToolCall], seals: Sequence[str]) -> None:
+def check_signatures(calls: Sequence[ToolCall], signatures: Sequence[str]) -> None:
     """Reject calls that differ from the calls that were shown for the decision.
 
     Raises:
         LocalProtocolError: A call differs; the message names it.
     """
-    if len(calls) != len(seals):
+    if len(calls) != len(signatures):
         raise LocalProtocolError(
-            f"{len(seals)} calls were paused, and {len(calls)} are to be resumed"
+            f"{len(signatures)} calls were paused, and {len(calls)} are to be resumed"
         )
-    for call, seal in zip(calls, seals, strict=True):
-        if signature_of(call) != seal:
+    for call, signature in zip(calls, signatures, strict=True):
+        if signature_of(call) != signature:
             raise LocalProtocolError(
                 f"the call {call.id!r} of {call.name} was changed since the run paused: what was approved may not be what "
                 "would run; give other arguments with decisions={call.id: Approve(input={...})}"
@@ -95,50 +88,45 @@ class Finished(RunResult[T_co], Generic[T_co], frozen=True):
     """The model has answered."""
 
 
-class Paused(RunResult[T_co], Generic[T_co], frozen=True, forbid_unknown_fields=True):
+class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A hook paused the run, or `Run.pause` did; ``worker.resume()`` continues it.
 
     Attributes:
-        pending: The tool calls that wait, with their exact arguments.
-        paused_at: The ``id`` of the call that it paused at; ``None`` at the end of a turn, for ``client_tool``, and for `Run.pause`.
-        hook: The hook's name; ``requires_approval`` for the policy of the tool, ``client_tool`` for calls that a client runs, ``pause`` for `Run.pause`.
-        reason: The reason that was given.
-        refused: Results of the calls that do not wait, in the order of the calls.
+        pause: What it waits for.
+        signatures: A digest of each call of the pause, so that exactly the call that was shown will run.
+        is_foreign: Whether it was imported: hooks and people have agreed to its calls elsewhere, which does not count here.
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.
-        approved_count: How many of the pending calls, from the first, hooks have approved.
-        key: The prefix of the idempotency keys of the pending calls, the same however often the turn is paused.
-        seals: A digest of each pending call, so that exactly the call that was shown will run.
-        places: The index of each pending call among the calls of its response.
-        hooks: The names of the hooks of the point, in the order in force when the run paused.
-        reached_count: How many of these, from the first, were reached for the call or turn that the run paused at; the last one paused it.
         variables: The variables of hooks and tools; the resumed run has them again. `save_paused` accepts JSON values only.
         called: The names of the tools that the model has called in the run, each once.
-        unknown: The places of the calls whose effects are not known, since the process that started them has ended; each needs a decision.
         traceparent: The trace context of the caller of the run; see `RunStart`.
         output_format: The form of the answer, if a type was requested: the resumed run requests it again.
-        is_foreign: Whether it was imported: hooks and people have agreed to its calls elsewhere, which does not count here.
     """
 
-    pending: tuple[ToolCall, ...] = ()
-    paused_at: str | None = None
-    hook: str = ""
-    reason: str = ""
-    refused: tuple[ToolResult, ...] = ()
+    pause: PauseState
+    signatures: tuple[str, ...]
+    is_foreign: bool
     tool_calls: int = 0
     continuations: int = 0
-    approved_count: int = field(default=0, name="let_through")
-    key: str = ""
-    seals: tuple[str, ...] = ()
-    places: tuple[int, ...] = ()
-    hooks: tuple[str, ...] = ()
-    reached_count: int = field(default=0, name="asked")
     variables: dict[str, object] = {}
     called: tuple[str, ...] = ()
-    unknown: tuple[int, ...] = ()
     traceparent: str = ""
     output_format: OutputFormat | None = None
-    is_foreign: bool = False
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """The tool calls that wait, in order, with their exact arguments."""
+        return self.pause.pending
+
+    @property
+    def hook(self) -> str:
+        """The name of the hook that requested the pause; see `PauseState`."""
+        return self.pause.hook
+
+    @property
+    def reason(self) -> str:
+        """The reason that was given."""
+        return self.pause.reason
 
 
 def result_of(
@@ -174,26 +162,16 @@ def result_of(
         turns=state.turns,
         stop_reason=state.stop_reason,
         run=run,
-        pending=pause.pending,
-        paused_at=pause.paused_at,
-        hook=pause.hook,
-        reason=pause.reason,
-        refused=pause.refused,
+        pause=pause,
+        signatures=tuple([signature_of(call) for call in pause.pending]),
+        is_foreign=is_foreign,
         tool_calls=state.tool_calls,
         continuations=state.continuations,
-        approved_count=pause.approved_count,
-        key=pause.key,
-        places=pause.places,
-        hooks=pause.hooks,
-        reached_count=pause.reached_count,
-        seals=tuple(signature_of(call) for call in pause.pending),
         variables=dict(variables),
         called=tuple(called),
-        unknown=pause.unknown,
         traceparent=state.traceparent,
         shared_state=state.shared_state,
         output_format=state.output_format,
-        is_foreign=is_foreign,
     )
 
 

@@ -619,7 +619,7 @@ class Session(SessionVerbs):
         """
         _, scope = resume_turn(paused, decisions, added, self.worker.hooks, self.worker.tools)
         check_tools(
-            tools, self.worker.tools, paused.run, [each.call.name for each in scope.resumed]
+            tools, self.worker.tools, paused.run, [each.call.name for each in scope.waiting]
         )
 
     async def _load(self, run: str) -> tuple[StoredRun, RunRow]:
@@ -825,8 +825,7 @@ class Session(SessionVerbs):
         taken = frozenset[int]() if stored is None or stored.run is None else stored.run.taken
         scope.error = None if stored is None else stored.error
         if journal.writer is not None and scope.answered and not journal.hub.last_seq:
-            answered = tuple([(each.place, answer) for each, answer in scope.answered])
-            journal.writer.keep_answers(answered)
+            journal.writer.keep_answers(scope.answered)
         begun = self._current = Run(
             context, first, scope, partial(self._ended, output), loop, taken
         )

@@ -22,6 +22,8 @@ from rxworker.events import (
     RunRequeue,
     RunResume,
     RunStart,
+    ToolStop,
+    TurnStart,
 )
 from rxworker.log.base import EventLog
 from rxworker.log.entry import Private, check_continuable, private_of, records_of
@@ -43,9 +45,7 @@ class StoredRun(Struct, frozen=True):
         records: Its records; spans of deltas are one each.
         state: Their fold.
         variables: The variables of hooks and tools that were stored.
-        held: The results that ``after_tool_call`` hooks had not seen, by the numbers of the ends of their calls, as an older rxworker has stored them.
-        unseen: Such results, and those that a person has given, by the places of their calls.
-        answered: The results that a person gave when the run was resumed, by the places of their calls, as an older rxworker has stored them.
+        unseen: The results of the last turn that ``after_tool_call`` hooks had not seen, and those that a person has given, by the places of their calls.
         called: The names of the tools that the model has called.
         taken: The numbers of the commands that were taken, or are void.
         agreed: Which hooks had agreed to a call, and whether a person had, by the number of the start of the call.
@@ -59,9 +59,7 @@ class StoredRun(Struct, frozen=True):
     records: list[Record]
     state: RunState
     variables: dict[str, object]
-    held: dict[int, ToolResult]
     unseen: dict[int, ToolResult]
-    answered: dict[int, ToolResult]
     called: list[str]
     taken: frozenset[int]
     agreed: dict[int, Private]
@@ -92,18 +90,20 @@ async def read_run(log: EventLog, run: str, row: RunRow | None = None) -> Stored
     check_continuable(entries, run)
     records = list(records_of(entries, run))
     variables: dict[str, object] = {}
-    held: dict[int, ToolResult] = {}
-    answered: dict[int, ToolResult] = {}
+    unseen: dict[int, ToolResult] = {}
     agreed: dict[int, Private] = {}
-    for entry in entries:
+    for entry, record in zip(entries, records, strict=True):
+        event = record.event
+        if isinstance(event, TurnStart) and not record.path:
+            unseen.clear()
         private = private_of(entry, run)
         if private is None:
             continue
         if private.variables is not None:
             variables = private.variables
-        answered.update(private.answered)
-        if private.held is not None:
-            held[entry.last] = private.held
+        unseen.update(private.answered)
+        if private.held is not None and isinstance(event, ToolStop) and not record.path:
+            unseen[event.place] = private.held
         if private.agreed or private.approved:
             agreed[entry.last] = private
     own = [record.event for record in records if not record.path]
@@ -125,14 +125,12 @@ async def read_run(log: EventLog, run: str, row: RunRow | None = None) -> Stored
         call.name for message in state.conversation.messages[since:] for call in message.tool_calls
     ]
     if isinstance(begin, RunResume):
-        called = [*(call.name for call in begin.pending), *called]
+        called = [*(call.name for call in begin.pause.pending), *called]
     return StoredRun(
         records,
         state,
         variables,
-        held,
-        {} if row is None else row.held,
-        answered,
+        unseen if row is None else unseen | row.held,
         list(dict.fromkeys(called)),
         frozenset(taken),
         agreed,

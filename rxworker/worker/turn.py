@@ -17,6 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
 from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError, nearest
@@ -25,11 +26,13 @@ from rxworker.events import (
     Event,
     HookVerdict,
     MessageAdd,
+    PauseState,
     RunPause,
     RunStop,
     TurnStart,
     TurnStop,
 )
+from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import (
     Cancel,
     ContinueWithMessages,
@@ -40,7 +43,7 @@ from rxworker.hooks import (
     TurnEndContext,
 )
 from rxworker.hooks.points import Verdict
-from rxworker.hooks.runner import names_in
+from rxworker.hooks.runner import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
 from rxworker.operators import Operator
 from rxworker.operators.expect import EVENTS
@@ -62,7 +65,6 @@ from rxworker.worker.context import (
     before_request,
     let_watchers_act,
 )
-from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
 from rxworker.worker.respond import respond
@@ -244,7 +246,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
     if scope.called:
         emit(TurnStop())
         if context.pause_request.reason is not None:
-            context.pause_request.take(emit, RunPause(BY_CALLER))
+            context.pause_request.take(emit, NO_PAUSE)
         return
     reason = context.journal.state.stop_reason
     if reason is not None and reason.kind is PAUSE_TURN:
@@ -261,7 +263,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    verdict, hook, reached = Finish(), "", 0
+    verdict, hook, reached = Finish(), "", ()
     hooks = context.hooks.at(TURN_END)
     if hooks:
         verdict, hook, reached = await _run_turn_end_hooks(context, scope, emit)
@@ -271,7 +273,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             emit(TurnStop())
         case Pause(reason=reason):
             emit(TurnStop())
-            emit(RunPause(hook, reason=reason, hooks=tuple(names_in(hooks)), reached_count=reached))
+            emit(RunPause(PauseState(hook, (), (), reason, spared=reached)))
         case _:
             # The hooks may have taken a while, and messages may have been sent meanwhile.
             if context.commands is not None:
@@ -284,24 +286,21 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             if context.pause_request.reason is None:
                 emit(RunStop())
             else:
-                names = tuple(names_in(hooks))
-                context.pause_request.take(
-                    emit, RunPause(BY_CALLER, hooks=names, reached_count=len(names))
-                )
+                context.pause_request.take(emit, replace(NO_PAUSE, spared=reached))
 
 
 async def _run_turn_end_hooks(
     context: RunContext, scope: TurnScope, emit: Emit
-) -> tuple[Verdict, str, int]:
-    """The verdict of the hooks, the name of the hook that gave it, and the number of hooks that were reached."""
+) -> tuple[Verdict, str, tuple[tuple[str, int], ...]]:
+    """The verdict of the hooks, the name of the hook that gave it, and the hooks that were reached."""
     hook_context = TurnEndContext(
         since=context.since,
         called=tuple(context.called),
-        spared=scope.spared,
+        spared=frozenset(scope.pause.spared),
         **context.hook_input(scope.variables),
     )
     verdict, hook = await context.hooks.run(TURN_END, hook_context, emit)
-    return verdict, hook, len(hook_context.reached)
+    return verdict, hook, tuple(numbered(hook_context.reached))
 
 
 def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:

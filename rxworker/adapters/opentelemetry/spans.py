@@ -322,7 +322,7 @@ class RunSpans(abc.ObserverBase[Record]):
 
     def _paused(self, scope: _Scope, record: Record, event: RunPause) -> None:
         scope.status = "paused"
-        about: Attributes = {"hook": event.hook, "pending": len(event.pending)}
+        about: Attributes = {"hook": event.pause.hook, "pending": len(event.pause.calls)}
         self._note(scope.span, record, "rxworker.run.pause", about)
         if record.path:
             self._end_scope(record.path, scope, None)

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from rxworker.events import AttemptStart, Record, ResponseStatus, Status, Usage
-from rxworker.events.turn import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Conversation, JsonObject
 from rxworker.messages.pairs import with_calls
 from rxworker.protocols.ag_ui.content import (

@@ -19,7 +19,7 @@ from collections.abc import (
 from contextlib import aclosing
 
 from rxworker.events import BlockType, Record
-from rxworker.events.turn import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind, Usage
 from rxworker.protocols.common import arguments_of, data_line, pump
 from rxworker.views import (

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import BlockType, Record
-from rxworker.events.turn import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind, Usage
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common import ENDED, arguments_of, pump

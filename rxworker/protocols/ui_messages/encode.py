@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from rxworker.events import Record
-from rxworker.events.turn import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import StopKind, StopReason
 from rxworker.protocols.common import data_line, interrupt_id, pump
 from rxworker.protocols.ui_messages import wire

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import DecisionError, LocalProtocolError
-from rxworker.events import RunPause
-from rxworker.events.turn import CLIENT_TOOL
+from rxworker.events import PauseState
+from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import (
     Content,
     Conversation,
@@ -30,7 +30,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.messages.pairs import calls_made, places_of, with_calls
+from rxworker.messages.pairs import with_calls
 from rxworker.protocols.common import (
     CallIds,
     InterruptReply,
@@ -286,7 +286,7 @@ def ui_messages_of(
     prefix: str,
     *,
     run: str = "",
-    pause: RunPause | None = None,
+    pause: PauseState | None = None,
     shared_state: Json = None,
 ) -> list[UiMessage]:
     """The messages of a conversation, for the initial ``messages`` of ``useChat``.
@@ -307,8 +307,7 @@ def ui_messages_of(
     [('chat-1.0', 'user', 'hi'), ('chat-1.1', 'assistant', 'hello')]
     """
     if pause is not None:  # they wait with these arguments, which a hook may have changed
-        places = places_of(pause.pending, pause.places, calls_made(conversation))
-        conversation = with_calls(conversation, dict(zip(places, pause.pending, strict=True)))
+        conversation = with_calls(conversation, {each.place: each.call for each in pause.calls})
     history = _History(prefix)
     for message in conversation.messages:
         history.add(message)
@@ -350,13 +349,13 @@ class _History:
             for block in message.content:
                 parts.extend(self._said(block, f"{self._prefix}.{len(self.messages) - 1}"))
 
-    def waiting(self, pause: RunPause) -> list[JsonObject | None]:
+    def waiting(self, pause: PauseState) -> list[JsonObject | None]:
         """The part of each pending call; ``None`` if the conversation does not have it."""
-        places = places_of(pause.pending, pause.places, [call for call, _ in self._made])
-        return [self._made[at][1] if at < len(self._made) else None for at in places]
+        made = self._made
+        return [made[c.place][1] if c.place < len(made) else None for c in pause.calls]
 
     def add_approvals(
-        self, run: str, pause: RunPause, waiting: Sequence[JsonObject | None]
+        self, run: str, pause: PauseState, waiting: Sequence[JsonObject | None]
     ) -> None:
         """Mark the pending calls like the stream of a paused run."""
         pending = PendingCalls.of(pause)

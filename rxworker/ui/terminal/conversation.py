@@ -172,7 +172,7 @@ class ConversationScreen(RunScreen):
         call, paused = self.session.waiting_call, self.session.paused
         if call is None or paused is None:
             return
-        others = len(paused.pending) - 1 - paused.approved_count
+        others = len(paused.pending) - 1 - (paused.pause.at or 0)
         reason = f"{paused.hook}: {paused.reason}".strip(": ")
         edit = edit_of(call.input, self.session.worker.workspace)
         can_allow = self.session.allowable is not None

@@ -22,6 +22,7 @@ from rxworker.events import (
     InputValueDelta,
     MessageAdd,
     Opaque,
+    PauseState,
     Record,
     RunAbort,
     RunPause,
@@ -172,7 +173,7 @@ def note_of(record: Record) -> Iterable[Lane]:
             return (_note(record, f"shared state {path}".strip(), what),)
         case Gap(first=first, last=last):
             return (_note(record, "gap", f"records {first} to {last} were too many for this view"),)
-        case RunPause(hook=hook, reason=reason) if not record.path:
+        case RunPause(pause=PauseState(hook=hook, reason=reason)) if not record.path:
             text = f"{hook}: {reason}" if reason else hook
             return (_lane(record, "pause", "Paused", clean(text), "waiting"),)
         case RunAbort(cause=cause, reason=reason) if record.path or cause == "cancel":

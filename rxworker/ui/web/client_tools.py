@@ -10,7 +10,6 @@ from copy import copy
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Message, ToolMeta, ToolResult
-from rxworker.messages.pairs import calls_made, places_of
 from rxworker.protocols.common import CallIds
 from rxworker.providers import Options
 from rxworker.tools import ClientTool, Toolbox
@@ -64,7 +63,7 @@ def answers_of(
         if message.tool_calls:
             earlier.update(shown)
             shown = [ids.of_call(call.id) for call in message.tool_calls]
-    places = places_of(pause.pending, pause.places, calls_made(conversation))
+    places = [each.place for each in pause.calls]
     names = [shown[place] if place < len(shown) else "" for place in places]
     answers: dict[int, Answer] = {}
     for result in results:

@@ -330,7 +330,7 @@ class Runs:
         always = [at for at, one in enumerate(decided) if isinstance(one, ApproveAlways)]
         if not always:
             return await self._resume(before, decided, add, shared_state)
-        if always != [pending.at] or pending.allowable is None:
+        if pending.allowable is None or always != [*pending.required]:
             raise DecisionError(
                 "always: only the call that the run paused at can be allowed always, and no call whose effect is not known: leave it out"
             )

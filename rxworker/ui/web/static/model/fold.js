@@ -178,11 +178,11 @@ function talk(run, scope, conversation) {
   for (const message of conversation.messages ?? []) addMessage(run, scope, message, "start");
 }
 
-// Pending calls without a result, each with its entry in `pending`.
-function* waiting(scope, pending) {
-  for (const one of pending ?? []) {
-    const call = lastCall(scope, one.id);
-    if (call && call.result === null) yield [call, one];
+// The calls of a pause that have no result, each with the call that waits.
+function* waiting(scope, pause) {
+  for (const one of pause?.calls ?? []) {
+    const call = lastCall(scope, one.call.id);
+    if (call && call.result === null) yield [call, one.call];
   }
 }
 
@@ -194,7 +194,7 @@ function runStart(run, scope, event) {
 
 function runResume(run, scope, event, record) {
   talk(run, scope, event.conversation);
-  for (const [call, { input }] of waiting(scope, event.pending)) Object.assign(call, { edited: !isSame(call.input, input), input });
+  for (const [call, { input }] of waiting(scope, event.pause)) Object.assign(call, { edited: !isSame(call.input, input), input });
   if (scope.depth > 0) return;
   Object.assign(run, { status: "running", turns: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
   scope.spent = { ...newUsage(), ...event.usage };
@@ -220,13 +220,13 @@ function runPause(run, scope, event, record) {
   closeOpen(run, scope, record.time);
   finish(run, scope.request, record.time);
   finish(run, scope.turn, record.time);
-  for (const [call, { input }] of waiting(scope, event.pending)) {
+  for (const [call, { input }] of waiting(scope, event.pause)) {
     Object.assign(call, { state: "paused", input });
     run.changed.add(call);
   }
-  note(run, scope, record, "warn", words.notes.paused, event.reason || fill(words.notes.by, event));
+  note(run, scope, record, "warn", words.notes.paused, event.pause.reason || fill(words.notes.by, event.pause));
   if (scope.depth > 0) return;
-  Object.assign(run, { status: "paused", pause: event, reason: event.hook });
+  Object.assign(run, { status: "paused", pause: event.pause, reason: event.pause.hook });
 }
 
 function runStop(run, scope, event, record) {
