@@ -195,7 +195,7 @@ async def _decide(log: EventLog, options: Options) -> None:
     if not isinstance(paused, Paused):
         message = f"{run} is {_status(info)}, not paused: there is nothing to decide about"
         raise CommandError(message)
-    pending = PendingCalls.of(paused)
+    pending = PendingCalls.of(paused.pause)
     decisions = _decisions(options, pending)
     several = decisions.values() if isinstance(decisions, Mapping) else decisions
     if any(isinstance(one, ApproveAlways) for one in several):

@@ -26,13 +26,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import LogError
-from rxworker.events import Event, Opaque, Record
+from rxworker.events import Event, Opaque, PausedCall, PauseState, Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.hub.history import packed
 from rxworker.log.values import is_storable
-from rxworker.messages import JsonObject, ToolResult
+from rxworker.messages import ToolCall, ToolResult
 
 VERSION = 2
 """The version of the envelope and the bodies that this rxworker writes. Version 1 had the parts of a pause beside the other members of its events; it is read as well."""
@@ -282,8 +282,9 @@ def _read_body(entry: Entry) -> _Body:
         return _unknown(entry)
     try:
         if entry.version == 1 and entry.kind in ("run_pause", "run_resume"):
-            body = msgspec.json.decode(entry.body, type=dict[str, Any])
-            return _decode(_encode({**body, "event": upgrade_pause(body["event"])}))
+            body = msgspec.convert(_loads(entry.body), dict[str, Any])
+            event = msgspec.convert(body.get("event"), dict[str, Any])
+            return msgspec.convert({**body, "event": upgrade_pause(event)}, _Body)
         return _decode(entry.body)
     except msgspec.ValidationError:
         if is_known(entry.kind):
@@ -293,61 +294,78 @@ def _read_body(entry: Entry) -> _Body:
         return msgspec.convert(_loads(entry.body), _Body)
 
 
-_PAUSE_1: dict[str, Any] = {
-    **dict.fromkeys(("pending", "places", "refused", "hooks", "unknown", "approved"), ()),
-    **dict.fromkeys(("let_through", "asked"), 0),
-    **dict.fromkeys(("hook", "reason", "key"), ""),
-    "paused_at": None,
-    "spared": None,
-    "offered": False,
-}
-"""The members of a pause in version 1, and what they are where they are missing."""
+class _Pause1(Struct, frozen=True):
+    """The members of a pause in version 1."""
+
+    hook: str = ""
+    pending: tuple[ToolCall, ...] = ()
+    paused_at: str | None = None
+    reason: str = ""
+    refused: tuple[ToolResult, ...] = ()
+    let_through: int = 0
+    key: str = ""
+    places: tuple[int, ...] = ()
+    hooks: tuple[str, ...] = ()
+    asked: int = 0
+    unknown: tuple[int, ...] = ()
+    spared: tuple[tuple[tuple[str, int], ...], ...] | None = None
+    approved: tuple[int, ...] = ()
+    offered: bool = False
+
+    def pause(self) -> PauseState:
+        """The pause in the present version.
+
+        Raises:
+            ValueError: The members contradict each other.
+        """
+        pending, approved, at = self.pending, self.let_through, None
+        if self.paused_at is not None:
+            at = approved
+            if not 0 <= at < len(pending) or pending[at].id != self.paused_at:
+                raise ValueError(f"paused_at is {self.paused_at!r}, which is not pending call {at}")
+        if not set(self.unknown).issubset(self.places):
+            raise ValueError(f"unknown: {list(self.unknown)} are not places of pending calls")
+        names = self.hooks
+        before = tuple([(name, names[:index].count(name)) for index, name in enumerate(names)])
+        reached = before[: self.asked]
+        calls = [
+            PausedCall(place, call, before, is_approved=True)
+            if index < approved
+            else PausedCall(place, call, reached if index == at else ())
+            for index, (place, call) in enumerate(zip(self.places, pending, strict=True))
+        ]
+        if self.spared is not None:
+            calls = [
+                replace(each, spared=spared, is_approved=each.place in self.approved)
+                for each, spared in zip(calls, self.spared, strict=True)
+            ]
+        # All other calls of the response have results.
+        free = (place for place in count() if place not in self.places)
+        return PauseState(
+            self.hook or (CLIENT_TOOL if self.offered else ""),
+            tuple(calls),
+            tuple([i for i, each in enumerate(calls) if i == at or each.place in self.unknown]),
+            self.reason,
+            dict(zip(free, self.refused, strict=False)),
+            self.key,
+            () if calls else reached,
+        )
 
 
 def upgrade_pause(members: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of a paused run, or of an event of one, as they are since version 2 of the entries: the parts of the pause are one member.
+    """The members of a paused run, or of an event of one, as they are since version 2 of the entries: the parts of the pause are one of them.
 
     Args:
         members: As version 1 had them, decoded. What is no part of a pause stays as it is.
 
     Raises:
-        ValueError: They contradict each other.
+        ValueError: They are invalid, or contradict each other.
 
-    >>> upgrade_pause({"hook": "permit", "pending": [{"id": "x"}], "paused_at": "x", "places": [1], "refused": ["no"], "hooks": ["permit"], "asked": 1})
-    {'pause': {'hook': 'permit', 'calls': [{'place': 1, 'call': {'id': 'x'}, 'spared': [('permit', 0)], 'is_approved': False}], ...}}
+    >>> upgrade_pause({"type": "run_pause", "hook": "permit", "hooks": ["permit"], "asked": 1})
+    {'type': 'run_pause', 'pause': PauseState(hook='permit', ..., spared=(('permit', 0),))}
     """
-    old: dict[str, Any] = {**_PAUSE_1, **members}
-    pending, places, approved, at = old["pending"], old["places"], old["let_through"], None
-    if old["paused_at"] is not None:
-        at = approved
-        if not 0 <= at < len(pending) or pending[at]["id"] != old["paused_at"]:
-            raise ValueError(f"paused_at is {old['paused_at']!r}, which is not pending call {at}")
-    if not set(old["unknown"]).issubset(places):
-        raise ValueError(f"unknown: {old['unknown']} are not places of pending calls")
-    names = old["hooks"]
-    before = [(name, names[:index].count(name)) for index, name in enumerate(names)]
-    reached = before[: old["asked"]]
-    calls: list[JsonObject] = []
-    for index, (call, place) in enumerate(zip(pending, places, strict=True)):
-        spared, is_approved = reached if index == at else [], place in old["approved"]
-        if old["spared"] is not None:
-            spared = old["spared"][index]
-        elif index < approved:
-            spared, is_approved = before, True
-        calls.append({"place": place, "call": call, "spared": spared, "is_approved": is_approved})
-    # All other calls of the response have results.
-    free = (place for place in count() if place not in places)
-    return {name: each for name, each in members.items() if name not in _PAUSE_1} | {
-        "pause": {
-            "hook": old["hook"] or (CLIENT_TOOL if old["offered"] else ""),
-            "calls": calls,
-            "required": [i for i, place in enumerate(places) if i == at or place in old["unknown"]],
-            "reason": old["reason"],
-            "refused": dict(zip(free, old["refused"], strict=False)),
-            "key": old["key"],
-            "spared": [] if calls else reached,
-        }
-    }
+    rest = {name: each for name, each in members.items() if name not in _Pause1.__struct_fields__}
+    return {**rest, "pause": msgspec.convert(members, _Pause1).pause()}
 
 
 def _unknown(entry: Entry) -> _Body:

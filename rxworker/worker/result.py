@@ -119,6 +119,12 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
         return self.pause.pending
 
     @property
+    def paused_at(self) -> str | None:
+        """The ``id`` of the call that it paused at; ``None`` at the end of a turn, for ``client_tool``, and for `Run.pause`."""
+        at = self.pause.at
+        return None if at is None else self.pending[at].id
+
+    @property
     def hook(self) -> str:
         """The name of the hook that requested the pause; see `PauseState`."""
         return self.pause.hook

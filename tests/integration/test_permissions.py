@@ -17,7 +17,7 @@ import json
 import re
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, redirect_stderr, redirect_stdout
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -34,6 +34,7 @@ from rxworker.adapters.mcp import McpServer
 from rxworker.cli import main
 from rxworker.errors import RxWorkerError
 from rxworker.events import RunPause
+from rxworker.events.pause import RECOVERY
 from rxworker.hooks import (
     Pause,
     Skip,
@@ -50,7 +51,6 @@ from rxworker.providers import Request
 from rxworker.testing import Call, Reply, ScriptedModel, say
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import Answer, Approve, Deny, load_paused, save_paused
-from rxworker.worker.decisions import RECOVERY
 from rxworker.worker.paused import VERSION
 from tests.adapters.acp import test_agent as acp
 from tests.adapters.mcp import test_mcp
@@ -994,15 +994,23 @@ def tampered(data: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 def without(name: str) -> Any:
+    *path, last = name.split(".")
+
     def change(state: dict[str, Any]) -> None:
-        del state[name]
+        del part_of(state, path)[last]
 
     return change, {"pay_1": Approve()}
 
 
-def with_(**members: Any) -> Any:
+def part_of(state: Any, path: Iterable[str]) -> Any:
+    for name in path:
+        state = state[int(name) if name.isdigit() else name]
+    return state
+
+
+def with_(path: str = "", **members: Any) -> Any:
     def change(state: dict[str, Any]) -> None:
-        state.update(members)
+        part_of(state, path.split(".") if path else ()).update(members)
 
     return change, {"pay_1": Approve()}
 
@@ -1036,33 +1044,40 @@ class Saved(Door):
     right: ClassVar[Any] = with_()
     cells: ClassVar[Cells] = {
         "missing": [
-            no(without(name), f"{name} is missing|required field `{name}`")
+            no(without(name), f"required field `{name.rpartition('.')[2]}`")
             for name in (
-                "pending",
-                "paused_at",
-                "hook",
-                "seals",
-                "let_through",
-                "places",
-                "hooks",
-                "asked",
-                "unknown",
-                "conversation",
                 "run",
+                "conversation",
+                "signatures",
+                "is_foreign",
+                "pause",
+                "pause.hook",
+                "pause.calls",
+                "pause.required",
+                "pause.calls.0.place",
+                "pause.calls.0.call",
             )
         ],
-        "empty": [no(with_(pending=[]), "paused_at"), no(with_(seals=[]), "0 calls were paused")],
-        "misspelt": [no(with_(let_trough=1), "let_trough"), no(with_(Pending=[]), "Pending")],
+        "empty": [
+            no(with_("pause", calls=[]), "required"),
+            no(with_(signatures=[]), "0 calls were paused"),
+        ],
+        "misspelt": [
+            no(with_("pause", requires=[0]), "requires"),
+            no(with_("pause.calls.0", is_aproved=False), "is_aproved"),
+            no(with_(Pause={}), "Pause"),
+        ],
         "wrong type": [
-            no(with_(let_through="0"), "let_through"),
-            no(with_(paused_at=1), "paused_at"),
-            no(with_(let_through=7), "paused_at"),
+            no(with_("pause", required="0"), "required"),
+            no(with_("pause", required=[7]), "required"),
+            no(with_("pause.calls.0", is_approved="yes"), "is_approved"),
         ],
-        "unknown member": [no(with_(approved=True), "approved")],
-        "unknown call": [
-            no(with_(paused_at="pay_9"), "paused_at"),
-            no(with_(unknown=[9]), "unknown"),
+        "unknown member": [
+            no(with_(approved=True), "approved"),
+            no(with_("pause", approved=True), "approved"),
+            no(with_("pause.calls.0", approved=True), "approved"),
         ],
+        "unknown call": [no(with_("pause", required=[9]), "required")],
         "two calls of one id": "the decisions are those of the program: its row has them",
         "text for an object": [
             no(with_input("1"), "give an object"),
@@ -1191,7 +1206,7 @@ async def doubtful(log: MemoryLog, run: str) -> str:
     ]
     pause = records[-1].event
     assert isinstance(pause, RunPause)
-    asked = replace(pause, hook=RECOVERY, paused_at=None, approved_count=0, unknown=(0,))
+    asked = RunPause(replace(pause.pause, hook=RECOVERY))
     entries = [
         entry for each in (*records[:-1], replace(records[-1], event=asked))
         for entry in entries_of([each], 1)

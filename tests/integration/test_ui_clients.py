@@ -23,6 +23,8 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     MessageAdd,
+    PausedCall,
+    PauseState,
     Record,
     ResponseStatus,
     RunAbort,
@@ -583,12 +585,13 @@ def soup(chance: random.Random, number: int) -> list[Record]:
             MessageAdd((Message.user("go on"),), "send"),
             Usage(1, None),
         ]
+        waiting = tuple([PausedCall(*placed) for placed in enumerate(calls)])
         ends: list[Event] = [
             RunStart(said),
-            RunResume(said, tuple(calls[:2]), (result,)),
+            RunResume(said, PauseState("hook", waiting[:2], (), refused={2: result})),
             RunStop(),
             RunAbort(chance.choice(["cancel", "error"]), "why"),
-            RunPause("hook", tuple(calls), "c1", approved_count=1),
+            RunPause(PauseState("hook", waiting, (1,))),
         ]
         return chance.choice(ends if chance.random() < 0.05 else options)
 

@@ -9,10 +9,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from rxworker import Approve
-from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run
+from rxworker import Answer, Approve, Deny, Finished, Paused, RunResult
+from rxworker.hooks import Hook, ToolCallContext, before_tool_call
+from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run, records_of
+from rxworker.log.values import StoredStatus
 from rxworker.testing import call, say
-from tests.log.golden import GOLDEN, NAME, lines, states, worker
+from rxworker.views import RunView, ViewPause
+from rxworker.worker import Decisions, load_paused, save_paused
+from tests.log.golden import GOLDEN, HELD, NAME, limit, lines, note, states, worker
 
 FORMATS = sorted(folder for folder in GOLDEN.iterdir() if folder.is_dir())
 
@@ -59,11 +63,9 @@ async def test_its_states_are_what_they_were(golden: Path, path: Path) -> None:
 
 async def test_its_runs_are_exported_as_they_were(golden: Path, path: Path) -> None:
     async with SQLiteLog(path) as log:
+        assert {info.row.labels["case"] for info in await log.list()} == {*PAUSED, *CUT, *ENDED}
         if golden.name == NAME:
             assert await lines(log) == exported(golden)
-        assert {(info.status, info.row.labels["customer"]) for info in await log.list()} == {
-            (status, "c-17") for status in ("finished", "paused", "running")
-        }
 
 
 async def test_its_exported_runs_are_imported(golden: Path) -> None:
@@ -76,17 +78,95 @@ async def test_its_exported_runs_are_imported(golden: Path) -> None:
         await check_states(log, golden)
 
 
-async def test_its_run_that_was_cut_is_recovered(path: Path) -> None:
-    async with SQLiteLog(path) as log:
-        (cut,) = await log.list(status="running")
-        run = await worker(log, call("book", seats=1), say("Booked.")).recover(cut.run)
-        assert (await run).text == "Booked."
+async def run_of(log: EventLog, case: str, status: StoredStatus) -> str:
+    """The last run of a case with this status."""
+    return next(
+        each.run for each in await log.list(status=status) if each.row.labels["case"] == case
+    )
 
 
-async def test_its_paused_run_is_resumed(path: Path) -> None:
+def results_in(result: RunResult[Any]) -> list[str]:
+    return [each.text for message in result.conversation.messages for each in message.tool_results]
+
+
+ENDED = ("finished", "resumed", "aborted")
+CUT: dict[str, list[str]] = {
+    "cut": ["booked 1!"],
+    "held": ["booked 7!"],
+    "resumed and cut": ["by hand!", "booked 1!"],
+}
+"""Runs whose process has ended, and the results of their calls when they are recovered."""
+PAUSED: dict[str, tuple[Decisions, list[str]]] = {
+    "call": ([Approve()], ["paid 3!"]),
+    "turn": ([], []),
+    "caller": ([Deny("no"), Answer("by hand")], ["no", "by hand!"]),
+    "several": (
+        [None, Approve(), Deny("no")],
+        ["booked 2!", "too much", "paid 3!", "no"],
+    ),
+    "client": ([Answer("seen")], ["booked 3!", "seen!"]),
+}
+"""Runs that wait, decisions about their calls, and the results then."""
+
+
+@pytest.mark.parametrize("case", CUT)
+async def test_its_run_that_was_cut_is_recovered(path: Path, case: str) -> None:
+    HELD.set()
     async with SQLiteLog(path) as log:
-        (paused,) = await log.list(status="paused")
-        run = await worker(log, say("Paid.")).decide(paused.run, [Approve()])
-        finished = await run
-        assert finished.text == "Paid."
-        assert run.state.conversation.messages[-2].tool_results[0].content == "paid 3"
+        name = await run_of(log, case, "running")
+        result = await (await worker(log, case, say("Done.")).recover(name))
+        assert (result.text, results_in(result)) == ("Done.", CUT[case])
+
+
+@pytest.mark.parametrize("case", PAUSED)
+async def test_its_paused_run_is_decided_about(path: Path, case: str) -> None:
+    """The hooks that have agreed to a call do not run again, and the hook behind the one that paused does."""
+    decisions, results = PAUSED[case]
+    async with SQLiteLog(path) as log:
+        name = await run_of(log, case, "paused")
+        ran: list[str] = []
+        clerk = worker(log, case, say("Done."))
+        rest = [hook for hook in clerk.hooks if hook.name not in (limit.name, note.name)]
+        clerk.hooks.clear()
+        clerk.hooks.add(counted(limit, ran), counted(note, ran), *rest)
+        result = await (await clerk.decide(name, decisions))
+        assert isinstance(result, Finished)
+        assert results_in(result) == results
+        assert ran == (["note"] if case in ("call", "several") else [])
+
+
+def counted(hook: Hook[Any], ran: list[str]) -> Hook[Any]:
+    """The hook, which notes its name and then has nothing to say."""
+
+    def run(context: ToolCallContext) -> None:
+        ran.append(context.hook)
+
+    return before_tool_call(name=hook.name)(run)
+
+
+@pytest.mark.parametrize("case", PAUSED)
+async def test_its_paused_run_is_loaded_and_shown(path: Path, case: str) -> None:
+    async with SQLiteLog(path) as log:
+        name = await run_of(log, case, "paused")
+        loaded = await worker(log, case).load(name)
+        assert isinstance(loaded, Paused)
+        assert load_paused(save_paused(loaded)) == loaded
+        view = RunView()
+        for record in records_of([entry async for entry in log.read(name)], name):
+            view.step(record)
+        assert isinstance(view.end, ViewPause)
+        shown = [(each.call, each.needs_decision) for each in view.end.pending]
+        assert shown == [
+            (each, index in loaded.pause.required) for index, each in enumerate(loaded.pending)
+        ]
+        assert [each.name for each in loaded.pending if each.id == loaded.paused_at] == (
+            ["pay"] if case in ("call", "several") else []
+        )
+
+
+async def test_the_run_that_was_saved_is_resumed(golden: Path) -> None:
+    decisions, results = PAUSED["several"]
+    saved = load_paused((golden / "saved.json").read_bytes())
+    async with MemoryLog() as log:
+        result = await worker(log, "several", say("Done.")).resume(saved, decisions=decisions)
+        assert results_in(result) == results

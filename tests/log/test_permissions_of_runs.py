@@ -312,14 +312,10 @@ async def test_an_imported_pause_has_approved_nothing() -> None:
         lines = [line async for line in export_run(source, run.id)]
         at = next(n for n, line in enumerate(lines) if b'"run_pause"' in line)
         line = msgspec.json.decode(lines[at])
-        pause = line["body"]["event"]
-        pause |= {
-            "let_through": 1,
-            "paused_at": pause["pending"][1]["id"],
-            "hooks": ["refuse"],
-            "hook": "refuse",
-            "asked": 1,
-        }
+        pause = line["body"]["event"]["pause"]
+        pause |= {"hook": "refuse", "required": [1]}
+        pause["calls"][0] |= {"is_approved": True, "spared": [["refuse", 0]]}
+        pause["calls"][1] |= {"spared": [["refuse", 0]]}
         lines[at] = msgspec.json.encode(line)
         name = await import_run(log, lines)
         refusing = Asked("refuse", skips=True)
@@ -329,7 +325,7 @@ async def test_an_imported_pause_has_approved_nothing() -> None:
         name = await import_run(log, [lines[0].replace(run.id.encode(), b"x"), *lines[1:]])
         waits = await (await disk.worker(log).decide(name))
         assert isinstance(waits, Paused)  # the first call, which is not approved here
-        assert (waits.approved_count, disk.wiped) == (0, [])
+        assert (waits.pause.at, disk.wiped) == (0, [])
 
 
 OLD_AND_NEW: list[tuple[tuple[str, ...], tuple[str, ...], set[str]]] = [

@@ -170,7 +170,7 @@ async def test_a_call_whose_effect_is_not_known_is_asked_about() -> None:
     log, run, bank, worker = await in_doubt()
     paused = await (await worker.recover(run))
     assert isinstance(paused, Paused)
-    assert (paused.hook, [c.name for c in paused.pending], paused.unknown) == (
+    assert (paused.hook, [c.name for c in paused.pending], paused.pause.required) == (
         "recovery",
         ["pay"],
         (0,),

@@ -11,7 +11,7 @@ from reactivex import operators as ops
 
 from rxworker import Finished, Run, Worker
 from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
-from rxworker.events import Record, RunAbort, RunPause, RunRecover, TextDelta
+from rxworker.events import PauseState, Record, RunAbort, RunPause, RunRecover, TextDelta
 from rxworker.log import (
     Command,
     Entry,
@@ -142,7 +142,7 @@ async def test_only_an_aborted_run_that_is_not_nested_is_put_back() -> None:
             await log.requeue(run)
         assert (await log.list())[0].status == status
     for row, last, match in (
-        (RunRow("aborted"), RunPause("me", ()), "dismissed"),
+        (RunRow("aborted"), RunPause(PauseState("me", (), ())), "dismissed"),
         (RunRow("aborted", outer="run-0"), RunAbort("error", "x"), "nested in run-0"),
     ):
         log = await cut(run, entries[:2])

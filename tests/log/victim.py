@@ -25,6 +25,7 @@ from reactivex import Observable
 from rxworker import Answer, Approve, Finished, Paused, Worker, tool
 from rxworker.errors import LeaseHeldError
 from rxworker.events import Event, ResponseEvent
+from rxworker.events.pause import RECOVERY
 from rxworker.log import EventLog, open_log
 from rxworker.providers import Request
 from rxworker.testing import Reply, call, say
@@ -175,8 +176,8 @@ def decide(paused: Paused[Any], folder: Path) -> dict[str, Any]:
         if line.startswith("done")
     ]
     decisions: dict[str, Any] = {}
-    for pending, place in zip(paused.pending, paused.places, strict=True):
-        if place in paused.unknown:
+    for index, pending in enumerate(paused.pending):
+        if index in paused.pause.required and paused.hook == RECOVERY:
             with (folder / "asked").open("a") as file:
                 file.write(f"{pending.name}\n")
             decisions[pending.id] = Answer("it was made") if pending.name in done else Approve()

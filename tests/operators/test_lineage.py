@@ -11,6 +11,7 @@ from reactivex import operators as ops
 from rxworker import Deny, Paused, Run, Worker, tool, worker_tool
 from rxworker.events import (
     Event,
+    PauseState,
     Record,
     RunPause,
     RunResume,
@@ -80,7 +81,7 @@ def test_a_call_that_starts_twice_is_reported_once() -> None:
 
 def test_a_resumed_run_goes_on_from_the_one_that_was_paused() -> None:
     resume = RunResume(Conversation(), resumes="r")
-    (link,) = links_of(record("r", RunPause("ask")), record("s", resume))
+    (link,) = links_of(record("r", RunPause(PauseState("ask", (), ()))), record("s", resume))
     assert (link.kind, link.run, link.parent) == ("resumed", "s", ("r", ()))
 
 

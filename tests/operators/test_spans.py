@@ -9,6 +9,7 @@ from reactivex import of
 from rxworker.events import (
     AttemptStart,
     Event,
+    PauseState,
     Ping,
     Record,
     RunAbort,
@@ -69,7 +70,7 @@ def test_runs_and_runs_inside_them_are_kept_apart() -> None:
 
 
 def test_what_is_open_when_its_run_ends_is_dropped() -> None:
-    for end in (RunStop(), RunAbort("cancel", ""), RunPause("ask")):
+    for end in (RunStop(), RunAbort("cancel", ""), RunPause(PauseState("ask", (), ()))):
         assert seconds_of(record(1, ASK), record(2, end), record(3, SAY)) == []
         assert seconds_of(record(1, ASK, "c"), record(2, end), record(3, SAY, "c")) == []
         assert seconds_of(record(1, ASK), record(2, end, "c"), record(3, SAY)) == [2]

@@ -32,6 +32,8 @@ from rxworker.events import (
     MessageAdd,
     Opaque,
     OpaqueMetadata,
+    PausedCall,
+    PauseState,
     Ping,
     Record,
     RefusalDelta,
@@ -467,25 +469,37 @@ turn_events = st.one_of(
     st.just(Opaque("odd", None)),
     st.just(Ping()),
 )
+
+
+def waiting(calls: Iterable[ToolCall]) -> tuple[PausedCall, ...]:
+    return tuple([PausedCall(*placed) for placed in enumerate(calls)])
+
+
 run_events = st.one_of(
     st.builds(RunStart, said),
     st.builds(
         RunResume,
         said,
-        st.lists(calls, max_size=2).map(tuple),
-        st.lists(results).map(tuple),
+        st.builds(
+            PauseState,
+            st.sampled_from(["hook", "client_tool"]),
+            st.lists(calls, max_size=2).map(waiting),
+            st.just(()),
+            refused=st.lists(results).map(lambda each: dict(enumerate(each, 2))),
+        ),
         own_tools=own,
-        is_offered=st.booleans(),
     ),
     st.just(RunStop()),
     st.builds(RunAbort, st.sampled_from(["cancel", "error", "abort", "limit"]), texts),
     st.builds(
         RunPause,
-        st.sampled_from(["hook", "client_tool"]),
-        st.lists(calls, max_size=3).map(tuple),
-        st.sampled_from([None, "c1"]),
-        texts,
-        approved_count=st.integers(0, 2),
+        st.builds(
+            PauseState,
+            st.sampled_from(["hook", "client_tool"]),
+            st.lists(calls, max_size=3).map(waiting),
+            st.sampled_from([(), (0,), (1,), (2,)]),
+            texts,
+        ),
     ),
 )
 events: st.SearchStrategy[Event] = st.one_of(
@@ -515,20 +529,29 @@ def test_any_events_in_any_order_make_well_formed_streams(records: list[Record])
     check(records)
 
 
-@pytest.mark.parametrize("end", [RunPause("hook", (LOOK,), "c1", "why"), ToolStart(LOOK)])
+@pytest.mark.parametrize(
+    "end", [RunPause(PauseState("hook", waiting([LOOK]), (0,), "why")), ToolStart(LOOK)]
+)
 def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_starts(
     end: Event,
 ) -> None:
     """No worker resumes a run with a result of a call that then waits again."""
     refused = ToolResult("c1", "no", is_error=True, name="look")
-    told = [RunResume(answered([LOOK]), (), (refused,)), TextDelta(0, "hi"), end]
+    told = [
+        RunResume(answered([LOOK]), PauseState("hook", (), (), refused={0: refused})),
+        TextDelta(0, "hi"),
+        end,
+    ]
     check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
 
 
 @pytest.mark.parametrize(
     "told",
     [
-        [ToolStop(ToolResult("c1", "a"), 0.0), RunPause("hook", (LOOK, LOOK))],
+        [
+            ToolStop(ToolResult("c1", "a"), 0.0),
+            RunPause(PauseState("hook", waiting([LOOK, LOOK]), ())),
+        ],
         [
             BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "look")),
             BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c2", "look")),
@@ -537,7 +560,7 @@ def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_star
         [
             BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "dig")),
             ToolStop(ToolResult("c1", "a"), 0.0),
-            RunPause("hook", (LOOK,)),
+            RunPause(PauseState("hook", waiting([LOOK]), ())),
         ],
     ],
     ids=[

@@ -19,6 +19,7 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     InputValueDelta,
+    PauseState,
     Record,
     RunPause,
     RunStart,
@@ -235,7 +236,7 @@ async def test_a_pause_is_an_interrupt_and_the_resumed_run_does_not_tell_the_cal
 
 
 def test_a_pause_at_the_end_of_a_turn_asks_for_words() -> None:
-    events = encoded(numbered(RunPause("reviewer", reason="look at it")))
+    events = encoded(numbered(RunPause(PauseState("reviewer", (), (), "look at it"))))
     (interrupt,) = events[-1]["outcome"]["interrupts"]
     assert (interrupt["reason"], interrupt["message"]) == ("input_required", "look at it")
 

@@ -151,7 +151,7 @@ def worker_with(hook: Any, *turns: Any) -> Worker:
 def may_run(records: Sequence[Record]) -> bool:
     """Whether the run waits for its client."""
     event = records[-1].event
-    return isinstance(event, RunPause) and event.hook == "client_tool"
+    return isinstance(event, RunPause) and event.pause.hook == "client_tool"
 
 
 def served(door: str, records: list[Record], at: Door | None = None) -> Door:
@@ -227,7 +227,7 @@ async def test_the_history_of_a_chat_has_the_arguments_that_a_call_waits_with() 
         run = worker_with(hook).run("hi")
         pause = (await told(run))[-1].event
         assert isinstance(pause, RunPause)
-        messages = ui_messages_of(run.state.conversation, "chat", run=run.id, pause=pause)
+        messages = ui_messages_of(run.state.conversation, "chat", run=run.id, pause=pause.pause)
         (part,) = [part for part in messages[-1].parts if part["type"] == "tool-open_tab"]
         assert (part["state"], part["input"]) == (shown, ALLOWED)
 

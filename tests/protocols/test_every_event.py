@@ -18,6 +18,7 @@ from rxworker.events import (
     Error,
     Event,
     Opaque,
+    PauseState,
     Record,
     RunStart,
     RunStop,
@@ -60,6 +61,7 @@ VALUES: dict[str, object] = {
     "conversation": Conversation((Message.user("hi"),)),
     "messages": (Message.user("go on"),),
     "citation": {"url": "https://a.b"},
+    "pause": PauseState("hook", (), ()),
 }
 """Values of the required fields by name; any other field takes a value by its type."""
 

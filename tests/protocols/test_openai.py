@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rxworker.events import (
     AttemptRetract,
@@ -15,6 +16,8 @@ from rxworker.events import (
     BlockType,
     Event,
     InputJsonDelta,
+    PausedCall,
+    PauseState,
     Record,
     RunPause,
     RunResume,
@@ -104,7 +107,7 @@ def test_a_call_that_a_hook_has_answered_is_not_the_clients() -> None:
 
 def test_the_client_makes_a_call_with_the_arguments_that_the_run_waits_with() -> None:
     edited = ToolCall("c1", "open_tab", {"url": "y"})
-    paused = RunPause("client_tool", (edited,))
+    paused = RunPause(PauseState("client_tool", (PausedCall(0, edited),), ()))
     kinds, response = respond(START, TurnStart(), *CALL, TurnStop(), paused)
     assert [item["arguments"] for item in response["output"]] == ['{"url":"y"}']
     assert kinds[-3:] == ["function_call_arguments.done", "output_item.done", "completed"]
@@ -115,8 +118,8 @@ def test_the_client_makes_a_call_with_the_arguments_that_the_run_waits_with() ->
 def test_a_call_of_the_run_before_is_shown_again() -> None:
     """A person has decided about another call, and the run still waits for its client."""
     asked = Conversation((Message.user("hi"), Message.assistant(OPEN)))
-    paused = RunPause("client_tool", (OPEN,))
-    kinds, response = respond(RunResume(asked, (OPEN,)), paused)
+    pause = PauseState("client_tool", (PausedCall(0, OPEN),), ())
+    kinds, response = respond(RunResume(asked, replace(pause, hook="")), RunPause(pause))
     assert [item["call_id"] for item in response["output"]] == ["c1"]
     assert kinds[2:] == [
         "output_item.added",
@@ -128,7 +131,7 @@ def test_a_call_of_the_run_before_is_shown_again() -> None:
 
 
 def test_a_run_that_a_person_has_paused_is_not_complete() -> None:
-    paused = RunPause("pause", (), None, "paused by the user")
+    paused = RunPause(PauseState("pause", (), (), "paused by the user"))
     _, response = respond(START, TurnStart(), TurnStop(), paused)
     reason = "the run waits for a decision: paused by the user"
     assert (response["status"], response["error"]["message"]) == ("failed", reason)

@@ -20,6 +20,7 @@ from rxworker.events import (
     HookMessage,
     InputJsonDelta,
     MessageAdd,
+    PauseState,
     Record,
     RunPause,
     TextDelta,
@@ -189,7 +190,7 @@ async def test_a_paused_call_asks_and_a_resumed_run_continues() -> None:
 
 
 def test_a_pause_at_the_end_of_a_turn_is_reported() -> None:
-    parts = encoded(numbered(RunPause("reviewer", reason="look at it")))
+    parts = encoded(numbered(RunPause(PauseState("reviewer", (), (), "look at it"))))
     (pause,) = of_type(parts, "data-pause")
     assert pause["data"] == {"run": "run-1", "hook": "reviewer", "reason": "look at it"}
     assert parts[-1]["type"] == "finish"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rxworker.events import RunPause
+from rxworker.events import PausedCall, PauseState
 from rxworker.messages import (
     Content,
     Conversation,
@@ -131,7 +131,7 @@ def test_the_turns_of_an_answer_are_one_message_and_calls_of_one_id_are_apart() 
 def test_the_calls_that_wait_have_the_states_of_the_stream() -> None:
     calls = tuple(ToolCall(name, "look", {}) for name in ("a", "b", "c"))
     said = Conversation((Message.user("hi"), assistant(*calls)))
-    pause = RunPause("ask", calls[:2], "b", "Really?", approved_count=1)
+    pause = PauseState("ask", tuple(map(PausedCall, (0, 1), calls)), (1,), "Really?")
     first, second, third = ui_messages_of(said, "c", run="r", pause=pause)[1].parts[1:]
     approval = {"id": "r:a", "isAutomatic": True, "approved": True}
     assert (first["state"], first["approval"]) == ("approval-responded", approval)

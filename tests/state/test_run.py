@@ -22,6 +22,8 @@ from rxworker.events import (
     InputJsonDelta,
     LimitReached,
     MessageAdd,
+    PausedCall,
+    PauseState,
     Record,
     ResponseStatus,
     RunAbort,
@@ -231,9 +233,10 @@ def test_an_abort_keeps_what_tools_did_and_says_of_the_others_whether_they_were_
 
 
 def test_a_paused_run_waits_with_its_calls_and_goes_on_with_what_was_approved() -> None:
-    pause = fold(*CALLS, completed(StopKind.TOOL_USE), RunPause("approve", (called("2"),)))
+    left = PauseState("approve", (PausedCall(1, called("2")),), ())
+    pause = fold(*CALLS, completed(StopKind.TOOL_USE), RunPause(left))
     assert (pause.status, pause.reason, pause.pending) == ("paused", "approve", (called("2"),))
-    resumed = fold(RunResume(pause.conversation, pause.pending))
+    resumed = fold(RunResume(pause.conversation, left))
     assert resumed.status == "running"
     assert (resumed.conversation, resumed.pending) == (pause.conversation, pause.pending)
 

@@ -14,6 +14,7 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     Opaque,
+    PauseState,
     Ping,
     Record,
     ResponseStatus,
@@ -158,7 +159,10 @@ def test_a_sound_run_draws_no_complaint() -> None:
 def test_a_resumed_run_goes_on_within_its_turn_or_after_it(rest: list[Event]) -> None:
     resumed = RunResume(Conversation())
 
-    assert lint(records(TurnStart(), RunPause("guard"), resumed, *rest, RunStop())) == []
+    assert (
+        lint(records(TurnStart(), RunPause(PauseState("guard", (), ())), resumed, *rest, RunStop()))
+        == []
+    )
 
 
 @pytest.mark.parametrize(

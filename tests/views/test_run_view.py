@@ -29,6 +29,8 @@ from rxworker.events import (
     EventKind,
     InputValueDelta,
     Opaque,
+    PausedCall,
+    PauseState,
     Record,
     ResponseStatus,
     RunPause,
@@ -422,7 +424,11 @@ def test_the_result_of_a_provider_belongs_to_its_call() -> None:
 
 def test_what_is_open_when_the_run_pauses_or_ends_does_not_stay_open() -> None:
     fold = Fold()
-    fold.feed(RunStart(Conversation((Message.user("Hi"),))), *called(), RunPause("ask", (CALL,)))
+    fold.feed(
+        RunStart(Conversation((Message.user("Hi"),))),
+        *called(),
+        RunPause(PauseState("ask", (PausedCall(0, CALL),), ())),
+    )
     assert [item.stage for item in fold.view.items] == ["waiting"]
     fold = Fold()
     fold.feed(*called(), TextDelta(1, "Half"), BlockAbort(1, BlockType.TEXT, "cut"), RunStop())
@@ -432,8 +438,8 @@ def test_what_is_open_when_the_run_pauses_or_ends_does_not_stay_open() -> None:
 def test_each_call_whose_effects_are_unknown_needs_a_decision() -> None:
     fold = Fold()
     known, unknown = replace(CALL, id="c2"), replace(CALL, id="c3")
-    pause = RunPause("recovery", (CALL, known, unknown), places=(0, 1, 2), unknown=(0, 2))
-    fold.feed(*called(), pause)
+    calls = tuple([PausedCall(*placed) for placed in enumerate((CALL, known, unknown))])
+    fold.feed(*called(), RunPause(PauseState("recovery", calls, (0, 2))))
     assert isinstance(fold.view.end, ViewPause)
     assert [each.needs_decision for each in fold.view.end.pending] == [True, False, True]
 

@@ -165,12 +165,12 @@ async def test_another_key_is_refused() -> None:
 
 async def test_a_newer_version_is_refused_by_name() -> None:
     _, paused = await paused_at_three()
-    newer = save_paused(paused).replace(b'"version":2', b'"version":7')
+    newer = save_paused(paused).replace(b'"version":3', b'"version":7')
     with pytest.raises(LocalProtocolError, match="version 7"):
         load_paused(newer)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"version":1}', "no"])
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"version":3}', "no"])
 def test_what_is_no_paused_run_is_refused(data: bytes | str) -> None:
     with pytest.raises(LocalProtocolError, match="no paused run"):
         load_paused(data)
@@ -179,12 +179,12 @@ def test_what_is_no_paused_run_is_refused(data: bytes | str) -> None:
 async def test_everything_survives_the_bytes() -> None:
     _, paused = await paused_at_three()
     assert load_paused(save_paused(paused)) == paused
-    assert msgspec.json.decode(save_paused(paused), type=dict[str, object])["version"] == 2
+    assert msgspec.json.decode(save_paused(paused), type=dict[str, object])["version"] == 3
 
 
 @pytest.mark.parametrize(
     "data",
-    ["\ud800", "[" * 100_000, b"[" * 100_000, b'{"version":1,"seal":"","state":' + b"[" * 100_000],
+    ["\ud800", "[" * 100_000, b"[" * 100_000, b'{"version":3,"seal":"","state":' + b"[" * 100_000],
 )
 def test_text_that_is_no_json_is_refused_like_any_other(data: bytes | str) -> None:
     with pytest.raises(LocalProtocolError, match="no paused run"):
@@ -193,9 +193,9 @@ def test_text_that_is_no_json_is_refused_like_any_other(data: bytes | str) -> No
 
 async def test_a_state_that_is_nested_too_deeply_is_refused() -> None:
     deep = '{"conversation":' + "[" * 100_000 + "]" * 100_000 + "}"
-    seal = hmac.new(b"k", b"2:" + deep.encode(), hashlib.sha256).hexdigest()
+    seal = hmac.new(b"k", b"3:" + deep.encode(), hashlib.sha256).hexdigest()
     with pytest.raises(LocalProtocolError, match="no paused run"):
-        load_paused(f'{{"version":2,"seal":"{seal}","state":{deep}}}', key=b"k")
+        load_paused(f'{{"version":3,"seal":"{seal}","state":{deep}}}', key=b"k")
 
 
 @pytest.mark.parametrize("key", [b"", "", "hunter2", 0])
@@ -210,7 +210,7 @@ async def test_a_key_that_is_none_is_refused_where_it_is_given(key: Any) -> None
 
 async def test_the_seal_covers_the_version() -> None:
     _, paused = await paused_at_three()
-    older = save_paused(paused, key=b"k").replace(b'"version":2', b'"version":1')
+    older = save_paused(paused, key=b"k").replace(b'"version":3', b'"version":2')
     with pytest.raises(LocalProtocolError, match="was changed after it was saved"):
         load_paused(older, key=b"k")
 
@@ -253,7 +253,8 @@ async def test_a_call_that_was_changed_other_than_by_its_decision_is_refused(way
         first.input["text"] = "z"
     else:
         changed = replace(first, input={"text": "z"})
-        paused = replace(paused, pending=(changed, *paused.pending[1:]))
+        calls = (replace(paused.pause.calls[0], call=changed), *paused.pause.calls[1:])
+        paused = replace(paused, pause=replace(paused.pause, calls=calls))
     with pytest.raises(LocalProtocolError, match="was changed since the run paused"):
         worker.resume(paused)
     assert RAN == []
@@ -288,7 +289,7 @@ async def test_what_a_run_cannot_be_resumed_with_is_refused_at_once(
 async def test_a_paused_run_that_is_no_json_is_refused_where_it_is_saved() -> None:
     _, paused = await paused_at_three()
     with pytest.raises(LocalProtocolError, match="cannot be saved"):
-        save_paused(replace(paused, reason="\ud800"))
+        save_paused(replace(paused, text="\ud800"))
 
 
 async def test_only_one_of_several_processes_has_a_saved_run() -> None:
@@ -339,7 +340,7 @@ async def test_two_calls_of_one_id_are_distinguished_by_their_place() -> None:
     assert isinstance(first, Paused)
     second = await worker.resume()
     assert isinstance(second, Paused)
-    assert (first.approved_count, second.approved_count) == (0, 1)
+    assert (first.pause.at, second.pause.at) == (0, 1)
     result = await worker.resume()
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["noted a", "noted b"]
 

@@ -277,7 +277,7 @@ async def test_the_tool_receives_the_object_that_the_last_hook_has_seen(way: Way
             assert "this is no JSON object" in stops[0].result.text, given
         for event in events:
             if isinstance(event, RunResume):
-                assert [call.input for call in event.pending] == [expected], given
+                assert [call.input for call in event.pause.pending] == [expected], given
 
 
 async def test_a_pure_tool_does_not_start_early_with_arguments_that_cannot_be_decoded() -> None:

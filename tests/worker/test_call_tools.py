@@ -6,7 +6,6 @@ import asyncio
 from typing import Literal
 
 import pytest
-from msgspec.structs import replace
 
 from rxworker import (
     Approve,
@@ -474,40 +473,6 @@ async def test_a_pause_that_is_at_no_call_takes_decisions_about_any() -> None:
     await run
     assert isinstance(await worker.resume(decisions={"call_1_2": Deny()}), Finished)
     assert [euros for euros, _ in PAID] == [1]
-
-
-# --- a run that was saved by the version before
-
-
-async def test_a_run_of_the_version_before_continues_and_asks_all_other_hooks() -> None:
-    import hashlib
-    import hmac
-
-    import msgspec
-
-    asked: list[str] = []
-
-    @before_tool_call
-    def first(context: ToolCallContext) -> None:
-        asked.append("first")
-
-    @before_tool_call
-    def last(context: ToolCallContext) -> None:
-        asked.append("last")
-
-    worker = Worker(
-        ScriptedModel([call("pay", euros=1), "Done."]), tools=[pay], hooks=[first, ask, last]
-    )
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
-    asked.clear()
-    older = msgspec.to_builtins(replace(paused, places=(), hooks=(), reached_count=0))
-    state = msgspec.json.encode({k: v for k, v in older.items() if k not in ("places", "hooks")})
-    seal = hmac.new(b"k", state, hashlib.sha256).hexdigest()
-    data = msgspec.json.encode({"version": 1, "seal": seal, "state": msgspec.Raw(state)})
-    elsewhere = Worker(ScriptedModel(["Done."]), tools=[pay], hooks=[first, ask, last])
-    assert isinstance(await elsewhere.resume(load_paused(data, key=b"k")), Finished)
-    assert asked == ["first", "last"]
 
 
 @pytest.mark.parametrize("effect", ["write", "pure"])

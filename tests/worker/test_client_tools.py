@@ -53,7 +53,7 @@ async def test_the_workers_own_calls_run_before_the_run_waits_for_its_client() -
     assert isinstance(paused, Paused)
     assert (paused.hook, paused.paused_at) == ("client_tool", None)
     assert [c.input for c in paused.pending] == [{"what": "a"}, {"what": "c"}]
-    assert [r.text for r in paused.refused] == ["noted b"]
+    assert [r.text for r in paused.pause.refused.values()] == ["noted b"]
     lint([record async for record in run])
     # Another process, which has the bytes alone.
     other = Worker(ScriptedModel(["done"]), tools=[show, note])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -21,7 +20,7 @@ from rxworker import (
     worker_tool,
 )
 from rxworker.errors import HookError, LocalProtocolError
-from rxworker.events import Record, RunPause, ToolStart, ToolStop
+from rxworker.events import PausedCall, Record, RunPause, ToolStart, ToolStop
 from rxworker.hooks import (
     Continue,
     ContinueWithMessages,
@@ -223,7 +222,7 @@ async def test_a_call_that_was_let_through_is_asked_about_again_only_if_it_was_e
     worker = guarded(calls, "Done.", hooks=(guard, ask_about_b))
     paused = await worker.run("go")
     assert isinstance(paused, Paused)
-    assert paused.approved_count == 1
+    assert paused.pause.at == 1
     ASKED.clear()
     edit: JsonObject = {"command": "rm -rf /"}
     await worker.resume(decisions=[Approve(input=edit), Approve()])
@@ -417,7 +416,7 @@ async def test_an_answer_is_kept_over_another_pause() -> None:
     await worker.run("go")
     paused = await worker.resume(decisions={"call_1_1": Answer("known")})
     assert isinstance(paused, Paused)
-    assert [result.text for result in paused.refused] == ["known"]
+    assert [result.text for result in paused.pause.refused.values()] == ["known"]
     result = await worker.resume()
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["known", "ran"]
     assert ASKED == ["seen", "seen"]
@@ -501,10 +500,9 @@ async def test_the_pause_records_which_hooks_were_reached() -> None:
     )
     run = worker.run("go")
     await run
-    (pause,) = [r.event async for r in run if isinstance(r.event, RunPause)]
-    assert (pause.hooks, pause.reached_count, pause.places) == (("first", "ask", "last"), 2, (0,))
-    # The name in stored logs.
-    assert msgspec.to_builtins(pause)["asked"] == 2
+    (pause,) = [r.event.pause async for r in run if isinstance(r.event, RunPause)]
+    assert (pause.hook, pause.required) == ("ask", (0,))
+    assert pause.calls == (PausedCall(0, pause.pending[0], (("first", 0), ("ask", 0))),)
 
 
 async def test_nothing_starts_while_a_run_is_paused() -> None:

@@ -93,7 +93,7 @@ class Walk:
 
     def decide(self, paused: Paused[None]) -> list[Decision | None] | None:
         """Random decisions, which fit the calls."""
-        at = None if paused.paused_at is None else paused.approved_count
+        at = paused.pause.at
         decisions = [
             self._decision(each, number == at) for number, each in enumerate(paused.pending)
         ]

@@ -239,13 +239,13 @@ class TerminalSession:
     @property
     def _next(self) -> int | None:
         """The index of the next call that needs a decision."""
-        required = () if self.paused is None else PendingCalls.of(self.paused).required
+        required = () if self.paused is None else PendingCalls.of(self.paused.pause).required
         return next((index for index in required if index not in self._decided), None)
 
     @property
     def allowable(self) -> tuple[str, str] | None:
         """What a person allows who always allows the call that waits; ``None`` if that cannot be allowed always."""
-        return None if self.paused is None else PendingCalls.of(self.paused).allowable
+        return None if self.paused is None else PendingCalls.of(self.paused.pause).allowable
 
     @property
     def totals(self) -> Totals:
@@ -302,7 +302,7 @@ class TerminalSession:
         """
         if self.paused is None:
             raise LocalProtocolError("no run is paused")
-        decided = PendingCalls.of(self.paused).without_client()
+        decided = PendingCalls.of(self.paused.pause).without_client()
         for index, decision in self._decided.items():
             decided[index] = decision
         add = [Message.user(text)] if text else []

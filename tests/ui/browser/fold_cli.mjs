@@ -26,7 +26,7 @@ function account(records) {
   const run = fold("run", records);
   return {
     seq: run.seq, status: run.status, turns: run.turns, attempts: run.attempts, toolCalls: run.toolCalls, innerToolCalls: run.innerToolCalls,
-    reason: run.reason, cause: run.cause, model: run.model, missing: run.missing, pending: (run.pause?.pending ?? []).map((call) => call.id),
+    reason: run.reason, cause: run.cause, model: run.model, missing: run.missing, pending: (run.pause?.calls ?? []).map(({ call }) => call.id),
     usage: usageOf(run), totals: totalsOf(run), times: timesOf([run]).tools, cost: prices ? costOf(prices, usageOf(run)) : null, items: run.root.items.map(told), lanes: run.lanes.filter((lane) => lane.kind !== "span").length, notes: run.notes.map((note) => note.title),
     inner: [...run.scopes.values()].map((scope) => ({ path: scope.path, items: scope.items.map(told) })),
     written: run.series.bins.reduce((sum, size) => sum + size, 0), bins: run.series.bins.length, points: run.series.tokens.length,

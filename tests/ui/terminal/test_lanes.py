@@ -1,3 +1,5 @@
+from msgspec.structs import replace
+
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -15,6 +17,8 @@ from rxworker.events import (
     MessageAdd,
     Opaque,
     OpaqueMetadata,
+    PausedCall,
+    PauseState,
     Record,
     ResponseStatus,
     RunAbort,
@@ -44,6 +48,7 @@ from rxworker.messages import (
 from rxworker.ui.terminal.lanes import CallLane, Lane, Lanes
 
 CALL = ToolCall("c1", "look", {"at": "a"})
+ASK = PauseState("ask", (PausedCall(0, CALL),), (0,))
 STARTED = Status(ResponseStatus.STARTED)
 
 
@@ -202,19 +207,19 @@ def test_a_call_of_a_paused_run_goes_on_in_its_lane() -> None:
     fold = Fold()
     conversation = Conversation((Message.user("Hi"),))
     fold.feed(RunStart(conversation), AttemptStart(), *called())
-    fold.feed(RunPause("ask", (CALL,), "c1", "Really?"))
+    fold.feed(RunPause(replace(ASK, reason="Really?")))
     assert fold.told()[1:] == [
         ("call", "waiting", '{"at":"a"}'),
         ("pause", "waiting", "ask: Really?"),
     ]
-    fold.feed(RunResume(conversation, (CALL,)), ToolStart(CALL))
+    fold.feed(RunResume(conversation, ASK), ToolStart(CALL))
     fold.feed(ToolStop(ToolResult("c1", "rain", name="look")), RunStop())
     assert [stage for _, stage, _ in fold.told()] == ["done", "done", "done"]
 
 
 def test_a_new_run_after_a_pause_leaves_nothing_waiting() -> None:
     fold = Fold()
-    fold.feed(AttemptStart(), *called(), RunPause("ask", (CALL,), "c1"))
+    fold.feed(AttemptStart(), *called(), RunPause(ASK))
     fold.feed(RunStart(Conversation((Message.user("Never mind"),))))
     assert fold.told() == [
         ("call", "refused", '{"at":"a"}'),
