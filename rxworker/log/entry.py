@@ -7,7 +7,7 @@ The envelope of an entry has the numbers, the epoch, the kind and the time. Its 
 
 ``lengths`` are those of the single texts in characters, ``times`` milliseconds since the first. Times have a resolution of one millisecond.
 
-Rules for readers: ignore unknown fields, and take an event of an unknown kind as an `Opaque`. An entry changes the state of a run unless
+Rules for readers: ignore unknown fields, except in a pause, whose fields may allow a call; and take an event of an unknown kind as an `Opaque`. An entry changes the state of a run unless
 ``changes_state`` is false; a reader that continues a run must refuse an unknown kind that changes the state.
 """
 
@@ -395,7 +395,10 @@ def check_continuable(entries: Sequence[Entry], run: str) -> None:
         LogError: There is one. The run can still be watched.
     """
     for entry in entries:
-        if entry.changes_state and not is_known(entry.kind):
+        is_read = is_known(entry.kind) and (
+            entry.version <= VERSION or not isinstance(record_of(entry, run).event, Opaque)
+        )
+        if entry.changes_state and not is_read:
             raise LogError(
                 f"{run} cannot be continued: its record {entry.first} is a {entry.kind!r}, which this rxworker does not know. "
                 "Continue it with the rxworker that wrote it, or a newer one; this one can show it"
