@@ -42,7 +42,7 @@ from rxworker.log import (
     export_run,
     records_of,
 )
-from rxworker.log.entry import with_body
+from rxworker.log.entry import VERSION, with_body
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
@@ -439,6 +439,10 @@ async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and
         await Bank().worker(log).recover(run)
     last = (await stored(log, run))[-1].event
     assert last.kind == "owl"  # pyright: ignore
+    wings = b'{"turn":1,"attempt":0,"event":{"type":"run_pause","wings":2}}'
+    newer = Entry(owl.first, owl.last, 1, "run_pause", 0.0, wings, version=VERSION + 1)
+    with pytest.raises(LogError, match="'run_pause', which this rxworker does not know"):
+        await Bank().worker(await cut(run, [*start, newer])).recover(run)
     log = await cut(
         run, [*start, Entry(owl.first, owl.last, 1, "owl", 0.0, owl.body, changes_state=False)]
     )

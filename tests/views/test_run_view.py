@@ -286,6 +286,7 @@ def example(kind: type[Any]) -> Any:
         "block_type": BlockType.TEXT,
         "status": ResponseStatus.STARTED,
         "cause": "error",
+        "pause": PauseState("ask", (), ()),
     }
     fields = [field for field in msgspec.structs.fields(kind) if field.required]
     return kind(

@@ -174,7 +174,7 @@ async def test_what_pauses_is_written_down_once_and_the_run_stays_readable() -> 
     await run
     records = [record async for record in run]
     pauses = [r.event for r in records if isinstance(r.event, RunPause)]
-    assert [(pause.hook, pause.reason) for pause in pauses] == [("pause", "lunch")]
+    assert [(pause.pause.hook, pause.pause.reason) for pause in pauses] == [("pause", "lunch")]
     assert lint(records) == []
     assert run.state.status == "paused"
     assert (
