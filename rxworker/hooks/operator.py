@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypeVar, cast, get_origin
 
 import reactivex
@@ -206,7 +207,7 @@ async def _gather(emitted: Observable[Any], items: list[object]) -> Exception | 
             loop.call_soon_threadsafe(end, error)
 
     try:
-        subscription = emitted.subscribe(items.append, on_end, on_end)
+        subscription = emitted.subscribe(items.append, on_end, on_end, scheduler=_Clock(loop))
     except Exception as error:
         return error
     try:
@@ -268,6 +269,11 @@ def dropped(point: HookPoint, reason: str | None) -> Verdict | None:
 
 class _Clock(AsyncIOThreadSafeScheduler):
     """For operators that were given no scheduler: they wait on the event loop, and what need not wait is done at once."""
+
+    @property
+    def now(self) -> datetime:
+        """The time of the loop, if that is virtual; otherwise that of day, as reactivex has it."""
+        return getattr(self._loop, "now", None) or super().now
 
     def schedule(
         self, action: abc.ScheduledAction[A], state: A | None = None

@@ -22,7 +22,7 @@ from rxworker.testing.lint import (
     ensure_balanced,
     lint,
 )
-from rxworker.testing.marbles import DISPOSED, FAILURE, SUBSCRIBED, Marbles, parse
+from rxworker.testing.marbles import DISPOSED, FAILURE, SUBSCRIBED, Marbles, parse, play
 from rxworker.testing.reply import Call, Reply, call, cut, fail, reply_events, say, stall, think
 from rxworker.testing.scripted import Script, ScriptedModel, ScriptExhaustedError
 from rxworker.testing.server import ReplayServer
@@ -78,6 +78,7 @@ __all__ = [
     # marbles
     "Marbles",
     "parse",
+    "play",
     "FAILURE",
     "SUBSCRIBED",
     "DISPOSED",

@@ -20,15 +20,18 @@ therefore missed; a *cold* one begins when it is subscribed to.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from reactivex import Observable
 from reactivex.notification import OnNext
+from reactivex.scheduler import VirtualTimeScheduler
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 from reactivex.testing.coldobservable import ColdObservable
 from reactivex.testing.hotobservable import HotObservable
 from reactivex.testing.subscription import Subscription
+
+from rxworker.worker.virtual import run_in
 
 A = TypeVar("A")
 
@@ -120,6 +123,26 @@ class Marbles:
     def subscriptions(self, *drawings: str) -> list[Subscription]:
         """When a stream was subscribed to and left: ``^`` and ``!``, one drawing for each subscription."""
         return [_subscription(drawing.replace(" ", "")) for drawing in drawings]
+
+
+def play(main: Coroutine[Any, Any, A], scheduler: VirtualTimeScheduler | None = None) -> A:
+    """Run a coroutine in an event loop in virtual time: whatever waits in it, runs, tools and time limits, does not wait in reality.
+
+    Args:
+        main: The coroutine, such as that of a test.
+        scheduler: The clock, whose actions are run too, such as those of marbles; by default a new one that begins at 0.
+
+    Raises:
+        LocalProtocolError: Nothing is left that could happen, and the coroutine still waits.
+
+    >>> import asyncio
+    >>> async def sleep() -> float:
+    ...     await asyncio.sleep(3600)
+    ...     return asyncio.get_running_loop().time()
+    >>> play(sleep())
+    3600.0
+    """
+    return run_in(scheduler or VirtualTimeScheduler(), main)
 
 
 def parse(

@@ -14,6 +14,7 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from datetime import datetime
 from functools import partial
 from types import CoroutineType, MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
@@ -230,6 +231,10 @@ def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
 B = TypeVar("B")
 
 
+THREAD = "rxworker-tool"
+"""The name of the threads in which tools work."""
+
+
 async def in_thread(function: Callable[[], B]) -> B:
     """Run a function in a thread of its own, and wait for it.
 
@@ -255,7 +260,7 @@ async def in_thread(function: Callable[[], B]) -> B:
         if not done.done():
             done.set_result(outcome)
 
-    threading.Thread(target=work, name="rxworker-tool", daemon=True).start()
+    threading.Thread(target=work, name=THREAD, daemon=True).start()
     return (await done)()
 
 
@@ -305,6 +310,11 @@ class _Scheduler(AsyncIOThreadSafeScheduler):
     ) -> None:
         super().__init__(loop)
         self._fail = fail
+
+    @property
+    def now(self) -> datetime:
+        """The time of the loop, if that is virtual; otherwise that of day, as reactivex has it."""
+        return getattr(self._loop, "now", None) or super().now
 
     def invoke_action(
         self, action: abc.ScheduledAction[Any], state: Any = None

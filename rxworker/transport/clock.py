@@ -11,6 +11,7 @@ import asyncio
 import threading
 import weakref
 from contextvars import Context
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from reactivex import abc, typing
@@ -95,6 +96,11 @@ class LoopClock(AsyncIOScheduler):
     def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it is this loop's."""
         return self._loop is loop
+
+    @property
+    def now(self) -> datetime:
+        """The time of the loop, if that is virtual; otherwise that of day, as reactivex has it."""
+        return getattr(self._loop, "now", None) or super().now
 
     def ticker(self, step: float) -> Ticker:
         """The one timer that ticks at this pace, in seconds."""

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from reactivex import abc
+
 from rxworker.errors import (
     ConfigurationError,
 )
@@ -72,6 +74,7 @@ class Definition:
         shared_state: Json = None,
         stages: Mapping[StageName, TurnStage] = NONE,
         around: Mapping[StageName, Operator[Event, Event]] = NONE,
+        scheduler: abc.SchedulerBase | None = None,
     ) -> None:
         self.model = as_model(model)
         several = expect_several("tools", tools, "tools=[get_weather]")
@@ -123,6 +126,9 @@ class Definition:
             raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
         self.tracing = tracing
         self.initial_state = shared_state
+        self.scheduler = scheduler
+        if scheduler is not None:
+            expect("scheduler", scheduler, abc.SchedulerBase, "scheduler=TestScheduler()")
         self.stages = USUAL_STAGES
         self.starts_early = "call_tools" not in stages
         if stages is not NONE or around is not NONE:

@@ -42,7 +42,6 @@ from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.tools import SharedState
-from rxworker.transport.clock import loop_clock
 from rxworker.worker.arguments import (
     Input,
     check_no_loop,
@@ -78,6 +77,7 @@ from rxworker.worker.stored import (
     title_of,
 )
 from rxworker.worker.stream import RunStream
+from rxworker.worker.virtual import record_clock, run_in, scheduler_of_run
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -144,7 +144,7 @@ class SessionVerbs(ABC):
             LocalProtocolError: An event loop runs; there ``await worker.run(...)``.
         """
         check_no_loop("run_sync", "await worker.run(...)")
-        return asyncio.run(_complete(partial(self._run, input, output)))
+        return run_in(self.session.worker.scheduler, _complete(partial(self._run, input, output)))
 
     @overload
     def stream_sync(self, input: Input, *, output: None = None) -> RunStream[None]: ...
@@ -171,7 +171,7 @@ class SessionVerbs(ABC):
             Hello!
         """
         check_no_loop("stream_sync", "async for record in worker.run(...)")
-        return RunStream(partial(self._run, input, output))
+        return RunStream(partial(self._run, input, output), self.session.worker.scheduler)
 
     @overload
     def resume(
@@ -266,7 +266,7 @@ class SessionVerbs(ABC):
             shared_state=shared_state,
         )
         begin = first if output is None else partial(first, output=output)
-        return asyncio.run(_complete(begin))
+        return run_in(self.session.worker.scheduler, _complete(begin))
 
     def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
         return self.run(input) if output is None else self.run(input, output=output)
@@ -785,7 +785,7 @@ class Session(SessionVerbs):
         run = run or f"run-{os.urandom(6).hex()}"
         permissions = list(allowed)  # the run's own
         if stored is None:
-            journal = Journal(run, loop=loop)
+            journal = Journal(run, clock=record_clock(loop), loop=loop)
         else:
             journal = stored.journal(
                 run, scope, self.worker.limits.prices, outer, loop, permissions
@@ -814,7 +814,7 @@ class Session(SessionVerbs):
             parents=parents,
             variables=scope.variables,
             called=dict.fromkeys(called),
-            scheduler=loop_clock(),
+            scheduler=scheduler_of_run(self.worker.scheduler),
             journal=journal,
             shared=SharedState(value, emit, partial(_call_soon, loop)),
             stages=self.worker.stages,

@@ -7,7 +7,6 @@ run wait. The thread ends with the run. It has no reference to the stream, so a 
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import threading
 import weakref
@@ -16,11 +15,14 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Generic
 
+from reactivex import abc
+
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Event
 from rxworker.hub import Reliable
 from rxworker.worker.result import RunResult, T_co
 from rxworker.worker.run import Run
+from rxworker.worker.virtual import run_in
 
 
 class RunStream(Generic[T_co]):
@@ -40,8 +42,10 @@ class RunStream(Generic[T_co]):
     1
     """
 
-    def __init__(self, begin: Callable[[], Run[T_co]]) -> None:
-        self._thread = thread = _RunThread(begin)
+    def __init__(
+        self, begin: Callable[[], Run[T_co]], scheduler: abc.SchedulerBase | None = None
+    ) -> None:
+        self._thread = thread = _RunThread(begin, scheduler)
         self._closing = weakref.finalize(self, thread.close)
         try:
             self._run = thread.begin()
@@ -100,8 +104,11 @@ class RunStream(Generic[T_co]):
 class _RunThread(Generic[T_co]):
     """The event loop of one run, in its thread."""
 
-    def __init__(self, begin: Callable[[], Run[T_co]]) -> None:
+    def __init__(
+        self, begin: Callable[[], Run[T_co]], scheduler: abc.SchedulerBase | None = None
+    ) -> None:
         self._begin = begin
+        self._scheduler = scheduler
         self._begun: concurrent.futures.Future[Run[T_co]] = concurrent.futures.Future()
         self._interrupt: BaseException | None = None
         self._is_closed = False
@@ -143,7 +150,7 @@ class _RunThread(Generic[T_co]):
 
     def _work(self) -> None:
         try:
-            asyncio.run(self._complete())
+            run_in(self._scheduler, self._complete())
         except BaseException as error:  # an interrupt: the reading thread raises it
             if self._begun.done():
                 self._interrupt = error

@@ -36,6 +36,8 @@ class Worker(Definition, SessionVerbs):
         stages: Stages in place of the usual ones, by the names of these: ``prepare``, ``respond``, ``call_tools``, ``decide``. A stage is a function of a `Turn` that
             returns the observable of its events; it may call the usual one, before, after, between or instead of its own.
         around: Operators around stages, by the names of these: ``around={"call_tools": ops.timeout(60)}``. They receive the events of the stage, and what they emit is recorded.
+        scheduler: The clock of its runs, in place of that of the event loop. With a ``VirtualTimeScheduler`` or a ``TestScheduler`` of reactivex, ``run_sync`` and the other verbs of
+            a script play whole runs in virtual time, with their tools, hooks, retries and time limits: nothing waits. See `rxworker.testing.play`.
 
     Attributes:
         tools: The toolbox; tools may be added and removed between turns.

@@ -81,15 +81,12 @@ class Clock(LoopClock):
         return self.schedule(action, state)
 
 
-async def test_the_next_attempt_is_made_after_the_pause_that_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_next_attempt_is_made_after_the_pause_that_is_reported() -> None:
     clock = Clock()
-    monkeypatch.setattr("rxworker.worker.session.loop_clock", lambda: clock)
     half = reactivex.concat(reactivex.just(TextDelta(0, "ha")), reactivex.throw(LATER))
     whole = reactivex.of(TextDelta(0, "whole"), Status(ResponseStatus.COMPLETED))
     retry = Waits()
-    run = Worker(Model(half, half, whole), retry=retry).run("hi")
+    run = Worker(Model(half, half, whole), retry=retry, scheduler=clock).run("hi")
     await run
     told = [r.event async for r in run if r.attempt]
     assert [e for e in told if not isinstance(e, TurnStop | RunStop)] == [
