@@ -449,7 +449,7 @@ async def test_two_runs_at_once() -> None:
     async for record in run:
         if isinstance(record.event, TextDelta):
             break
-    with pytest.raises(SessionBusyError, match="await it, cancel it, or use another Worker"):
+    with pytest.raises(SessionBusyError, match="await it, cancel it, or begin another one"):
         worker.run("hi")
     await run.cancel()
     await works_afterwards(worker)
