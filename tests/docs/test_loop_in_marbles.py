@@ -1,0 +1,143 @@
+"""The drawing of the loop is what a run does: each row is an operator around a stage, or a part of `call_tools`, that notes when it begins, emits and completes."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import reactivex
+from reactivex import Observable
+from reactivex import operators as ops
+
+from rxworker import Worker, before_tool_call, tool
+from rxworker.events import (
+    AttemptStart,
+    BlockStop,
+    BlockType,
+    Event,
+    RunStop,
+    TextDelta,
+    TurnStart,
+    TurnStop,
+)
+from rxworker.hooks import Hooks, Skip, ToolCallContext
+from rxworker.messages import ToolCall, ToolResult
+from rxworker.operators import Operator
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.tools import Toolbox, run_tools
+from rxworker.worker import StageName, call_tools, permit
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "the-loop-in-marbles.md"
+ROWS = ("prepare", "respond", "permit", "run", "decide")
+A = TypeVar("A")
+
+
+@tool
+async def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"7 °C in {city}"
+
+
+@before_tool_call
+def permit_oslo(context: ToolCallContext) -> Skip | None:
+    """Let one city through."""
+    return Skip("not this one") if "Rome" in context.content else None
+
+
+def letter(item: object) -> str:
+    """The letter of an item; nothing for items that are not drawn."""
+    match item:
+        case TurnStart():
+            return "t"
+        case AttemptStart():
+            return "a"
+        case TextDelta():
+            return "d"
+        case BlockStop(block_type=BlockType.TOOL_USE) | ToolCall():
+            return "c"
+        case ToolResult():
+            return "r"
+        case TurnStop():
+            return "T"
+        case RunStop():
+            return "e"
+        case _:
+            return ""
+
+
+class Drawing:
+    """A column for each notification, and in it the letter of one row."""
+
+    def __init__(self) -> None:
+        self.columns: list[tuple[str, str]] = []
+
+    def note(self, row: str, mark: str) -> None:
+        if mark:
+            self.columns.append((row, mark))
+
+    def of(self, row: str) -> Operator[A, A]:
+        """Note what passes."""
+
+        def begin(source: Observable[A]) -> Observable[A]:
+            def subscribed(_: object) -> Observable[A]:
+                self.note(row, "^")
+                return source
+
+            def emitted(item: A) -> None:
+                self.note(row, letter(item))
+
+            def completed() -> None:
+                self.note(row, "|")
+
+            return reactivex.defer(subscribed).pipe(ops.do_action(emitted, None, completed))
+
+        return begin
+
+    def __str__(self) -> str:
+        return "\n".join(f"{row:9}{self._row(row)}".rstrip() for row in ROWS)
+
+    def _row(self, row: str) -> str:
+        drawn, is_on = "", False
+        for other, mark in self.columns:
+            if mark == "^":
+                is_on = is_on or other == row
+            elif other == row:
+                drawn += mark
+                is_on = mark != "|"
+            else:
+                drawn += "-" if is_on else " "
+        return drawn
+
+
+async def test_the_drawing_of_the_loop_is_what_a_run_does() -> None:
+    drawing, box, hooks = Drawing(), Toolbox([weather]), Hooks([permit_oslo])
+
+    def executor(calls: Observable[ToolCall]) -> Observable[ToolResult]:
+        return calls.pipe(
+            permit(hooks, box), drawing.of("permit"), run_tools(box), drawing.of("run")
+        )
+
+    around: dict[StageName, Operator[Event, Event]] = {
+        "prepare": drawing.of("prepare"),
+        "respond": drawing.of("respond"),
+        "decide": drawing.of("decide"),
+    }
+    model = ScriptedModel(
+        [call("weather", city="Oslo") + call("weather", city="Rome"), say("7 °C.")]
+    )
+    own = partial(call_tools, executor=executor)
+    worker = Worker(model, tools=box, stages={"call_tools": own}, around=around)
+    await worker.run("How is it in Oslo and in Rome?")
+    (fence,) = re.findall(r"^```text\n(prepare.*?)\n```$", PAGE.read_text("utf-8"), re.M | re.S)
+    assert fence == str(drawing), f"the run does this:\n{drawing}"
+
+
+def test_each_row_is_linked_to_its_function() -> None:
+    pattern = r"^\| `(\w+)` \| .*\[`(\w+)`\]\(([^)#]+).*\) \|$"
+    rows = re.findall(pattern, PAGE.read_text("utf-8"), re.M)
+    assert [row for row, _, _ in rows] == list(ROWS)
+    assert [name for _, name, _ in rows] == ["prepare", "respond", "permit", "run_tools", "decide"]
+    for _, name, link in rows:
+        assert f"| `{name}` |" in (PAGE.parent / link).read_text("utf-8")
