@@ -7,9 +7,9 @@ import asyncio
 
 from reactivex import operators as ops
 
-from rxworker import Client
 from rxworker.operators import text_deltas
 from rxworker.providers import OpenAIChat
+from rxworker.transport import Client
 
 
 async def main() -> None:

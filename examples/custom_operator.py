@@ -10,7 +10,8 @@ from reactivex import operators as ops
 
 from rxworker import Worker
 from rxworker.events import Event
-from rxworker.operators import Operator, lines, text_deltas
+from rxworker.operators import lines, text_deltas
+from rxworker.operators.kernel import Operator
 from rxworker.providers import Anthropic
 
 

@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rxworker.hooks import (
+    from rxworker.hooks.decorate import (
         after_tool_call,
         before_tool_call,
         hook,
@@ -24,50 +24,43 @@ if TYPE_CHECKING:
         on_message_send,
         on_turn_end,
     )
-    from rxworker.messages import Conversation, Message, Usage
-    from rxworker.providers import Options, Request
-    from rxworker.timeline import Timeline
-    from rxworker.tools import ToolContext, tool
-    from rxworker.transport import Client
-    from rxworker.worker import (
-        Answer,
-        Approve,
-        Deny,
-        Finished,
-        Limits,
-        Paused,
-        Run,
-        RunResult,
-        Worker,
-        worker_tool,
-    )
+    from rxworker.tools.decorate import tool
+    from rxworker.worker.decisions import Answer, Approve, Deny
+    from rxworker.worker.limits import Limits
+    from rxworker.worker.nested import worker_tool
+    from rxworker.worker.result import Finished, Paused, RunResult
+    from rxworker.worker.run import Run
+    from rxworker.worker.session import Session
+    from rxworker.worker.worker import Worker
 
 __version__ = "0.1.0"
 
-# The public names, by package. They are imported when they are used first, so that `rxworker.state` needs nothing but msgspec.
+# The public names, by module. They are imported when they are used first, so that `rxworker.state` needs nothing but msgspec.
 _NAMES = {
-    "rxworker.hooks": "after_tool_call before_tool_call hook on_abort on_message_send on_turn_end",
-    "rxworker.messages": "Conversation Message Usage",
-    "rxworker.providers": "Options Request",
-    "rxworker.timeline": "Timeline",
-    "rxworker.tools": "ToolContext tool",
-    "rxworker.transport": "Client",
-    "rxworker.worker": "Answer Approve Deny Finished Limits Paused Run RunResult Worker worker_tool",
+    "rxworker.hooks.decorate": "after_tool_call before_tool_call hook on_abort on_message_send on_turn_end",
+    "rxworker.tools.decorate": "tool",
+    "rxworker.worker.decisions": "Answer Approve Deny",
+    "rxworker.worker.limits": "Limits",
+    "rxworker.worker.nested": "worker_tool",
+    "rxworker.worker.result": "Finished Paused RunResult",
+    "rxworker.worker.run": "Run",
+    "rxworker.worker.session": "Session",
+    "rxworker.worker.worker": "Worker",
 }
-_PACKAGE_OF = {name: package for package, names in _NAMES.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    package = _PACKAGE_OF.get(name)
-    if package is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module 'rxworker' has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(package), name)
+    value: object = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGE_OF})
+    return sorted({*globals(), *_MODULE_OF})
 
 
 __all__ = [
@@ -77,22 +70,13 @@ __all__ = [
     "Paused",
     "Run",
     "RunResult",
+    "Session",
     "Worker",
     # deciding about what waits
     "Answer",
     "Approve",
     "Deny",
-    # requests without a loop
-    "Client",
-    "Options",
-    "Request",
-    "Timeline",
-    # talking
-    "Conversation",
-    "Message",
-    "Usage",
     # tools and hooks
-    "ToolContext",
     "after_tool_call",
     "before_tool_call",
     "hook",

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -71,6 +72,12 @@ def test_a_package_lists_what_exists_and_each_name_once(package: ModuleType) -> 
     assert [name for name in names if not hasattr(package, name)] == []
     assert len(set(names)) == len(names)
     assert package.__doc__
+
+
+def test_public_names_are_fewer_than_450_and_each_is_exported_once() -> None:
+    listed = Counter(name for package in packages() for name in getattr(package, "__all__", ()))
+    assert listed.total() < 450
+    assert [name for name, times in listed.items() if times > 1] == []
 
 
 def test_a_class_name_means_one_thing_in_all_packages() -> None:

@@ -1,7 +1,6 @@
 """The pages of the API reference: one for each public package, with the names, the order and the groups of its ``__all__``.
 
-The source is parsed and not imported. A name that several packages export is described once, in the package below ``rxworker`` that
-defines it; the others link to it.
+The source is parsed and not imported.
 """
 
 from __future__ import annotations
@@ -18,9 +17,13 @@ MODULES = [
     "rxworker.errors",
     "rxworker.hooks.ready",
     "rxworker.adapters.asgi",
-    "rxworker.ui.jupyter",
     "rxworker.adapters.rows",
     "rxworker.adapters.tables",
+    "rxworker.log.format",
+    "rxworker.operators.kernel",
+    "rxworker.protocols.socket",
+    "rxworker.ui.jupyter",
+    "rxworker.views.changes",
 ]
 """Modules that programs import from, beside the packages."""
 EXPORTS = re.compile(r"^__all__ = \[\n(.*?)^\]|^__all__ = \[(.+?)\]$", re.MULTILINE | re.DOTALL)
@@ -87,16 +90,10 @@ def names(module: str) -> list[str]:
 
 @cache
 def modules() -> list[str]:
-    """The modules that have a page: what lists names that its parent does not list."""
-    files = sorted((ROOT / "rxworker").rglob("__init__.py"), key=lambda path: path.parent.parts)
+    """The modules that have a page: the packages that list names, and `MODULES`."""
+    files = (ROOT / "rxworker").rglob("__init__.py")
     packages = [".".join(path.parent.relative_to(ROOT).parts) for path in files]
-    shown = [p for p in packages if set(names(p)) - set(_names_above(p))]
-    return sorted(shown + MODULES)
-
-
-def _names_above(module: str) -> list[str]:
-    parent = module.rpartition(".")[0]
-    return names(parent) if parent else []
+    return sorted([package for package in packages if names(package)] + MODULES)
 
 
 def target(path: str) -> str:
@@ -109,14 +106,7 @@ def target(path: str) -> str:
 @cache
 def homes() -> dict[str, str]:
     """The module that describes each definition, by the path of the definition."""
-    found: dict[str, str] = {}
-    for module in modules():
-        for name in names(module):
-            definition = target(f"{module}.{name}")
-            home = found.get(definition, "rxworker")
-            if home == "rxworker" or not definition.startswith(f"{home}."):
-                found[definition] = module
-    return found
+    return {target(f"{module}.{name}"): module for module in modules() for name in names(module)}
 
 
 @cache
@@ -139,16 +129,9 @@ def page(module: str) -> str:
         if group.title:
             parts.append(f"## {group.title}")
             level = 3
-        links: list[str] = []
         for name in group.names:
-            definition = target(f"{module}.{name}")
-            path = anchors()[definition]
-            if homes()[definition] == module:
-                parts.append(f"::: {path}\n    options:\n      heading_level: {level}")
-            else:
-                links.append(f"- [`{name}`][{path}]: {summary(definition)}")
-        if links:
-            parts.append("\n".join(links))
+            path = anchors()[target(f"{module}.{name}")]
+            parts.append(f"::: {path}\n    options:\n      heading_level: {level}")
     return "\n\n".join(parts) + "\n"
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from rxworker import ToolContext, Worker, tool
+from rxworker import Worker, tool
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.providers import Anthropic, Provider
-from rxworker.tools import ClientTool
+from rxworker.tools import ClientTool, ToolContext
 from rxworker.transport import Model
 from rxworker.ui.web import Workers, make_app
 

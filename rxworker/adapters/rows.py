@@ -28,8 +28,8 @@ from rxworker.events import (
 )
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.operators.expect import Ending, no_record
-from rxworker.operators.stage import Operator
-from rxworker.protocols import reason_of
+from rxworker.operators.kernel import Operator
+from rxworker.protocols.socket import reason_of
 from rxworker.state import RunState, step_run
 from rxworker.views import CallView, RunView
 

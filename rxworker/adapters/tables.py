@@ -21,7 +21,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError
-from rxworker.operators.stage import Operator
+from rxworker.operators.kernel import Operator
 
 Row: TypeAlias = Struct | dict[str, Any]
 Table: TypeAlias = Any

@@ -29,7 +29,8 @@ from rxworker.events import (
 )
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
-from rxworker.views import (
+from rxworker.views import Tracker
+from rxworker.views.changes import (
     BlockClose,
     BlockGrow,
     CallProgress,
@@ -38,10 +39,10 @@ from rxworker.views import (
     Change,
     Note,
     Retract,
-    Tracker,
     ViewPause,
 )
-from rxworker.worker import Run, Session
+from rxworker.worker.run import Run
+from rxworker.worker.session import Session
 
 TextKind: TypeAlias = Literal["text", "thinking"]
 

@@ -36,7 +36,8 @@ from rxworker.transport import Model
 from rxworker.ui.clean import one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
-from rxworker.worker import Session, Worker
+from rxworker.worker.session import Session
+from rxworker.worker.worker import Worker
 
 
 def chat(

@@ -12,7 +12,8 @@ from rxworker.cli.process import MISUSED, CommandError, read_input, write_json, 
 from rxworker.cli.providers import find_provider
 from rxworker.errors import RxWorkerError
 from rxworker.events import Error, ResponseEvent
-from rxworker.messages import JsonObject, Usage
+from rxworker.messages import JsonObject
+from rxworker.messages.usage import Usage
 from rxworker.providers import Provider
 from rxworker.ui.clean import clean, one_line
 from rxworker.views import CalledTool, Summary, summarise

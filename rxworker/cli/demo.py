@@ -29,13 +29,14 @@ from rxworker.cli.demo_views import (
     watch_usage,
 )
 from rxworker.cli.process import on_interrupt, run_async, write_line
-from rxworker.messages import Usage
+from rxworker.messages.usage import Usage
 from rxworker.providers import Anthropic
 from rxworker.testing import ReplayServer
 from rxworker.ui.clean import clean
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.views import RunView
-from rxworker.worker import Run, Worker
+from rxworker.worker.run import Run
+from rxworker.worker.worker import Worker
 
 REST = 0.022
 """Seconds that the timeline's watcher waits after each record, so that it falls behind and catches up."""

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 
-from rxworker.hooks import (
-    MessageSendContext,
-    Pause,
-    ToolCallContext,
-    before_tool_call,
-    on_message_send,
-)
-from rxworker.messages import Message, Prices, Usage
+from rxworker.hooks import MessageSendContext, Pause, ToolCallContext
+from rxworker.hooks.decorate import before_tool_call, on_message_send
+from rxworker.messages import Message, Prices
+from rxworker.messages.usage import Usage
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, ServedResponse, call, say, think
-from rxworker.tools import FunctionTool, ToolContext, tool
-from rxworker.worker import Worker
+from rxworker.tools import FunctionTool, ToolContext
+from rxworker.tools.decorate import tool
+from rxworker.worker.worker import Worker
 
 QUESTION = "Kyoto or Lisbon this weekend, and what do I pack?"
 SYSTEM = "You plan short trips. Look things up before you answer."

@@ -20,18 +20,9 @@ from rich.text import Text
 from rxworker.events import BlockType, Record
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, plural
-from rxworker.views import (
-    BlockClose,
-    BlockView,
-    CallResult,
-    CallStart,
-    CallView,
-    RunView,
-    StepOpen,
-    ViewItem,
-    ViewStep,
-)
-from rxworker.worker import Run
+from rxworker.views import BlockView, CallView, RunView, ViewItem, ViewStep
+from rxworker.views.changes import BlockClose, CallResult, CallStart, StepOpen
+from rxworker.worker.run import Run
 
 WATCHERS = 3
 KEPT = 200

@@ -29,7 +29,7 @@ from rxworker.log import open_log
 from rxworker.ui.clean import one_line
 from rxworker.ui.web import Settings
 from rxworker.ui.web.settings import is_loopback
-from rxworker.worker import Worker
+from rxworker.worker.worker import Worker
 
 NAME = "worker"
 """The name of the tool of a provider's model, unless another is given."""

@@ -17,13 +17,14 @@ from msgspec import Struct
 from rxworker.cli.process import MISUSED, CommandError, explain
 from rxworker.cli.providers import find_provider
 from rxworker.errors import ConfigurationError
-from rxworker.hooks import HookLike
+from rxworker.hooks.coerce import HookLike
 from rxworker.messages import ToolMeta
 from rxworker.providers import Options
-from rxworker.tools import Tool, Toolbox, tool
+from rxworker.tools import Tool, Toolbox
+from rxworker.tools.decorate import tool
 from rxworker.transport import Client, Model
 from rxworker.ui.clean import one_line
-from rxworker.worker import Worker
+from rxworker.worker.worker import Worker
 
 
 class WorkerOptions(Struct, frozen=True):

@@ -16,35 +16,36 @@ from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write
 from rxworker.errors import CommandConflictError, LogError, RunCancelledError
 from rxworker.events import Record
 from rxworker.log import (
-    Command,
     EventLog,
     RunInfo,
-    StoredStatus,
     diff_runs,
     dismiss_run,
     export_run,
     fork_run,
     import_run,
     open_log,
-    records_of,
     replay,
 )
-from rxworker.log.values import resumed_id, send_command
+from rxworker.log.format import records_of
+from rxworker.log.values import Command, StoredStatus, resumed_id, send_command
 from rxworker.messages import Message
 from rxworker.protocols import encode_record
 from rxworker.state import fold_run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_message, plural
-from rxworker.worker import Approve, Deny, Paused, QueuedWorker
+from rxworker.worker import QueuedWorker
 from rxworker.worker.decisions import (
+    Approve,
     ApproveAlways,
     Decision,
     Decisions,
+    Deny,
     PendingCalls,
     assign,
     read_resume,
 )
 from rxworker.worker.queue import end_cancelled
+from rxworker.worker.result import Paused
 
 PAGE = 100
 WIDTH = 160

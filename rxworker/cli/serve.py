@@ -42,7 +42,9 @@ from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.settings import is_loopback
 from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import DEFAULT_NAME
-from rxworker.worker import QueuedWorker, Run, Worker
+from rxworker.worker import QueuedWorker
+from rxworker.worker.run import Run
+from rxworker.worker.worker import Worker
 
 
 def serve(

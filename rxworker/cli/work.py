@@ -13,9 +13,10 @@ from rxworker.cli.resolve import import_maker
 from rxworker.log import RunInfo, open_log
 from rxworker.ui.web.health import CLOSING, STARTING
 from rxworker.ui.web.server import serve_health
-from rxworker.worker import Run, Worker
 from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on
+from rxworker.worker.run import Run
+from rxworker.worker.worker import Worker
 
 MakeWorker = Callable[[RunInfo], Worker | None]
 

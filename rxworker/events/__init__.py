@@ -4,33 +4,20 @@ from rxworker.events.block import (
     BlockAbort,
     BlockDelta,
     BlockEvent,
-    BlockMetadata,
     BlockStart,
     BlockStop,
     BlockType,
     CitationDelta,
-    Delta,
     InputJsonDelta,
     InputValueDelta,
-    OpaqueMetadata,
     RefusalDelta,
     SignatureDelta,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
 )
-from rxworker.events.kinds import EVENT_KINDS, EventKind, is_block_event, is_meta, start_of
-from rxworker.events.meta import (
-    TRUNCATED,
-    Error,
-    Meta,
-    Opaque,
-    Ping,
-    ResponseStatus,
-    Status,
-    Usage,
-)
+from rxworker.events.kinds import is_block_event
+from rxworker.events.meta import Error, Opaque, Ping, ResponseStatus, Status, Usage
 from rxworker.events.pause import PausedCall, PauseState
 from rxworker.events.turn import (
     AttemptRetract,
@@ -59,7 +46,6 @@ from rxworker.events.turn import (
     ToolProgress,
     ToolStart,
     ToolStop,
-    TurnEvent,
     TurnStart,
     TurnStop,
     WatcherDetach,
@@ -72,10 +58,7 @@ __all__ = [
     "Status",
     "ResponseStatus",
     "Error",
-    "TRUNCATED",
     "Opaque",
-    "Meta",
-    "is_meta",
     # the life of a block
     "BlockType",
     "BlockStart",
@@ -85,12 +68,8 @@ __all__ = [
     "BlockEvent",
     "is_block_event",
     # what a block is
-    "BlockMetadata",
     "ToolUseMetadata",
-    "ToolResultMetadata",
-    "OpaqueMetadata",
     # what is added to it
-    "Delta",
     "TextDelta",
     "ThinkingDelta",
     "RefusalDelta",
@@ -99,7 +78,6 @@ __all__ = [
     "SignatureDelta",
     "CitationDelta",
     # what a worker does
-    "TurnEvent",
     "RunStart",
     "RunPause",
     "PauseState",
@@ -129,9 +107,6 @@ __all__ = [
     "WatcherDetach",
     "Gap",
     # the table of all kinds
-    "EVENT_KINDS",
-    "EventKind",
-    "start_of",
     # the envelope
     "Record",
     "Event",

@@ -1,18 +1,13 @@
 """Bytes to frames: machines with ``feed`` and ``finish``, without any input or output of their own."""
 
-from rxworker.framing.decoder import MAX_FRAME, Chain, Decoder, Limited, NdjsonDecoder
-from rxworker.framing.sse import STRAY, SseDecoder
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.decoder import Chain, Decoder, NdjsonDecoder
+from rxworker.framing.sse import SseDecoder
 
 __all__ = [
     # how machines are put together
     "Decoder",
     "Chain",
-    "Limited",
-    "MAX_FRAME",
     # formats
     "SseDecoder",
-    "SseFrame",
-    "STRAY",
     "NdjsonDecoder",
 ]

@@ -13,16 +13,8 @@ from rxworker.errors import HookError, LocalProtocolError, nearest
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, rewrite
-from rxworker.messages import (
-    Conversation,
-    Json,
-    JsonObject,
-    Message,
-    Role,
-    Text,
-    ToolMeta,
-    ToolResult,
-)
+from rxworker.messages import Conversation, Json, JsonObject, Message, Text, ToolMeta, ToolResult
+from rxworker.messages.message import Role
 
 if TYPE_CHECKING:
     from rxworker.hooks.command import CommandResult

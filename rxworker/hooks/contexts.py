@@ -23,7 +23,6 @@ from rxworker.hooks.rewrite import Change, changed
 from rxworker.messages import (
     Audio,
     Content,
-    ContentBlock,
     Conversation,
     Document,
     Image,
@@ -35,6 +34,7 @@ from rxworker.messages import (
     ToolResult,
     validate,
 )
+from rxworker.messages.content import ContentBlock
 
 SENT = (Text, Image, Document, Audio)
 """The blocks that the content of a result may have."""

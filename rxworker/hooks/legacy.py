@@ -24,7 +24,8 @@ from rxworker.hooks.context import HookContext
 from rxworker.hooks.operator import ContextOperator, OperatorFunction, as_operator
 from rxworker.hooks.points import Abort, Cancel, EndRun, Finish, HookPoint, Verdict
 from rxworker.hooks.settings import first_turn
-from rxworker.messages import Message, Role
+from rxworker.messages import Message
+from rxworker.messages.message import Role
 
 
 class LegacyContinue(Struct, frozen=True):

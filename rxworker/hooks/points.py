@@ -19,7 +19,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, HookError
-from rxworker.messages import Message, ResultContent
+from rxworker.messages import Message
+from rxworker.messages.content import ResultContent
 
 
 class Continue(Struct, frozen=True):

@@ -128,7 +128,7 @@ def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
     Raises:
         ConfigurationError: There is none, or they are of several points.
 
-    >>> from rxworker.hooks import before_tool_call
+    >>> from rxworker import before_tool_call
     >>> @before_tool_call
     ... def permit(context: HookContext) -> None: ...
     >>> @before_tool_call
@@ -275,7 +275,8 @@ class Hooks:
 
         Example:
             >>> import asyncio, reactivex
-            >>> from rxworker.hooks import Skip, before_tool_call
+            >>> from rxworker import before_tool_call
+            >>> from rxworker.hooks import Skip
             >>> from rxworker.testing import call_context
             >>> @before_tool_call(matcher="delete")
             ... def never(context: HookContext) -> Skip:

@@ -34,7 +34,7 @@ from rxworker.hub.scheduler import Callback, Defer, FlushScheduler
 from rxworker.hub.timing import TimedPipeline, noted
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import OneShotEvent, Watcher, WatcherState, running_loop
-from rxworker.operators.stage import Stage
+from rxworker.operators.kernel import Stage
 
 
 class Hub(Stage[Record]):

@@ -21,7 +21,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.hub.detach import DetachReporter, fail_stream
 from rxworker.hub.watcher import Watcher, running_loop
 from rxworker.operators.disposables import Slot
-from rxworker.operators.stage import TRAMPOLINE, Stage
+from rxworker.operators.kernel import TRAMPOLINE, Stage
 
 A = TypeVar("A")
 

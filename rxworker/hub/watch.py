@@ -16,7 +16,7 @@ from rxworker.events import Record
 from rxworker.hub.delivery import Delivery
 from rxworker.hub.timing import noted
 from rxworker.hub.watcher import WatchedHub, Watcher, ignore, running_loop
-from rxworker.operators.stage import Sink, Stage
+from rxworker.operators.kernel import Sink, Stage
 
 A = TypeVar("A")
 

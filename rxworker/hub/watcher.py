@@ -32,7 +32,7 @@ from rxworker.hub.delivery import (
     take,
 )
 from rxworker.hub.history import History
-from rxworker.operators.stage import Many, Stage, many
+from rxworker.operators.kernel import Many, Stage, many
 
 END_TIMEOUT = 5.0
 """Seconds that a watcher elsewhere waits for the end of a run whose event loop is closing."""

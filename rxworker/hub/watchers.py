@@ -12,7 +12,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.hub.detach import fail_stream
 from rxworker.hub.hub import Hub
 from rxworker.hub.watcher import WatcherState
-from rxworker.operators.stage import Stage
+from rxworker.operators.kernel import Stage
 
 PAUSE = 0.25
 """Seconds between two reports of `Watchers`."""

@@ -35,8 +35,8 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, RunRequeue
 from rxworker.log.codec import Codec, Encoding, StoredRow
-from rxworker.log.entry import ABORTED, Entry, entries_of, record_of, round_time
 from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker, changes_of
+from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
 from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of

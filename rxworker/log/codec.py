@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.errors import LogError, describe
-from rxworker.log.entry import Entry, with_body
+from rxworker.log.format import Entry, with_body
 from rxworker.log.values import Command, RunInfo, RunRow, StoredStatus
 from rxworker.messages.lenient_json import encode_lenient
 

@@ -28,7 +28,7 @@ from rxworker.events import (
 )
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.entry import records_of
+from rxworker.log.format import records_of
 from rxworker.messages import Message
 from rxworker.state import RunState, fold_run
 from rxworker.state.run_state import RunStatus

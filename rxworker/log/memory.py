@@ -15,7 +15,7 @@ from msgspec import Struct
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, RunStatusError
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.entry import Entry
+from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.values import OPEN, Claim, StoredStatus
 
@@ -61,7 +61,7 @@ class MemoryLog(EventLog):
 
     Example:
         >>> import asyncio
-        >>> from rxworker.log import entries_of
+        >>> from rxworker.log.format import entries_of
         >>> from rxworker.events import Record, RunStop
         >>> async def main() -> None:
         ...     async with MemoryLog() as log:

@@ -27,8 +27,8 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.entry import Entry
 from rxworker.log.follow import ALL_RUNS
+from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict
 from rxworker.log.nats_connection import EXPECTED, PATIENCE, Connection, SequenceError

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import LogError
-from rxworker.log.entry import Entry
+from rxworker.log.format import Entry
 from rxworker.log.nats_connection import ApiError, AwayError, Connection, Stored
 from rxworker.log.nats_format import Assembler, Owner, Place, decode, head_of
 

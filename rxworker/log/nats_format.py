@@ -30,7 +30,7 @@ from msgspec import Raw, Struct
 
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log.codec import StoredRow
-from rxworker.log.entry import Entry, read_line, write_line
+from rxworker.log.format import Entry, read_line, write_line
 from rxworker.log.values import StoredStatus
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import FencedError, LogError, RunStatusError
 from rxworker.log.base import already_stored, no_run
-from rxworker.log.entry import Entry
+from rxworker.log.format import Entry
 from rxworker.log.memory import check_status, refusal
 from rxworker.log.nats_connection import EXPECTED, EXPECTED_OF, SequenceError
 from rxworker.log.nats_format import (

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import no_run
-from rxworker.log.entry import Entry
+from rxworker.log.format import Entry
 from rxworker.log.nats_connection import (
     EXPECTED,
     NOT_FOUND,

@@ -34,8 +34,8 @@ from rxworker.errors import (
 )
 from rxworker.events import Event, Record, RunAbort, RunRecover
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.entry import check_continuable, entries_of, records_of, round_time
 from rxworker.log.follow import PAGE
+from rxworker.log.format import check_continuable, entries_of, records_of, round_time
 from rxworker.log.values import (
     DECIDE,
     DISMISS,

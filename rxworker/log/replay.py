@@ -18,9 +18,9 @@ from reactivex import Observable, abc
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
 from rxworker.hub.history import expand
-from rxworker.log.entry import Entry, records_of
-from rxworker.operators import Stage
+from rxworker.log.format import Entry, records_of
 from rxworker.operators.disposables import Slot
+from rxworker.operators.kernel import Stage
 from rxworker.transport.clock import loop_clock
 
 STEP = 0.0005

@@ -19,10 +19,10 @@ from rxworker.errors import LogError, RxWorkerError
 from rxworker.events import Event, Record, RunAbort, RunPause, RunStop
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.entry import REQUEUED, record_of
+from rxworker.log.format import REQUEUED, record_of
 from rxworker.log.values import Command, send_command
 from rxworker.messages import Message
-from rxworker.operators.stage import Stage, connect
+from rxworker.operators.kernel import Stage, connect
 from rxworker.state import RunState, fold_run
 from rxworker.transport.clock import loop_clock
 

@@ -26,8 +26,8 @@ from typing import Any, Literal, TypeVar, final
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.entry import Entry
 from rxworker.log.follow import ALL_RUNS, PAGE
+from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import Found, SearchIndex, excerpt, forget, has_full_text, words_of

@@ -24,7 +24,7 @@ from rxworker.events import (
 )
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.entry import (
+from rxworker.log.format import (
     Entry,
     entries_of,
     kind_of,

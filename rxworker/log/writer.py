@@ -42,7 +42,7 @@ from rxworker.events import (
 )
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
-from rxworker.log.entry import Private, entries_of
+from rxworker.log.format import Private, entries_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.messages import ToolResult
 from rxworker.tools.cancellation import is_destroyed

@@ -1,7 +1,5 @@
 """Verbs for streams of events, one family a file. Each composes with reactivex's own in any ``pipe``."""
 
-from rxworker.events.arguments import assemble_arguments, parse_arguments
-from rxworker.messages.json_reader import JsonReader
 from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
 from rxworker.operators.gauges import UsageChange, combine_gauges, percentile, rate, usage_changes
@@ -20,8 +18,7 @@ from rxworker.operators.recovery import (
 )
 from rxworker.operators.runs import Records, merge_runs
 from rxworker.operators.select import events, only, reject, split_meta
-from rxworker.operators.spans import Link, Marker, Position, Span, lineage, spans
-from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect, stage
+from rxworker.operators.spans import Link, Span, lineage, spans
 from rxworker.operators.text import lines, sentences, text_deltas, thinking_deltas
 from rxworker.operators.window import Window, fold_sliding, sliding
 
@@ -44,10 +41,7 @@ __all__ = [
     "group_blocks",
     "scan_scope",
     # JSON as it arrives: the arguments of tool calls, the text of an answer
-    "JsonReader",
     "ToolInput",
-    "assemble_arguments",
-    "parse_arguments",
     "partial_json",
     "partial_values",
     "tool_calls",
@@ -67,8 +61,6 @@ __all__ = [
     "time_out",
     # several runs
     "Link",
-    "Marker",
-    "Position",
     "Records",
     "Span",
     "UsageChange",
@@ -84,11 +76,4 @@ __all__ = [
     "rate",
     "sliding",
     # writing fast operators
-    "Operator",
-    "Sink",
-    "Source",
-    "Stage",
-    "Step",
-    "connect",
-    "stage",
 ]

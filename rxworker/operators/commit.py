@@ -29,7 +29,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
 from rxworker.operators.expect import EVENTS, Ending, ignore, neither
-from rxworker.operators.stage import Operator, Sink, stage
+from rxworker.operators.kernel import Operator, Sink, stage
 
 A = TypeVar("A", Record, Event)
 

@@ -9,7 +9,7 @@ from reactivex import Observable, abc
 
 from rxworker.framing.decoder import Decoder
 from rxworker.operators.expect import expect_callable
-from rxworker.operators.stage import Operator, Sink, stage
+from rxworker.operators.kernel import Operator, Sink, stage
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -17,7 +17,7 @@ from rxworker.events import Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
 from rxworker.messages.settings import check_number
-from rxworker.operators.stage import Stage
+from rxworker.operators.kernel import Stage
 
 EVENTS: frozenset[type[object]] = frozenset(kind.type for kind in EVENT_KINDS)
 """The class of every event."""

@@ -19,11 +19,12 @@ from reactivex.disposable import CompositeDisposable
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import AttemptStart, Record, RunAbort, RunPause, RunStop
-from rxworker.messages import Prices, Usage
+from rxworker.messages import Prices
+from rxworker.messages.usage import Usage
 from rxworker.operators.decode import decode
 from rxworker.operators.expect import no_amount, no_record
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.stage import Operator, Sink, Source, Stage, connect
+from rxworker.operators.kernel import Operator, Sink, Source, Stage, connect
 from rxworker.operators.window import Fold, slide
 
 A = TypeVar("A")

@@ -17,15 +17,8 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
 
-from rxworker.events import (
-    BlockAbort,
-    BlockEvent,
-    BlockMetadata,
-    BlockStart,
-    BlockStop,
-    BlockType,
-    Event,
-)
+from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, BlockType, Event
+from rxworker.events.block import BlockMetadata
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
 from rxworker.operators.expect import (
     EVENTS,
@@ -35,7 +28,7 @@ from rxworker.operators.expect import (
     no_block,
     no_event,
 )
-from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect
+from rxworker.operators.kernel import Operator, Sink, Source, Stage, Step, connect
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 B = TypeVar("B")

@@ -36,7 +36,7 @@ from rxworker.events import (
 )
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import EVENTS, expect_events, no_event
-from rxworker.operators.stage import Operator, Sink, Stage, connect
+from rxworker.operators.kernel import Operator, Sink, Stage, connect
 from rxworker.operators.text import WRITTEN, BlockKey, Replaced, WrittenDelta, with_text
 
 E = TypeVar("E", bound=Event)

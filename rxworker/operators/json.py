@@ -21,7 +21,7 @@ from rxworker.messages import Json, JsonObject, ToolCall
 from rxworker.messages.json_reader import JsonReader
 from rxworker.operators.expect import EVENTS, Ending, expect_events, no_event
 from rxworker.operators.group import fold_scope, group_blocks
-from rxworker.operators.stage import Operator, Sink, stage
+from rxworker.operators.kernel import Operator, Sink, stage
 from rxworker.state import BlockState, content_of, step_block
 
 

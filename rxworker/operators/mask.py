@@ -29,7 +29,7 @@ from rxworker.events import (
 from rxworker.messages.settings import check_number
 from rxworker.operators.decode import decode
 from rxworker.operators.expect import expect_events
-from rxworker.operators.stage import Operator
+from rxworker.operators.kernel import Operator
 from rxworker.operators.text import MANY, WRITTEN, Replaced, Splitter, Units
 
 E = TypeVar("E", bound=Event)

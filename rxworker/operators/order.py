@@ -11,7 +11,7 @@ from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
 
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import expect_callable
-from rxworker.operators.stage import Operator, Sink, Stage, connect
+from rxworker.operators.kernel import Operator, Sink, Stage, connect
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -18,7 +18,7 @@ from rxworker.events import (
 )
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import EVENTS, expect_events, expect_scheduler, no_event
-from rxworker.operators.stage import Operator, Sink, Stage, connect
+from rxworker.operators.kernel import Operator, Sink, Stage, connect
 
 E = TypeVar("E", bound=Event)
 

@@ -15,7 +15,7 @@ from rxworker.operators.expect import (
     no_event,
     no_text,
 )
-from rxworker.operators.stage import Operator, Sink, stage
+from rxworker.operators.kernel import Operator, Sink, stage
 
 
 def partial_json() -> Operator[str, Json]:

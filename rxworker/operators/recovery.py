@@ -8,8 +8,9 @@ from typing import TypeVar
 from reactivex import Observable, abc
 
 from rxworker.errors import ProviderError, RxWorkerError, TransportTimeoutError, TruncatedError
-from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status
+from rxworker.events import Error, ResponseEvent, ResponseStatus, Status
 from rxworker.events.deltas import Parts
+from rxworker.events.meta import TRUNCATED
 from rxworker.messages.settings import check_number
 from rxworker.operators.disposables import Call, Slot
 from rxworker.operators.expect import (
@@ -19,7 +20,7 @@ from rxworker.operators.expect import (
     expect_scheduler,
     no_event,
 )
-from rxworker.operators.stage import Operator, Sink, Stage, connect, many, stage
+from rxworker.operators.kernel import Operator, Sink, Stage, connect, many, stage
 
 A = TypeVar("A")
 

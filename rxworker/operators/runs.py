@@ -10,7 +10,7 @@ from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
 from rxworker.events import Record
 from rxworker.operators.expect import no_record
-from rxworker.operators.stage import Sink, Stage, connect
+from rxworker.operators.kernel import Sink, Stage, connect
 
 Failed = Callable[[Exception], None]
 _NO_RUN = "merge_runs takes several runs, not {!r}: for one run write merge_runs([run])"

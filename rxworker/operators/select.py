@@ -11,19 +11,12 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import (
-    BlockAbort,
-    BlockEvent,
-    BlockStart,
-    BlockStop,
-    Event,
-    Meta,
-    Record,
-)
+from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, Event, Record
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, start_of
+from rxworker.events.meta import Meta
 from rxworker.operators.expect import EVENTS, Ending, expect_events, ignore, no_event, no_record
-from rxworker.operators.stage import Operator, Sink, Source, Stage, connect, many, stage
+from rxworker.operators.kernel import Operator, Sink, Source, Stage, connect, many, stage
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 

@@ -20,7 +20,7 @@ from rxworker.events.deltas import Deltas
 from rxworker.messages import ToolCall
 from rxworker.operators.decode import decode
 from rxworker.operators.expect import entries_given, no_record
-from rxworker.operators.stage import Operator
+from rxworker.operators.kernel import Operator
 
 Marker: TypeAlias = Callable[[Record], Hashable | None]
 """A name for what begins, or ends, with a record; ``None`` where nothing does."""

@@ -38,7 +38,7 @@ from rxworker.operators.expect import (
     ignore,
     no_event,
 )
-from rxworker.operators.stage import Operator, Sink, many, stage
+from rxworker.operators.kernel import Operator, Sink, many, stage
 
 
 def text_deltas(choice: int = 0) -> Operator[Event, str]:

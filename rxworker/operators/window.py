@@ -22,7 +22,7 @@ from reactivex.disposable import Disposable, SerialDisposable, SingleAssignmentD
 
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import expect_callable, expect_scheduler
-from rxworker.operators.stage import Operator, Sink, Stage, connect
+from rxworker.operators.kernel import Operator, Sink, Stage, connect
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)

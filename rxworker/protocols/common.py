@@ -81,7 +81,7 @@ def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
     Raises:
         DecisionError: Two different replies are about one call.
 
-    >>> from rxworker.worker import Approve
+    >>> from rxworker import Approve
     >>> decisions_of([InterruptReply("run-1", "call_1", Approve()), InterruptReply("run-1")])
     {'call_1': Approve(input=None)}
     """

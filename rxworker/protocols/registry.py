@@ -16,7 +16,8 @@ from rxworker.messages import Conversation, Json, Message, ToolMeta, ToolResult
 from rxworker.protocols.ag_ui import ag_ui_stream, read_run_input
 from rxworker.protocols.common import InterruptReply
 from rxworker.protocols.native import SSE_HEADERS
-from rxworker.protocols.ui_messages import HEADERS, read_chat_request, ui_message_stream
+from rxworker.protocols.ui_messages import read_chat_request, ui_message_stream
+from rxworker.protocols.ui_messages.encode import HEADERS
 
 Batches: TypeAlias = AsyncIterable[Sequence[Record]]
 """The records of a run, as a watcher receives them."""

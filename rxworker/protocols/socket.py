@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Record
-from rxworker.messages import Json, Usage
+from rxworker.messages import Json
+from rxworker.messages.usage import Usage
 from rxworker.protocols.native import EncodeRecord, encode_json, encode_record
 from rxworker.state import RunState
 from rxworker.worker.decisions import PendingCalls

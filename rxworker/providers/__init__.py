@@ -7,23 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rxworker.providers.base import (
-    BackgroundProvider,
     HttpRequest,
     Options,
-    OutputFormat,
     Provider,
     Request,
     ResponseDecoder,
-    ResumableDecoder,
     ToolChoice,
 )
 
 if TYPE_CHECKING:
-    from rxworker.providers.anthropic import Anthropic
-    from rxworker.providers.gemini import Gemini
-    from rxworker.providers.ollama import Ollama
-    from rxworker.providers.openai_chat import OpenAIChat
-    from rxworker.providers.openai_responses import OpenAIResponses
+    from rxworker.providers.anthropic.provider import Anthropic
+    from rxworker.providers.gemini.provider import Gemini
+    from rxworker.providers.ollama.provider import Ollama
+    from rxworker.providers.openai_chat.provider import OpenAIChat
+    from rxworker.providers.openai_responses.provider import OpenAIResponses
 
     PROVIDERS: dict[
         str,
@@ -46,7 +43,7 @@ def __getattr__(name: str) -> object:
     if name == "PROVIDERS":
         value = {module: __getattr__(provider) for provider, module in _MODULES.items()}
     elif name in _MODULES:
-        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}.provider"), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
@@ -65,10 +62,7 @@ __all__ = [
     "Provider",
     "Request",
     "Options",
-    "OutputFormat",
     "ToolChoice",
     "HttpRequest",
     "ResponseDecoder",
-    "BackgroundProvider",
-    "ResumableDecoder",
 ]

@@ -11,8 +11,9 @@ from msgspec.structs import fields
 from rxworker.errors import ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import Decoder
-from rxworker.messages import Conversation, Counts, Json, JsonObject, OutputFormat, ToolMeta, Usage
+from rxworker.messages import Conversation, Counts, Json, JsonObject, OutputFormat, ToolMeta
 from rxworker.messages.settings import Settings, check_number, check_type
+from rxworker.messages.usage import Usage
 
 # What the names of headers and fields with secrets have in them.
 SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential")

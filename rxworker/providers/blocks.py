@@ -5,9 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rxworker.events import (
-    TRUNCATED,
     BlockAbort,
-    BlockMetadata,
     BlockStart,
     BlockStop,
     BlockType,
@@ -16,6 +14,8 @@ from rxworker.events import (
     Status,
     ToolUseMetadata,
 )
+from rxworker.events.block import BlockMetadata
+from rxworker.events.meta import TRUNCATED
 from rxworker.messages import JsonObject, StopReason
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import repeated_id

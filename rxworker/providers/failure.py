@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events import TRUNCATED, Error
+from rxworker.events import Error
+from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject
 
 # The providers' words, whether they call them type, code or status.

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Raw, Struct
 
-from rxworker.framing import STRAY, SseFrame
+from rxworker.framing.sse import STRAY
+from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_mended
 from rxworker.providers.failure import Failure, read_failure

@@ -6,17 +6,15 @@
 'Hello'
 """
 
-from rxworker.state.block import BlockPhase, BlockState, step_block
+from rxworker.state.block import BlockState, step_block
 from rxworker.state.content import content_of
-from rxworker.state.pieces import Pieces, joined
 from rxworker.state.response import ResponseState, message_of, step_response
 from rxworker.state.run import fold_run, step_run
 from rxworker.state.run_state import RunState, RunStatus
-from rxworker.state.shared_state import MAX_SHARED_STATE, apply_change
+from rxworker.state.shared_state import apply_change
 
 __all__ = [
     # of a block
-    "BlockPhase",
     "BlockState",
     "step_block",
     "content_of",
@@ -31,8 +29,5 @@ __all__ = [
     "fold_run",
     # shared with user interfaces
     "apply_change",
-    "MAX_SHARED_STATE",
     # of a text that grows
-    "Pieces",
-    "joined",
 ]

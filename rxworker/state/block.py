@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from rxworker.events import (
     BlockAbort,
     BlockEvent,
-    BlockMetadata,
     BlockStart,
     BlockStop,
     BlockType,
@@ -23,6 +22,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.events.block import BlockMetadata
 from rxworker.events.deltas import TextDeltas
 from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, StopReason

@@ -7,14 +7,9 @@ from typing import cast
 
 import msgspec
 
-from rxworker.events import (
-    BlockMetadata,
-    BlockType,
-    OpaqueMetadata,
-    ToolResultMetadata,
-    ToolUseMetadata,
-)
+from rxworker.events import BlockType, ToolUseMetadata
 from rxworker.events.arguments import assemble_arguments, parse_arguments
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import (
     Content,
     Image,

@@ -20,7 +20,6 @@ from rxworker.events import (
     BlockAbort,
     BlockDelta,
     BlockEvent,
-    BlockMetadata,
     BlockStart,
     BlockStop,
     BlockType,
@@ -51,9 +50,10 @@ from rxworker.events import (
     TurnStop,
     WatcherDetach,
     is_block_event,
-    is_meta,
 )
+from rxworker.events.block import BlockMetadata
 from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import is_meta
 from rxworker.messages import StopKind, StopReason
 
 CALLING = (StopKind.TOOL_USE, StopKind.PAUSE_TURN)

@@ -16,13 +16,13 @@ from rxworker.messages import (
     JsonObject,
     Message,
     OutputFormat,
-    ResultContent,
     StopReason,
     ToolCall,
     ToolResult,
-    Usage,
     repair,
 )
+from rxworker.messages.content import ResultContent
+from rxworker.messages.usage import Usage
 from rxworker.state.inner import NOTHING_INSIDE, InnerUsage, with_tokens
 from rxworker.state.response import COMPLETED, STARTED, ResponseState, message_of
 

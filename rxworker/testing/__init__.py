@@ -3,11 +3,9 @@
 A scripted model and a server that replays answers over real HTTP, a linter for streams of events, and marbles.
 """
 
-from rxworker.testing.answer import GARBAGE, Faults, ServedResponse
+from rxworker.testing.answer import ServedResponse
 from rxworker.testing.hooks import (
     NEVER,
-    ContextFields,
-    HookAnswer,
     HookStub,
     abort_context,
     call_context,
@@ -15,27 +13,18 @@ from rxworker.testing.hooks import (
     result_context,
     send_context,
 )
-from rxworker.testing.lint import (
-    Linter,
-    check_balanced,
-    checked_records,
-    ensure_balanced,
-    lint,
-)
-from rxworker.testing.marbles import DISPOSED, FAILURE, SUBSCRIBED, Marbles, parse, play
-from rxworker.testing.reply import Call, Reply, call, cut, fail, reply_events, say, stall, think
+from rxworker.testing.lint import check_balanced, checked_records, ensure_balanced, lint
+from rxworker.testing.marbles import Marbles, play
+from rxworker.testing.reply import Call, Reply, call, cut, fail, say, stall, think
 from rxworker.testing.scripted import Script, ScriptedModel, ScriptExhaustedError
 from rxworker.testing.server import ReplayServer
 from rxworker.testing.stored import RequestChangedError
-from rxworker.testing.traffic import Received
 from rxworker.testing.watchers import raise_from_watchers
-from rxworker.testing.wire import (
-    anthropic_frames,
-    gemini_frames,
-    ollama_frames,
-    openai_chat_frames,
-    openai_responses_frames,
-)
+from rxworker.testing.wire.anthropic import anthropic_frames
+from rxworker.testing.wire.gemini import gemini_frames
+from rxworker.testing.wire.ollama import ollama_frames
+from rxworker.testing.wire.openai_chat import openai_chat_frames
+from rxworker.testing.wire.openai_responses import openai_responses_frames
 
 __all__ = [
     # what a model answers
@@ -48,16 +37,12 @@ __all__ = [
     "call",
     "cut",
     "fail",
-    "reply_events",
     "say",
     "stall",
     "think",
     # a server that replays
     "ReplayServer",
     "ServedResponse",
-    "Faults",
-    "Received",
-    "GARBAGE",
     "anthropic_frames",
     "gemini_frames",
     "ollama_frames",
@@ -65,9 +50,7 @@ __all__ = [
     "openai_responses_frames",
     # hooks
     "HookStub",
-    "HookAnswer",
     "NEVER",
-    "ContextFields",
     "send_context",
     "call_context",
     "result_context",
@@ -77,15 +60,10 @@ __all__ = [
     "raise_from_watchers",
     # marbles
     "Marbles",
-    "parse",
     "play",
-    "FAILURE",
-    "SUBSCRIBED",
-    "DISPOSED",
     # the linter
     "lint",
     "checked_records",
     "check_balanced",
     "ensure_balanced",
-    "Linter",
 ]

@@ -17,18 +17,17 @@ from rxworker.errors import RunAbortedError, RunCancelledError
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd, SharedStateChange
 from rxworker.hooks import (
     AbortContext,
-    CallTool,
     Hook,
     HookContext,
     HookPoint,
-    HookSettings,
-    KnownTools,
     MessageSendContext,
     ToolCallContext,
     ToolResultContext,
     TurnEndContext,
     Verdict,
 )
+from rxworker.hooks.context import CallTool, KnownTools
+from rxworker.hooks.settings import HookSettings
 from rxworker.messages import Conversation, Json, Message, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import SharedState
 

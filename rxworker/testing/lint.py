@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 from reactivex import Observable, abc
 
 from rxworker.events import Event, Record
-from rxworker.operators.stage import Operator
+from rxworker.operators.kernel import Operator
 from rxworker.state.grammar import RecordGrammar, RunGrammar
 from rxworker.worker.journal import Journal
 

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct, field
 
 from rxworker.events import (
-    TRUNCATED,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -33,16 +32,9 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
-from rxworker.messages import (
-    Json,
-    JsonObject,
-    StopKind,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    Usage,
-)
+from rxworker.events.meta import TRUNCATED
+from rxworker.messages import Json, JsonObject, StopKind, StopReason, Text, Thinking, ToolCall
+from rxworker.messages.usage import Usage
 
 USAGE = Usage(input_tokens=10, output_tokens=5)
 CHUNK = 4

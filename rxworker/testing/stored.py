@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from rxworker.errors import LocalProtocolError, ProviderError
+from rxworker.errors import LocalProtocolError, LogError, ProviderError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -18,8 +18,9 @@ from rxworker.events import (
     Status,
 )
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, LogError, records_of
+from rxworker.log import EventLog
 from rxworker.log.diff import message_keys
+from rxworker.log.format import records_of
 from rxworker.messages import Conversation, Message
 from rxworker.operators import error_to_exception
 from rxworker.providers.base import Request

@@ -1,6 +1,6 @@
 """Kinds, handlers and scopes: calling functions with the events of a response, block by block."""
 
-from rxworker.timeline.handler import Handler, HandlerLike, TextBlockCollector, ToolCallCollector
+from rxworker.timeline.handler import Handler, TextBlockCollector, ToolCallCollector
 from rxworker.timeline.kind import (
     ERROR,
     PING,
@@ -29,7 +29,6 @@ __all__ = [
     # the timeline
     "Timeline",
     "Handler",
-    "HandlerLike",
     # kinds
     "Kind",
     "USAGE",

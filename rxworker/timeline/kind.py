@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from rxworker.events import (
     BlockAbort,
-    BlockMetadata,
     BlockStart,
     BlockStop,
     BlockType,
@@ -22,10 +21,10 @@ from rxworker.events import (
     Status,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
     Usage,
 )
+from rxworker.events.block import BlockMetadata, ToolResultMetadata
 from rxworker.messages import StopReason
 
 E_co = TypeVar("E_co", covariant=True)

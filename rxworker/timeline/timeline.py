@@ -54,7 +54,7 @@ from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.expect import EVENTS, expect_events, no_event
-from rxworker.operators.stage import Stage, connect, many
+from rxworker.operators.kernel import Stage, connect, many
 from rxworker.state.open_blocks import BEGUN_ANEW, BORDERS, OpenBlocks
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
 from rxworker.timeline.kind import (

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError
 from rxworker.events.arguments import text_parameter
-from rxworker.messages import JsonObject, ResultContent, ToolMeta, ToolResult
+from rxworker.messages import JsonObject, ToolMeta, ToolResult
+from rxworker.messages.content import ResultContent
 from rxworker.tools.context import ToolContext
 
 # What all providers accept.
@@ -209,7 +210,7 @@ class ClientTool:
     Example:
         >>> from rxworker import Worker
         >>> from rxworker.testing import ScriptedModel, call
-        >>> from rxworker.worker import Answer
+        >>> from rxworker import Answer
         >>> schema = {"type": "object", "properties": {"url": {"type": "string"}}}
         >>> open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", schema))
         >>> worker = Worker(ScriptedModel([call("open_tab", url="/help"), "It is open."]), tools=[open_tab])

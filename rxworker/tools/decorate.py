@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, InvalidArgumentError
-from rxworker.messages import CachePoint, TextFormat, ToolMeta
+from rxworker.messages import CachePoint, ToolMeta
+from rxworker.messages.content import TextFormat
 from rxworker.tools.base import (
     MAX_OUTPUT,
     Effect,

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Json, JsonObject, ResultContent, ToolMeta, ToolResult
+from rxworker.messages import Json, JsonObject, ToolMeta, ToolResult
+from rxworker.messages.content import ResultContent
 from rxworker.tools.base import Tool, ToolPolicy, reconcile_of
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import to_result

@@ -32,7 +32,8 @@ from rxworker.errors import (
     ToolError,
     describe,
 )
-from rxworker.messages import ResultContent, ToolMeta, ToolResult
+from rxworker.messages import ToolMeta, ToolResult
+from rxworker.messages.content import ResultContent
 from rxworker.tools.base import Reconcile, ToolPolicy
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.custom_types import adapt

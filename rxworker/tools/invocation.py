@@ -28,7 +28,8 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
-from rxworker.messages import Json, ResultContent, ToolCall, ToolResult
+from rxworker.messages import Json, ToolCall, ToolResult
+from rxworker.messages.content import ResultContent
 from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import ToolContext

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError, describe
-from rxworker.messages import (
-    Audio,
-    Document,
-    Image,
-    JsonObject,
-    Message,
-    ResultContent,
-    Text,
-    ToolMeta,
-)
+from rxworker.messages import Audio, Document, Image, JsonObject, Message, Text, ToolMeta
+from rxworker.messages.content import ResultContent
 from rxworker.tools.base import MAX_OUTPUT, Tool, ToolPolicy, check_policy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.decorate import tool

@@ -46,7 +46,7 @@ def run_tools(
         ConfigurationError: The limit is below 1.
 
     >>> import reactivex
-    >>> from rxworker.tools import tool
+    >>> from rxworker import tool
     >>> @tool
     ... async def double(number: int) -> int:
     ...     return 2 * number

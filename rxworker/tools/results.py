@@ -19,7 +19,8 @@ from rxworker.errors import (
     ToolError,
     ToolTimeoutError,
 )
-from rxworker.messages import Audio, Document, Image, ResultContent, Text, ToolResult
+from rxworker.messages import Audio, Document, Image, Text, ToolResult
+from rxworker.messages.content import ResultContent
 from rxworker.tools.custom_types import to_json_value
 
 BLOCKS = (Text, Image, Document, Audio)

@@ -194,7 +194,7 @@ class EarlyCalls:
     Raises:
         ConfigurationError: The limit is below 1.
 
-    >>> from rxworker.tools import tool
+    >>> from rxworker import tool
     >>> @tool(effect="pure")
     ... async def look(where: str) -> str:
     ...     return f"nothing {where}"

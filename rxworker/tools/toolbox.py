@@ -39,7 +39,7 @@ class Toolbox:
     Raises:
         ConfigurationError: One is no tool, or two have the same name.
 
-    >>> from rxworker.tools import tool
+    >>> from rxworker import tool
     >>> @tool
     ... def look(where: str) -> str:
     ...     return f"nothing {where}"

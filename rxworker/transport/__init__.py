@@ -3,7 +3,7 @@
 from rxworker.transport.answer import Retry, Timeouts
 from rxworker.transport.base import Model, RecordingTransport, Transport, from_recording
 from rxworker.transport.client import Client
-from rxworker.transport.combine import CombinedModel, fallback, race
+from rxworker.transport.combine import fallback, race
 from rxworker.transport.http import HttpTransport
 from rxworker.transport.session import close_session
 
@@ -16,7 +16,6 @@ __all__ = [
     "Retry",
     "Timeouts",
     # several models as one
-    "CombinedModel",
     "fallback",
     "race",
     # transports

@@ -28,8 +28,8 @@ from reactivex import Observable, abc
 from rxworker.errors import RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.events import ResponseEvent
 from rxworker.messages.settings import Settings, check_number
+from rxworker.operators.kernel import connect
 from rxworker.operators.recovery import LOOKS
-from rxworker.operators.stage import connect
 from rxworker.providers.base import HttpRequest, ResponseDecoder, ResumableDecoder
 from rxworker.transport.base import PRESSURE, Transport
 from rxworker.transport.clock import LoopClock, Ticker

@@ -15,11 +15,11 @@ from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolError
 from rxworker.events import ResponseEvent
-from rxworker.framing import MAX_FRAME, Limited
+from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message
 from rxworker.messages.settings import check_number, check_type
 from rxworker.operators.disposables import NOTHING
-from rxworker.operators.stage import Stage
+from rxworker.operators.kernel import Stage
 from rxworker.providers.base import (
     BackgroundProvider,
     HttpRequest,

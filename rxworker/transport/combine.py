@@ -25,7 +25,7 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.operators import Sink, connect
+from rxworker.operators.kernel import Sink, connect
 from rxworker.providers.base import Provider, Request
 from rxworker.transport.base import Model
 from rxworker.transport.client import as_model

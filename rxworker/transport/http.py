@@ -25,7 +25,7 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
-from rxworker.operators.stage import Stage
+from rxworker.operators.kernel import Stage
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.base import PRESSURE
 from rxworker.transport.session import AHEAD, open_session, proxy_for, shared_session

@@ -14,20 +14,11 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
-from rxworker.events import (
-    TRUNCATED,
-    BlockAbort,
-    Error,
-    Ping,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-    Usage,
-)
+from rxworker.events import BlockAbort, Error, Ping, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.events.deltas import Deltas, flatten, gather
-from rxworker.operators import Operator
+from rxworker.events.meta import TRUNCATED
+from rxworker.operators.kernel import Operator, many, stage
 from rxworker.operators.recovery import error_to_exception
-from rxworker.operators.stage import many, stage
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import Part
 

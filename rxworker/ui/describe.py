@@ -18,8 +18,8 @@ from rxworker.messages import (
     Text,
     ToolCall,
     ToolResult,
-    Usage,
 )
+from rxworker.messages.usage import Usage
 from rxworker.ui.clean import clean, one_line
 
 MOST = 100

@@ -15,7 +15,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.hub import Coalesce
 from rxworker.log import Replica
 from rxworker.views import RunView, view_html
-from rxworker.worker import Run
+from rxworker.worker.run import Run
 
 _FOLLOWING: set[asyncio.Task[None]] = set()
 

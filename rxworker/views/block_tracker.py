@@ -15,22 +15,20 @@ from typing import Any
 from rxworker.events import (
     BlockAbort,
     BlockEvent,
-    BlockMetadata,
     BlockStart,
     BlockStop,
     BlockType,
     CitationDelta,
     InputJsonDelta,
     InputValueDelta,
-    OpaqueMetadata,
     RefusalDelta,
     SignatureDelta,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
 )
 from rxworker.events.arguments import assemble_arguments
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, ToolResult
 from rxworker.messages.lenient_json import encode_lenient

@@ -7,19 +7,14 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from rxworker.events import (
-    TRUNCATED,
-    BlockType,
-    Error,
-    OpaqueMetadata,
-    ResponseEvent,
-    ToolResultMetadata,
-    ToolUseMetadata,
-)
+from rxworker.events import BlockType, Error, ResponseEvent, ToolUseMetadata
 from rxworker.events.arguments import assemble_arguments
-from rxworker.messages import Json, StopReason, Usage
+from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
+from rxworker.events.meta import TRUNCATED
+from rxworker.messages import Json, StopReason
 from rxworker.messages.content import wire_id
 from rxworker.messages.lenient_json import read_mended
+from rxworker.messages.usage import Usage
 from rxworker.state import BlockState, ResponseState
 from rxworker.state.pieces import joined
 from rxworker.state.response import step_events

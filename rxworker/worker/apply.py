@@ -19,7 +19,7 @@ from reactivex import Observable, abc, typing
 from reactivex.disposable import SingleAssignmentDisposable
 
 from rxworker.errors import ConfigurationError, as_exception
-from rxworker.operators import Operator
+from rxworker.operators.kernel import Operator
 from rxworker.transport.clock import LoopClock
 
 A = TypeVar("A")

@@ -58,12 +58,14 @@ from rxworker.hooks import (
 from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.messages import Message, ToolCall, ToolResult
-from rxworker.operators import Operator
 from rxworker.operators.disposables import Both, Call
-from rxworker.operators.stage import Sink, Stage, connect, many
+from rxworker.operators.kernel import Operator, Sink, Stage, connect, many
 from rxworker.state import RunState, content_of, step_block
-from rxworker.tools import CallScope, ClientTool, EarlyCalls, Tool, policy_of, run_call, run_calls
+from rxworker.tools import ClientTool, Tool
+from rxworker.tools.base import policy_of
+from rxworker.tools.invocation import CallScope
 from rxworker.tools.results import clean, truncate
+from rxworker.tools.run import EarlyCalls, run_call, run_calls
 from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.context import (

@@ -21,7 +21,7 @@ from rxworker.errors import (
 from rxworker.events import CommandTaken
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
-from rxworker.log.entry import record_of
+from rxworker.log.format import record_of
 from rxworker.log.values import CARRIED, Command, SentMessages, carried_over, send_command
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed

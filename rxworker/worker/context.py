@@ -42,7 +42,8 @@ from rxworker.messages.pairs import calls_made
 from rxworker.providers import Options, Request
 from rxworker.state import RunState
 from rxworker.timeline import Timeline
-from rxworker.tools import EarlyCalls, SharedState, Toolbox, run_call
+from rxworker.tools import SharedState, Toolbox
+from rxworker.tools.run import EarlyCalls, run_call
 from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest

@@ -12,13 +12,16 @@ from rxworker.errors import (
     ConfigurationError,
 )
 from rxworker.events import Event
-from rxworker.hooks import HookLike, Hooks
+from rxworker.hooks import Hooks
+from rxworker.hooks.coerce import HookLike
 from rxworker.log.base import EventLog
 from rxworker.messages import Conversation, Json
-from rxworker.operators import Operator
+from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
 from rxworker.timeline import Timeline
-from rxworker.tools import ErrorFormatter, Toolbox, ToolLike
+from rxworker.tools import Toolbox
+from rxworker.tools.described import ToolLike
+from rxworker.tools.results import ErrorFormatter
 from rxworker.transport import Model, Retry
 from rxworker.transport.client import as_model
 from rxworker.worker.arguments import (

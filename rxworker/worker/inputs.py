@@ -10,7 +10,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.operators import Operator
+from rxworker.operators.kernel import Operator
 from rxworker.worker.arguments import Input
 from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker

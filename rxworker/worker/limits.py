@@ -9,9 +9,10 @@ import reactivex
 from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Prices, Usage
+from rxworker.messages import Prices
 from rxworker.messages.settings import Settings, check_number, check_type
-from rxworker.operators import Source
+from rxworker.messages.usage import Usage
+from rxworker.operators.kernel import Source
 
 
 class UsualCost(float):

@@ -19,7 +19,7 @@ from reactivex import Observable, abc
 
 from rxworker.errors import RunCancelledError, as_exception
 from rxworker.operators.disposables import Both, Slot
-from rxworker.operators.stage import Many, Sink, Stage, connect, many
+from rxworker.operators.kernel import Many, Sink, Stage, connect, many
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.clock import LoopClock
 

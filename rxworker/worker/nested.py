@@ -23,8 +23,8 @@ from rxworker.errors import (
 from rxworker.events import Record
 from rxworker.log.values import first_id
 from rxworker.messages import JsonObject, ToolMeta
-from rxworker.tools import Effect, ToolContext, ToolPolicy
-from rxworker.tools.base import check_name, check_policy
+from rxworker.tools import ToolContext, ToolPolicy
+from rxworker.tools.base import Effect, check_name, check_policy
 from rxworker.tools.json_decoder import explain
 from rxworker.worker.context import CALLING, INSIDE
 from rxworker.worker.result import Paused, RunResult

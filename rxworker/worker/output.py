@@ -9,9 +9,8 @@ import msgspec
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject, OutputFormat
-from rxworker.tools import schema_of
 from rxworker.tools.json_decoder import JsonDecoder
-from rxworker.tools.schema import HINT
+from rxworker.tools.schema import HINT, schema_of
 
 T = TypeVar("T")
 

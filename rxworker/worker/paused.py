@@ -31,7 +31,7 @@ from rxworker.events.arguments import decode_arguments
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.runner import names_in, numbered
-from rxworker.log.entry import upgrade_pause
+from rxworker.log.format import upgrade_pause
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
 from rxworker.messages import (

@@ -17,11 +17,12 @@ from rxworker.errors import (
     RunAbortedError,
 )
 from rxworker.events.arguments import decode_arguments
-from rxworker.hooks import Abort, Answer, Finish, HookPoint, Hooks, Pause, Skip, ToolCallContext
-from rxworker.hooks.points import REQUIRES_APPROVAL, Verdict
+from rxworker.hooks import Abort, Finish, HookPoint, Hooks, Pause, Skip, ToolCallContext
+from rxworker.hooks.points import REQUIRES_APPROVAL, Answer, Verdict
 from rxworker.messages import Conversation, ToolCall, ToolResult
-from rxworker.operators import Operator
-from rxworker.tools import Tool, Toolbox, policy_of
+from rxworker.operators.kernel import Operator
+from rxworker.tools import Tool, Toolbox
+from rxworker.tools.base import policy_of
 from rxworker.tools.results import clean, to_content, truncate
 
 BEFORE = HookPoint.BEFORE_TOOL_CALL
@@ -101,7 +102,7 @@ def permit(
 
     Example:
         >>> from rxworker import tool
-        >>> from rxworker.hooks import before_tool_call
+        >>> from rxworker import before_tool_call
         >>> from rxworker.tools import run_tools
         >>> @tool
         ... async def delete(path: str) -> str:

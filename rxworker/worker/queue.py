@@ -33,10 +33,10 @@ from rxworker.errors import (
     describe,
 )
 from rxworker.events import Event, ResponseEvent, RunResume, RunStart
-from rxworker.log import EventLog, RunInfo, RunRow
-from rxworker.log.entry import record_of
+from rxworker.log import EventLog, RunInfo
+from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource
-from rxworker.log.values import TENANT, Claim, is_storable, resumed_id
+from rxworker.log.values import TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request

@@ -41,11 +41,12 @@ from rxworker.events import (
 from rxworker.events.pause import RECOVERY
 from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import numbered
-from rxworker.log.entry import Private
+from rxworker.log.format import Private
 from rxworker.log.values import Command
 from rxworker.messages import StopKind, ToolCall, ToolResult
 from rxworker.state import RunState
-from rxworker.tools import Done, NotDone, Toolbox, Unknown, policy_of, reconcile_of
+from rxworker.tools import Done, NotDone, Toolbox, Unknown
+from rxworker.tools.base import policy_of, reconcile_of
 from rxworker.tools.invocation import key_of
 from rxworker.worker.commands import reason_in
 from rxworker.worker.context import TurnScope

@@ -20,7 +20,8 @@ from rxworker.events import (
     ResponseStatus,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
-from rxworker.operators import Stage, error_to_exception
+from rxworker.operators import error_to_exception
+from rxworker.operators.kernel import Stage
 from rxworker.providers import Request
 from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import PauseState
-from rxworker.messages import Conversation, Json, OutputFormat, StopReason, ToolCall, Usage
+from rxworker.messages import Conversation, Json, OutputFormat, StopReason, ToolCall
+from rxworker.messages.usage import Usage
 from rxworker.state import RunState
 from rxworker.worker.output import Output
 

@@ -16,7 +16,7 @@ from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.watchers import when_idle
 from rxworker.messages import Conversation, Json
 from rxworker.operators import partial_values
-from rxworker.operators.stage import Stage, connect
+from rxworker.operators.kernel import Stage, connect
 from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.worker.arguments import Input, expect, to_messages

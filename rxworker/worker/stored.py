@@ -26,10 +26,11 @@ from rxworker.events import (
     TurnStart,
 )
 from rxworker.log.base import EventLog
-from rxworker.log.entry import Private, check_continuable, private_of, records_of
+from rxworker.log.format import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
-from rxworker.messages import Message, Prices, ToolMeta, ToolResult, Usage
+from rxworker.messages import Message, Prices, ToolMeta, ToolResult
+from rxworker.messages.usage import Usage
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
 from rxworker.tools.schema import NAMED

@@ -45,9 +45,9 @@ from rxworker.hooks import (
 from rxworker.hooks.points import Verdict
 from rxworker.hooks.runner import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
-from rxworker.operators import Operator
 from rxworker.operators.expect import EVENTS
 from rxworker.operators.factories import expect_operator
+from rxworker.operators.kernel import Operator
 from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.worker.apply import apply_operators, expect_observable

@@ -13,8 +13,7 @@ import time
 
 from reactivex import operators as ops
 
-from rxworker import Worker
-from rxworker.hooks import on_message_send
+from rxworker import Worker, on_message_send
 from rxworker.testing import ScriptedModel, say
 from rxworker.ui.web import Settings, WebServer
 

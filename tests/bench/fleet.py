@@ -20,7 +20,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", ".."))
 
 from rxworker import Worker
 from rxworker.events import Record, RunStart
-from rxworker.log import EventLog, Fleet, RunInfo, RunRow, entries_of, open_log
+from rxworker.log import EventLog, Fleet, RunInfo, open_log
+from rxworker.log.format import entries_of
+from rxworker.log.values import RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web.fleet import FleetFeed, RunFilter

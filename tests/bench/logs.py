@@ -22,8 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from rxworker import Worker
 from rxworker.events import Record, RunStart, TextDelta
-from rxworker.log import Claim, Entry, RunRow, SQLiteLog, entries_of, open_log, records_of
+from rxworker.log import Claim, SQLiteLog, open_log
 from rxworker.log.base import EventLog
+from rxworker.log.format import Entry, entries_of, records_of
+from rxworker.log.values import RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Anthropic
 from rxworker.state import fold_run

@@ -13,7 +13,7 @@ from typing import Any
 
 import nats
 
-from rxworker.log import Entry
+from rxworker.log.format import Entry
 from rxworker.log.nats import NatsLog
 from rxworker.log.nats_session import Session
 from tests.log.nats_server import MISSING, NatsServer, find_server

@@ -18,11 +18,10 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright
 
+from rxworker import Limits, Worker, tool
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.testing import Call, Reply, ScriptedModel, say
-from rxworker.tools import tool
 from rxworker.ui.web import Settings, WebServer
-from rxworker.worker import Limits, Worker
 from tests.ui.browser.conftest import CHROMIUM
 from tests.ui.browser.conftest import FRAMES as FRAMES_DRAWN
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from rxworker.log import Entry
+from rxworker.log.format import Entry
 from rxworker.log.postgres import PostgresLog
 from rxworker.log.postgres_connection import Server
 

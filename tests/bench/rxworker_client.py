@@ -15,10 +15,10 @@ from collections.abc import Callable
 # The harness; it lies beside the other clients.
 import _common as c  # pyright: ignore[reportMissingModuleSource]
 
-from rxworker import Client, Limits, Worker, tool
+from rxworker import Limits, Worker, tool
 from rxworker.operators import text_deltas
 from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses
-from rxworker.transport import close_session
+from rxworker.transport import Client, close_session
 
 PROVIDERS = {"anthropic": Anthropic, "chat": OpenAIChat, "responses": OpenAIResponses}
 OTHERS = {"gemini": Gemini, "ollama": Ollama}

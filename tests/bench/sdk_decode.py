@@ -25,7 +25,6 @@ from msgspec import Struct
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxworker import Client
 from rxworker.providers import PROVIDERS, HttpRequest
 from rxworker.testing import (
     Reply,
@@ -38,6 +37,7 @@ from rxworker.testing import (
     say,
     think,
 )
+from rxworker.transport import Client
 
 PACKAGES = ("rxworker", "msgspec", "anthropic", "openai", "google-genai", "ollama", "pydantic")
 ASKED = [{"role": "user", "content": "hi"}]

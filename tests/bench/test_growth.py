@@ -11,7 +11,8 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import VirtualTimeScheduler
 
-from rxworker.events import BlockDelta, BlockEvent, Event, Meta, Record, ResponseEvent
+from rxworker.events import BlockDelta, BlockEvent, Event, Record, ResponseEvent
+from rxworker.events.meta import Meta
 from rxworker.framing import Decoder, NdjsonDecoder, SseDecoder
 from rxworker.messages import (
     Conversation,
@@ -25,7 +26,6 @@ from rxworker.messages import (
 )
 from rxworker.operators import (
     Block,
-    Operator,
     coalesce,
     events,
     fold_scope,
@@ -38,6 +38,7 @@ from rxworker.operators import (
     thinking_deltas,
     tool_inputs,
 )
+from rxworker.operators.kernel import Operator
 from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options
 from rxworker.state import ResponseState, fold_run, message_of, step_response
 from rxworker.testing import (

@@ -18,9 +18,10 @@ import pytest
 import reactivex
 from reactivex import Observable
 
-from rxworker import Client, Run, Worker, tool
+from rxworker import Run, Worker, tool
 from rxworker.events import Event
-from rxworker.operators import Operator, text_deltas, thinking_deltas, tool_inputs
+from rxworker.operators import text_deltas, thinking_deltas, tool_inputs
+from rxworker.operators.kernel import Operator
 from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
 from rxworker.testing import (
     Reply,
@@ -31,6 +32,7 @@ from rxworker.testing import (
     say,
     think,
 )
+from rxworker.transport import Client
 
 MakeReply = Callable[[str], Reply]
 MakeClient = Callable[[MakeReply, int], Client]

@@ -10,11 +10,12 @@ from collections.abc import Callable
 import pytest
 from reactivex import Observable
 
-from rxworker import Client, Limits, RunResult, Worker, tool, worker_tool
+from rxworker import Limits, RunResult, Worker, tool, worker_tool
 from rxworker.events import Record, TextDelta
 from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable, iterate
 from rxworker.hub.history import TAIL
-from rxworker.log import Fleet, MemoryLog, RunInfo, RunRow
+from rxworker.log import Fleet, MemoryLog, RunInfo
+from rxworker.log.values import RunRow
 from rxworker.messages import Conversation
 from rxworker.operators import text_deltas
 from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
@@ -28,7 +29,7 @@ from rxworker.testing import (
     say,
     think,
 )
-from rxworker.transport import RecordingTransport
+from rxworker.transport import Client, RecordingTransport
 
 Task = Callable[[], object]
 AssertLinear = Callable[..., None]

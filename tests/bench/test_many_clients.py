@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from rxworker import Worker
+from rxworker import Worker, on_message_send
 from rxworker.events import Record
 from rxworker.framing import SseDecoder
-from rxworker.hooks import on_message_send
 from rxworker.protocols import decode_record
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, say

@@ -2,10 +2,10 @@ import re
 
 import pytest
 
+from rxworker import Worker
 from rxworker.cli import main
 from rxworker.cli.demo_views import PlainAccount, Views, watch_text, watch_timeline, watch_usage
 from rxworker.testing import ScriptedModel, call, say, think
-from rxworker.worker import Worker
 
 ACCOUNT = """\
 Kyoto or Lisbon this weekend, and what do I pack?

@@ -35,8 +35,9 @@ from rxworker.events import (
     ToolStop,
     ToolUseMetadata,
     TurnStart,
+    Usage,
 )
-from rxworker.messages import ToolCall, ToolResult, Usage
+from rxworker.messages import ToolCall, ToolResult
 from rxworker.views import RunView
 
 EVIL = "[bold red]markup[/] :smile: \x1b[31m \x9b [/nothing]"

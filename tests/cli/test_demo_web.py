@@ -14,13 +14,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from rxworker import Approve, Deny, Paused, RunResult, Worker
 from rxworker.cli.demo_script import SCRIPTED, demo_worker, make_model, make_tools, web_answer
 from rxworker.cli.serve import WATCHERS, begin, watch_each, watched_worker
 from rxworker.events import HookMessage, Record
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Request
 from rxworker.ui.web import WebServer
-from rxworker.worker import Approve, Deny, Paused, RunResult, Worker
 
 
 async def play(decision: Approve | Deny) -> RunResult[None]:

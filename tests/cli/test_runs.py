@@ -13,7 +13,8 @@ import pytest
 
 from rxworker import Worker, tool
 from rxworker.cli import main
-from rxworker.log import LogError, MemoryLog, SQLiteLog, export_run, fork_run, import_run
+from rxworker.errors import LogError
+from rxworker.log import MemoryLog, SQLiteLog, export_run, fork_run, import_run
 from rxworker.testing import call, say
 from rxworker.tools import ToolContext
 from tests.log.victim import ByTurn

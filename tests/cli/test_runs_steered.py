@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rxworker import Worker, tool
+from rxworker import Deny, Worker, tool
 from rxworker.cli import main
 from rxworker.log import EventLog, RunInfo, SQLiteLog
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.worker import Deny, submit, work
+from rxworker.worker import submit, work
 
 Rxworker = Callable[..., str]
 PAID: list[int] = []

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from rxworker import Finished, Paused
 from rxworker.cli import main
 from rxworker.cli.demo_script import demo_worker
 from rxworker.testing import ReplayServer
-from rxworker.worker import Finished, Paused
 
 if sys.platform == "win32":
     pytest.skip("signals are others there", allow_module_level=True)

@@ -24,7 +24,7 @@ from rxworker.events import (
 )
 from rxworker.hooks import Hooks, Skip, ToolCallContext
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.operators import Operator
+from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import Toolbox, run_tools
 from rxworker.worker import StageName, call_tools, permit

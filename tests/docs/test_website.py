@@ -52,11 +52,9 @@ def test_the_navigation_has_the_rooms_and_groups_of_the_index() -> None:
 
 def test_the_api_reference_has_the_names_of_a_package_in_its_order_and_groups() -> None:
     text = api_pages.page("rxworker.operators")
-    found = re.findall(r"^(?:::: |- \[`\w+`\]\[)rxworker\.(?:\w+\.)+(\w+)", text, re.M)
+    found = re.findall(r"^::: rxworker\.operators\.(\w+)", text, re.M)
     assert found == rxworker.operators.__all__
     assert "## Choosing\n" in text
-    outermost = api_pages.page("rxworker")
-    assert "- [`Finished`][rxworker.worker.Finished]: The model has answered.\n" in outermost
 
 
 def test_every_public_name_is_described_once() -> None:

@@ -6,16 +6,11 @@ from typing import get_args
 
 import pytest
 
-from rxworker.events import (
-    EVENT_KINDS,
-    BlockEvent,
-    Delta,
-    Event,
-    EventKind,
-    Meta,
-    TurnEvent,
-)
-from rxworker.events.block import BlockDelta
+from rxworker.events import BlockEvent, Event
+from rxworker.events.block import BlockDelta, Delta
+from rxworker.events.kinds import EVENT_KINDS, EventKind
+from rxworker.events.meta import Meta
+from rxworker.events.turn import TurnEvent
 
 FAMILIES = {"meta": Meta, "block": BlockEvent, "turn": TurnEvent}
 

@@ -18,7 +18,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rxworker.cli.main import main, make_parser
-from rxworker.log import Fleet, RunInfo, RunRow, StoredStatus
+from rxworker.log import Fleet, RunInfo
+from rxworker.log.values import RunRow, StoredStatus
 from rxworker.ui.web import server
 from rxworker.ui.web.metrics import metrics_of
 from rxworker.ui.web.store import CLOSING_SECONDS, DRAIN_SECONDS

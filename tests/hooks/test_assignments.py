@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 
-from rxworker import Worker, before_tool_call, tool
-from rxworker.errors import ConfigurationError, HookError
-from rxworker.hooks import (
-    Hook,
-    HookContext,
-    HookPoint,
-    ToolCallContext,
+from rxworker import (
+    Worker,
     after_tool_call,
+    before_tool_call,
     hook,
     on_abort,
     on_message_send,
     on_turn_end,
+    tool,
 )
+from rxworker.errors import ConfigurationError, HookError
+from rxworker.hooks import Hook, HookContext, HookPoint, ToolCallContext
 from rxworker.messages import ToolCall
 from rxworker.testing import (
     ScriptedModel,

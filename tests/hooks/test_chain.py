@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rxworker import Worker, before_tool_call, on_turn_end, tool
+from rxworker import Worker, before_tool_call, hook, on_turn_end, tool
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
 from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
 from rxworker.hooks import (
@@ -10,17 +10,17 @@ from rxworker.hooks import (
     Continue,
     Hook,
     HookContext,
-    HookLike,
     HookPoint,
     Hooks,
     Skip,
     ToolCallContext,
     Verdict,
     chain,
-    hook,
     legacy,
 )
-from rxworker.testing import NEVER, HookAnswer, HookStub, ScriptedModel, call, call_context
+from rxworker.hooks.coerce import HookLike
+from rxworker.testing import NEVER, HookStub, ScriptedModel, call, call_context
+from rxworker.testing.hooks import HookAnswer
 
 
 def stub(name: str, *answers: HookAnswer) -> HookStub:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rxworker.hooks import CommandError, harmless_environment, run_command
+from rxworker.hooks import CommandError, run_command
+from rxworker.hooks.command import harmless_environment
 
 PYTHON = sys.executable
 

@@ -5,16 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rxworker import Worker, on_message_send, tool
+from rxworker import Worker, after_tool_call, on_message_send, tool
 from rxworker.errors import LocalProtocolError
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd, TextDelta, ToolStart
-from rxworker.hooks import (
-    HookContext,
-    MessageSendContext,
-    ToolCallContext,
-    ToolResultContext,
-    after_tool_call,
-)
+from rxworker.hooks import HookContext, MessageSendContext, ToolCallContext, ToolResultContext
 from rxworker.messages import Conversation, Image, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.operators import only
 from rxworker.testing import (

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reactivex import operators as ops
 
+from rxworker import Answer, before_tool_call
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import HookVerdict
 from rxworker.hooks import (
     Abort,
-    Answer,
     Cancel,
     Continue,
     ContinueWithMessages,
@@ -27,7 +27,6 @@ from rxworker.hooks import (
     Pause,
     Skip,
     Verdict,
-    before_tool_call,
     from_operator,
 )
 from rxworker.hooks.runner import is_going_on

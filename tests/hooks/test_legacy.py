@@ -6,19 +6,10 @@ from typing import Any
 
 import pytest
 
-from rxworker import Message, Paused, Worker, on_message_send, tool
+from rxworker import Paused, Worker, before_tool_call, hook, on_message_send, tool
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
-from rxworker.hooks import (
-    AnyHook,
-    HookContext,
-    MessageSendContext,
-    Pause,
-    Skip,
-    ToolCallContext,
-    before_tool_call,
-    first_turn,
-    hook,
-)
+from rxworker.hooks import HookContext, MessageSendContext, Pause, Skip, ToolCallContext, first_turn
+from rxworker.hooks.base import AnyHook
 from rxworker.hooks.legacy import (
     AddMessage,
     AddMessages,
@@ -30,6 +21,7 @@ from rxworker.hooks.legacy import (
     ModifyContent,
 )
 from rxworker.hooks.operator import from_operator
+from rxworker.messages import Message
 from rxworker.testing import HookStub, ScriptedModel, call
 
 POINTS = ["OnMessageSend", "PreToolUse", "PostToolUse", "OnTurnCompleted"]

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 
-from rxworker import Message, Worker, after_tool_call, before_tool_call, on_message_send, tool
-from rxworker.errors import ConfigurationError, HookError
-from rxworker.hooks import (
-    Abort,
+from rxworker import (
     Answer,
-    Cancel,
-    ContinueWithMessages,
-    Hooks,
-    Pause,
-    Skip,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_message_send,
     on_turn_end,
+    tool,
 )
-from rxworker.messages import ToolCall, ToolMeta, ToolResult
+from rxworker.errors import ConfigurationError, HookError
+from rxworker.hooks import Abort, Cancel, ContinueWithMessages, Hooks, Pause, Skip
+from rxworker.messages import Message, ToolCall, ToolMeta, ToolResult
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import Toolbox, ToolContext, ToolPolicy
 

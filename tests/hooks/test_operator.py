@@ -12,7 +12,7 @@ import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker import Worker, before_tool_call, tool
+from rxworker import Worker, before_tool_call, hook, on_abort, tool
 from rxworker.errors import HookError
 from rxworker.events import HookVerdict
 from rxworker.hooks import (
@@ -31,8 +31,6 @@ from rxworker.hooks import (
     chain,
     from_operator,
     from_stateful_operator,
-    hook,
-    on_abort,
 )
 from rxworker.testing import (
     ScriptedModel,

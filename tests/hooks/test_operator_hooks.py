@@ -14,7 +14,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
-from rxworker import Worker, tool
+from rxworker import Worker, after_tool_call, before_tool_call, tool
 from rxworker.events import BlockStart, BlockStop, BlockType, ResponseEvent, TextDelta
 from rxworker.hooks import (
     Abort,
@@ -26,8 +26,6 @@ from rxworker.hooks import (
     ToolCallContext,
     ToolResultContext,
     Verdict,
-    after_tool_call,
-    before_tool_call,
     from_operator,
     from_stateful_operator,
 )

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rxworker.errors import ConfigurationError
-from rxworker.hooks import AnyHook, Hook, Hooks
+from rxworker.hooks import Hook, Hooks
+from rxworker.hooks.base import AnyHook
 
 
 def hook(name: str, **settings: Any) -> AnyHook:

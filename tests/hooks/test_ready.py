@@ -9,21 +9,10 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from rxworker import Message, Worker, tool
+from rxworker import Worker, before_tool_call, hook, tool
 from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
-from rxworker.hooks import (
-    Continue,
-    HookContext,
-    HookLike,
-    Hooks,
-    Pause,
-    Skip,
-    Verdict,
-    before_tool_call,
-    chain,
-    enabled_by,
-    hook,
-)
+from rxworker.hooks import Continue, HookContext, Hooks, Pause, Skip, Verdict, chain, enabled_by
+from rxworker.hooks.coerce import HookLike
 from rxworker.hooks.ready import (
     always_allow,
     auto_read,
@@ -33,7 +22,7 @@ from rxworker.hooks.ready import (
     terminal_hooks,
     time_stamp,
 )
-from rxworker.messages import Image
+from rxworker.messages import Image, Message
 from rxworker.testing import (
     HookStub,
     ScriptedModel,

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, cast
 import pytest
 from reactivex import operators as ops
 
+from rxworker import after_tool_call, before_tool_call, hook, on_abort, on_message_send, on_turn_end
 from rxworker.errors import ConfigurationError, HookError
 from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
 from rxworker.hooks import (
@@ -15,24 +16,18 @@ from rxworker.hooks import (
     Finish,
     Hook,
     HookContext,
-    HookLike,
     HookPoint,
     Hooks,
-    HookSettings,
     MessageSendContext,
     Pause,
     Skip,
     ToolCallContext,
     TurnEndContext,
     Verdict,
-    after_tool_call,
-    before_tool_call,
     from_operator,
-    hook,
-    on_abort,
-    on_message_send,
-    on_turn_end,
 )
+from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.settings import HookSettings
 from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
 
 ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace] = []

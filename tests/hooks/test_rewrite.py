@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rxworker import Message, Worker, on_message_send, on_turn_end, tool
+from rxworker import Worker, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.errors import ConfigurationError, HookError, LocalProtocolError, RunAbortedError
 from rxworker.events import ConversationReplace, Record
 from rxworker.hooks import (
@@ -20,11 +20,11 @@ from rxworker.hooks import (
     MessageSendContext,
     ToolCallContext,
     TurnEndContext,
-    before_tool_call,
 )
 from rxworker.messages import (
     Content,
     Conversation,
+    Message,
     OpaqueBlock,
     Text,
     Thinking,

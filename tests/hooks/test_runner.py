@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Message, Worker, tool
+from rxworker import Worker, after_tool_call, before_tool_call, on_abort, on_message_send, tool
 from rxworker.errors import HookError, RunCancelledError
 from rxworker.events import HookVerdict
 from rxworker.hooks import (
@@ -16,7 +16,6 @@ from rxworker.hooks import (
     Continue,
     Hook,
     HookContext,
-    HookLike,
     HookPoint,
     Hooks,
     MessageSendContext,
@@ -24,16 +23,13 @@ from rxworker.hooks import (
     ToolCallContext,
     ToolResultContext,
     Verdict,
-    after_tool_call,
-    before_tool_call,
     chain,
-    on_abort,
-    on_message_send,
 )
+from rxworker.hooks.coerce import HookLike
+from rxworker.messages import Message
 from rxworker.operators import only
 from rxworker.testing import (
     NEVER,
-    HookAnswer,
     HookStub,
     ScriptedModel,
     abort_context,
@@ -43,6 +39,7 @@ from rxworker.testing import (
     result_context,
     send_context,
 )
+from rxworker.testing.hooks import HookAnswer
 
 CONTEXTS: list[HookContext] = [
     send_context("hi"),

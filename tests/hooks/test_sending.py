@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rxworker import Message, Worker, on_message_send, tool
+from rxworker import Worker, on_message_send, tool
 from rxworker.errors import HookError
 from rxworker.events import HookMessage
 from rxworker.hooks import MessageSendContext
-from rxworker.messages import Conversation
+from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel, call, fail
 from rxworker.transport import Retry
 

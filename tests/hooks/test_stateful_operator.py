@@ -19,11 +19,11 @@ from rxworker.hooks import (
     HookContext,
     Hooks,
     Skip,
-    StatefulOperator,
     ToolCallContext,
     Verdict,
     from_stateful_operator,
 )
+from rxworker.hooks.operator import StatefulOperator
 from rxworker.testing import ScriptedModel, call, call_context
 
 REASON = "This call was not allowed."

@@ -12,7 +12,6 @@ import pytest
 
 from rxworker import (
     Limits,
-    Message,
     Worker,
     after_tool_call,
     before_tool_call,
@@ -33,7 +32,7 @@ from rxworker.hooks import (
     ToolResultContext,
     TurnEndContext,
 )
-from rxworker.messages import ToolResult
+from rxworker.messages import Message, ToolResult
 from rxworker.operators import only
 from rxworker.testing import ScriptedModel, call, say, stall
 

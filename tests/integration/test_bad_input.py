@@ -11,7 +11,6 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker import (
-    Message,
     Run,
     Worker,
     after_tool_call,
@@ -32,14 +31,14 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, ResponseEvent, TextDelta, WatcherDetach
 from rxworker.hooks import (
-    HookLike,
     MessageSendContext,
     Skip,
     ToolCallContext,
     ToolResultContext,
     TurnEndContext,
 )
-from rxworker.messages import Conversation, Json, ToolResult, repair
+from rxworker.hooks.coerce import HookLike
+from rxworker.messages import Conversation, Json, Message, ToolResult, repair
 from rxworker.providers import (
     Anthropic,
     Gemini,

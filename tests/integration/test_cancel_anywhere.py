@@ -13,7 +13,6 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxworker import (
-    Message,
     Paused,
     Run,
     Worker,
@@ -45,8 +44,9 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.hooks import AbortContext, HookLike, Pause, ToolCallContext
-from rxworker.messages import Conversation, validate
+from rxworker.hooks import AbortContext, Pause, ToolCallContext
+from rxworker.hooks.coerce import HookLike
+from rxworker.messages import Conversation, Message, validate
 from rxworker.providers import (
     Anthropic,
     Gemini,

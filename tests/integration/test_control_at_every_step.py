@@ -24,7 +24,8 @@ from rxworker import (
 from rxworker.errors import LocalProtocolError, RunHandedOverError, RxWorkerError
 from rxworker.events import Record, RunStop
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, records_of
+from rxworker.log import EventLog
+from rxworker.log.format import records_of
 from rxworker.testing import ScriptedModel, call, lint, say
 from rxworker.worker.driver import CLOSING
 from tests.steps import SteppedLoop, run_stepped

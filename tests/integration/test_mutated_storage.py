@@ -18,15 +18,15 @@ from typing import Any
 
 import msgspec
 
-from rxworker import Paused, Worker, tool
+from rxworker import Deny, Paused, Worker, tool
 from rxworker.errors import LocalProtocolError, LogError, RemoteProtocolError, RxWorkerError
 from rxworker.hub.history import expand
-from rxworker.log import Entry, MemoryLog, export_run, import_run, read_line, records_of, write_line
-from rxworker.log.entry import private_of, record_of
+from rxworker.log import MemoryLog, export_run, import_run
+from rxworker.log.format import Entry, private_of, read_line, record_of, records_of, write_line
 from rxworker.protocols import decode_record, encode_record
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say, think
-from rxworker.worker import Deny, load_paused, save_paused
+from rxworker.worker import load_paused, save_paused
 from rxworker.worker.paused import VERSION, _seal
 from tests.mutate import mutant_of_bytes, mutant_of_json, mutant_of_lines
 

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
+from rxworker import Worker, on_message_send
 from rxworker.errors import LocalProtocolError
-from rxworker.hooks import on_message_send
 from rxworker.protocols import end_frame, sse_frame
 from rxworker.testing import ScriptedModel, say
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
-from rxworker.worker import Worker
 
 HERE = Path(__file__).parent / "native_clients"
 TEXT = "The quick brown fox jumps over the lazy dog. " * 20

@@ -29,28 +29,22 @@ from mcp.types import ElicitResult
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker import Paused, Worker, tool
+from rxworker import Answer, Approve, Deny, Paused, Worker, before_tool_call, on_turn_end, tool
 from rxworker.adapters.mcp import McpServer
 from rxworker.cli import main
 from rxworker.errors import RxWorkerError
 from rxworker.events import RunPause
 from rxworker.events.pause import RECOVERY
-from rxworker.hooks import (
-    Pause,
-    Skip,
-    ToolCallContext,
-    TurnEndContext,
-    before_tool_call,
-    on_turn_end,
-)
+from rxworker.hooks import Pause, Skip, ToolCallContext, TurnEndContext
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog, entries_of, open_log, records_of
+from rxworker.log import EventLog, MemoryLog, open_log
+from rxworker.log.format import entries_of, records_of
 from rxworker.log.recover import DECIDE
 from rxworker.log.values import Command, resumed_id
 from rxworker.providers import Request
 from rxworker.testing import Call, Reply, ScriptedModel, say
 from rxworker.ui.web import WebRequest, WebServer
-from rxworker.worker import Answer, Approve, Deny, load_paused, save_paused
+from rxworker.worker import load_paused, save_paused
 from rxworker.worker.paused import VERSION
 from tests.adapters.acp import test_agent as acp
 from tests.adapters.mcp import test_mcp

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker import Finished, Message, Paused, Worker, tool
+from rxworker import Approve, Finished, Paused, Worker, tool
 from rxworker.messages import (
     Conversation,
     Grammar,
     JsonObject,
+    Message,
     ToolCall,
     ToolResult,
     from_json,
@@ -21,7 +22,7 @@ from rxworker.messages import (
 from rxworker.providers import Anthropic, OpenAIResponses, Options
 from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import ReplayServer, ServedResponse
-from rxworker.worker import Approve, load_paused, save_paused
+from rxworker.worker import load_paused, save_paused
 
 NOON = 1_780_000_000.0  # 2026-05-28T20:26:40Z
 CODE: JsonObject = {"type": "code_execution_20260120", "name": "code_execution"}

@@ -19,8 +19,9 @@ from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from rxworker.providers import OpenAIChat
 from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say, stall
-from rxworker.ui.web import MakeServedWorker, Settings, WebServer
+from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.guard import HEADERS
+from rxworker.ui.web.workers import MakeServedWorker
 
 TOKEN = "a-very-secret-token-0123456789"
 SECRET = "sk-live-0123456789abcdef"

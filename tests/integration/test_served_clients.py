@@ -12,26 +12,17 @@ import aiohttp
 import pytest
 from reactivex import operators as ops
 
-from rxworker import Worker, tool
+from rxworker import Run, Worker, after_tool_call, before_tool_call, tool
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record, TextDelta
-from rxworker.hooks import (
-    AnyHook,
-    Finish,
-    Pause,
-    Skip,
-    ToolCallContext,
-    ToolResultContext,
-    after_tool_call,
-    before_tool_call,
-)
+from rxworker.hooks import Finish, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks.base import AnyHook
 from rxworker.hooks.points import BeforeToolCallVerdict
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.entry import RunEntry
-from rxworker.worker import Run
 
 if TYPE_CHECKING:
     from conftest import Clients

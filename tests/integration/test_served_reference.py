@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import fields
 
 from rxworker import Worker, tool
-from rxworker.protocols import PauseSummary, PendingCall, RunSummary, WatcherSummary
+from rxworker.protocols.socket import PauseSummary, PendingCall, RunSummary, WatcherSummary
 from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import Settings, WebServer, make_app
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from rxworker import Approve, Deny, Limits, Paused, Worker, tool, worker_tool
+from rxworker import Approve, Deny, Limits, Paused, Run, Worker, tool, worker_tool
 from rxworker.errors import RxWorkerError
 from rxworker.events import (
     AttemptRetract,
@@ -45,15 +45,16 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages import Conversation, Message, Thinking, ToolCall, ToolResult
-from rxworker.protocols.ag_ui import AgUiInput, ag_ui_stream, read_run_input
+from rxworker.protocols.ag_ui import ag_ui_stream, read_run_input
+from rxworker.protocols.ag_ui.read import AgUiInput
 from rxworker.protocols.common import decisions_of
-from rxworker.protocols.ui_messages import HEADERS, read_chat_request, ui_message_stream
+from rxworker.protocols.ui_messages import read_chat_request, ui_message_stream
+from rxworker.protocols.ui_messages.encode import HEADERS
 from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, fail, say, stall, think
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from rxworker.transport.listening import stop_listening
-from rxworker.worker import Run
 
 if TYPE_CHECKING:
     from conftest import Clients

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.log import EventLog
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.tools import ToolContext, tool
+from rxworker.tools import ToolContext
 from tests.log.victim import ByTurn
 
 

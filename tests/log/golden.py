@@ -18,24 +18,26 @@ from typing import Any
 
 import msgspec
 
-from rxworker import Answer, Approve, Paused, Worker, before_tool_call, tool
-from rxworker.hooks import (
-    Pause,
-    Skip,
-    ToolCallContext,
-    ToolResultContext,
-    TurnEndContext,
+from rxworker import (
+    Answer,
+    Approve,
+    Paused,
+    Run,
+    Worker,
     after_tool_call,
+    before_tool_call,
     on_turn_end,
+    tool,
 )
-from rxworker.log import EventLog, SQLiteLog, export_run, records_of
-from rxworker.log.entry import VERSION
+from rxworker.hooks import Pause, Skip, ToolCallContext, ToolResultContext, TurnEndContext
+from rxworker.log import EventLog, SQLiteLog, export_run
+from rxworker.log.format import VERSION, records_of
 from rxworker.log.sqlite import FORMAT
 from rxworker.messages import ToolMeta
 from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, say, think
 from rxworker.tools import ClientTool
-from rxworker.worker import Run, save_paused
+from rxworker.worker import save_paused
 
 GOLDEN = Path(__file__).parent / "golden"
 NAME = f"{FORMAT}-{VERSION}"

@@ -18,15 +18,10 @@ from rxworker.errors import (
     RunStatusError,
 )
 from rxworker.events import Record, RunAbort, RunStop
-from rxworker.log import (
-    Command,
-    EventLog,
-    MemoryLog,
-    RunRow,
-    entries_of,
-    records_of,
-)
+from rxworker.log import EventLog, MemoryLog
+from rxworker.log.format import entries_of, records_of
 from rxworker.log.recover import RunSource
+from rxworker.log.values import Command, RunRow
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.tools import ToolContext
 from rxworker.worker.nested import worker_tool

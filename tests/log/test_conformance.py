@@ -9,7 +9,14 @@ from contextlib import aclosing
 
 import pytest
 
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import (
+    CommandConflictError,
+    FencedError,
+    LeaseHeldError,
+    LocalProtocolError,
+    LogError,
+    RunStatusError,
+)
 from rxworker.events import (
     Event,
     Record,
@@ -23,30 +30,18 @@ from rxworker.events import (
 from rxworker.hub.history import expand
 from rxworker.log import (
     Claim,
-    Command,
-    CommandConflictError,
-    Entry,
     EventLog,
-    FencedError,
-    LeaseHeldError,
-    LogError,
     MemoryLog,
     RunInfo,
-    RunRow,
-    RunStatusError,
-    StoredStatus,
     dismiss_run,
-    entries_of,
     export_run,
     follow,
     fork_run,
-    read_line,
-    records_of,
     set_allowed,
-    write_line,
 )
-from rxworker.log.entry import with_body
+from rxworker.log.format import Entry, entries_of, read_line, records_of, with_body, write_line
 from rxworker.log.recover import RunSource
+from rxworker.log.values import Command, RunRow, StoredStatus
 from rxworker.messages import Conversation, Message
 from tests.log.conftest import OpenLog
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from rxworker.errors import FencedError
+from rxworker import Run
+from rxworker.errors import FencedError, LeaseHeldError
 from rxworker.events import Record, RunRecover, RunStop
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, LeaseHeldError, open_log, records_of
-from rxworker.worker import Run
+from rxworker.log import EventLog, open_log
+from rxworker.log.format import records_of
 from tests.log.clerk import Clerk
 from tests.log.conftest import NewAddress
 from tests.log.postgres_server import PASSWORD, PostgresServer

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from rxworker import Limits, Worker, tool
+from rxworker.errors import LogError
 from rxworker.events import ToolStart
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, LogError, MemoryLog, diff_runs, fork_run, records_of
+from rxworker.log import EventLog, MemoryLog, diff_runs, fork_run
 from rxworker.log.diff import diff_messages
+from rxworker.log.format import records_of
 from rxworker.messages import Message, Prices, ToolCall, ToolResult
 from rxworker.testing import Call, Reply, ScriptedModel, call, say
 from tests.log.victim import ByTurn

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rxworker import Worker, tool
-from rxworker.log import Fleet, MemoryLog, RunInfo, RunRow, StoredStatus, Totals, fork_run
+from rxworker.log import Fleet, MemoryLog, RunInfo, fork_run
+from rxworker.log.fleet import Totals
 from rxworker.log.leases import Leases
+from rxworker.log.values import RunRow, StoredStatus
 from rxworker.testing import ScriptedModel, call, say
 
 NOW = 1_000_000 * 60.0

@@ -9,12 +9,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from rxworker import Answer, Approve, Deny, Finished, Paused, RunResult
-from rxworker.hooks import Hook, ToolCallContext, before_tool_call
-from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run, records_of
+from rxworker import Answer, Approve, Deny, Finished, Paused, RunResult, before_tool_call
+from rxworker.hooks import Hook, ToolCallContext
+from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run
+from rxworker.log.format import records_of
 from rxworker.log.values import StoredStatus
 from rxworker.testing import say
-from rxworker.views import RunView, ViewPause
+from rxworker.views import RunView
+from rxworker.views.changes import ViewPause
 from rxworker.worker import Decisions, load_paused, save_paused
 from tests.log.golden import GOLDEN, HELD, NAME, limit, lines, note, states, worker
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rxworker import Answer, Finished, Paused, Worker, tool
+from rxworker import Answer, Finished, Paused, Worker, after_tool_call, tool
 from rxworker.events import RunResume, ToolOutput, ToolStop
-from rxworker.hooks import ToolResultContext, after_tool_call
+from rxworker.hooks import ToolResultContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, fork_run
 from rxworker.testing import call, say
 from tests.log.test_recover import stored

@@ -17,7 +17,8 @@ import pytest
 
 from rxworker.events import Record
 from rxworker.hub.history import expand
-from rxworker.log import open_log, records_of
+from rxworker.log import open_log
+from rxworker.log.format import records_of
 from rxworker.state import fold_run
 from tests.log.conftest import NewAddress
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rxworker.log import EventLog, RunInfo, open_log, records_of
+from rxworker.log import EventLog, RunInfo, open_log
+from rxworker.log.format import records_of
 from rxworker.log.replica import ENDS
 from tests.log.conftest import NewAddress
 

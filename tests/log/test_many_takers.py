@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from rxworker.events import RunAbort, RunPause, RunRecover, RunStop
-from rxworker.log import EventLog, RunInfo, open_log, records_of
+from rxworker.log import EventLog, RunInfo, open_log
+from rxworker.log.format import records_of
 from rxworker.log.values import OPEN
 from rxworker.worker.queue import submit
 from tests.log.conftest import NewAddress

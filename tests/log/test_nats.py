@@ -20,19 +20,11 @@ import pytest
 from rxworker.errors import ConfigurationError, FencedError, LeaseHeldError, LogError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.hub.history import expand
-from rxworker.log import (
-    Claim,
-    Command,
-    Entry,
-    EventLog,
-    RunRow,
-    entries_of,
-    nats_connection,
-    open_log,
-    records_of,
-)
+from rxworker.log import Claim, EventLog, nats_connection, open_log
+from rxworker.log.format import Entry, entries_of, records_of
 from rxworker.log.nats import NatsLog
 from rxworker.log.nats_owned import OwnedRuns
+from rxworker.log.values import Command, RunRow
 from rxworker.messages import Conversation, Message
 from tests.log.clerk import Clerk
 from tests.log.conftest import until

@@ -13,7 +13,7 @@ from rxworker import Finished, Paused, Run, Worker, tool
 from rxworker.errors import LogError
 from rxworker.events import HookVerdict, RunRecover, RunResume, RunStart
 from rxworker.log import EventLog, MemoryLog, fork_run
-from rxworker.providers import OutputFormat
+from rxworker.messages import OutputFormat
 from rxworker.testing import ScriptedModel, call
 from rxworker.worker import load_paused, save_paused, submit, work
 from rxworker.worker.output import Output

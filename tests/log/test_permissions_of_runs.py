@@ -9,23 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker import Approve, Finished, Paused, Worker, tool
+from rxworker import Approve, Finished, Paused, Worker, before_tool_call, tool
 from rxworker.errors import RunCancelledError
 from rxworker.events import RunResume, ToolStart
-from rxworker.hooks import Pause, Skip, ToolCallContext, before_tool_call
+from rxworker.hooks import Pause, Skip, ToolCallContext
 from rxworker.log import (
-    Command,
-    Entry,
     EventLog,
     MemoryLog,
-    RunRow,
     export_run,
     fork_run,
     import_run,
     recover_all,
     set_allowed,
 )
+from rxworker.log.format import Entry
 from rxworker.log.recover import RunSource
+from rxworker.log.values import Command, RunRow
 from rxworker.testing import call, say
 from rxworker.worker.paused import decide_command
 from tests.log.test_recover import stored

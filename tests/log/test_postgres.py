@@ -20,20 +20,12 @@ from rxworker.errors import (
     LeaseHeldError,
     LocalProtocolError,
     LogError,
+    RunStatusError,
 )
 from rxworker.events import Record, RunStart, TurnStart
-from rxworker.log import (
-    Command,
-    Entry,
-    EventLog,
-    Replica,
-    RunInfo,
-    RunRow,
-    RunStatusError,
-    entries_of,
-    open_log,
-    records_of,
-)
+from rxworker.log import EventLog, Replica, RunInfo, open_log
+from rxworker.log.format import Entry, entries_of, records_of
+from rxworker.log.values import Command, RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel, say
 from tests.log.postgres_server import PASSWORD, PostgresServer, require_postgres, why_missing

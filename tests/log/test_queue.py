@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from rxworker import Worker, tool
+from rxworker import Approve, Run, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError
-from rxworker.hooks import Pause, ToolCallContext, before_tool_call
-from rxworker.log import Command, EventLog, MemoryLog, Replica, RunInfo, SQLiteLog
+from rxworker.hooks import Pause, ToolCallContext
+from rxworker.log import EventLog, MemoryLog, Replica, RunInfo, SQLiteLog
 from rxworker.log.recover import RunSource
+from rxworker.log.values import Command
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
-from rxworker.worker import Approve, Run, submit, work
+from rxworker.worker import submit, work
 from rxworker.worker.queue import begin
 from tests.log.conftest import OpenLog
 

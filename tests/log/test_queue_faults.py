@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rxworker import Worker, tool
+from rxworker import Approve, Run, Worker, tool
 from rxworker.errors import LogError
 from rxworker.log import EventLog, MemoryLog, RunInfo, recover_all
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.worker import Approve, QueuedWorker, Run, submit, work
+from rxworker.worker import QueuedWorker, submit, work
 from tests.log.conftest import until
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker import Answer, Approve, Finished, Paused, Worker, tool
+from rxworker import Answer, Approve, Finished, Paused, Worker, after_tool_call, tool
 from rxworker.errors import (
     ConfigurationError,
     LeaseHeldError,
@@ -29,20 +29,11 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
-from rxworker.hooks import ToolResultContext, after_tool_call
+from rxworker.hooks import ToolResultContext
 from rxworker.hub.history import expand
-from rxworker.log import (
-    Command,
-    Entry,
-    EventLog,
-    MemoryLog,
-    RunInfo,
-    RunRow,
-    entries_of,
-    export_run,
-    records_of,
-)
-from rxworker.log.entry import VERSION, with_body
+from rxworker.log import EventLog, MemoryLog, RunInfo, export_run
+from rxworker.log.format import VERSION, Entry, entries_of, records_of, with_body
+from rxworker.log.values import Command, RunRow
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown

@@ -18,11 +18,14 @@ from reactivex.scheduler import HistoricalScheduler
 from rxworker import Worker, tool
 from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Event, Record, RunStop, TextDelta, ToolStop, TurnStart, TurnStop
-from rxworker.log import Claim, EventLog, MemoryLog, RunRow, StoredStatus, base, entries_of, replay
+from rxworker.log import Claim, EventLog, MemoryLog, base, replay
+from rxworker.log.format import entries_of
+from rxworker.log.values import RunRow, StoredStatus
 from rxworker.operators import events as events_of
 from rxworker.operators import merge_runs, only
 from rxworker.state import RunState, step_run
-from rxworker.testing import Marbles, ScriptedModel, call, parse, say
+from rxworker.testing import Marbles, ScriptedModel, call, say
+from rxworker.testing.marbles import parse
 from tests.log.conftest import OpenLog, until
 
 RUN = "run-1"

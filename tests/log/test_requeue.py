@@ -10,23 +10,16 @@ from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker import Finished, Run, Worker
-from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
+from rxworker.errors import LocalProtocolError, RunCancelledError, RunStatusError, WorkerError
 from rxworker.events import PauseState, Record, RunAbort, RunPause, RunRecover, TextDelta
-from rxworker.log import (
-    Command,
-    Entry,
-    MemoryLog,
-    Replica,
-    RunRow,
-    RunStatusError,
-    StoredStatus,
-    entries_of,
-    records_of,
-)
+from rxworker.log import MemoryLog, Replica
+from rxworker.log.format import Entry, entries_of, records_of
+from rxworker.log.values import Command, RunRow, StoredStatus
 from rxworker.operators import only
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, lint, say
-from rxworker.views import RunView, ViewFinish
+from rxworker.views import RunView
+from rxworker.views.changes import ViewFinish
 from rxworker.worker.recovery import progress_of
 from tests.log.test_recover import Bank, cut, singles, stored, upto, whole
 from tests.stores import slow_log

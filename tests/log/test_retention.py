@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rxworker.events import RunStart, TextDelta
-from rxworker.log import Command, EventLog, MemoryLog, RunRow, SQLiteLog, StoredStatus
+from rxworker.log import EventLog, MemoryLog, SQLiteLog
 from rxworker.log.recover import DECIDE, DISMISS
-from rxworker.log.values import LISTED
+from rxworker.log.values import LISTED, Command, RunRow, StoredStatus
 from rxworker.messages import Conversation, Message
 from rxworker.worker import submit
 from tests.log.conftest import OpenLog

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 import rxworker.log.sqlite as sqlite_log
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, open_log
 from rxworker.testing import ScriptedModel, call
-from rxworker.tools import tool
 
 MakeLog = Callable[[], EventLog]
 

@@ -17,8 +17,9 @@ import pytest
 
 from rxworker.errors import FencedError, LogError
 from rxworker.events import Record, RunStart, TurnStart
-from rxworker.log import Entry, SQLiteLog, entries_of, open_log, records_of
+from rxworker.log import SQLiteLog, open_log
 from rxworker.log import sqlite as module
+from rxworker.log.format import Entry, entries_of, records_of
 from rxworker.messages import Conversation, Message
 
 RUN = "run-1"

@@ -10,7 +10,8 @@ import pytest
 
 from rxworker import Worker
 from rxworker.errors import ConfigurationError, LogError
-from rxworker.log import MemoryLog, RunRow
+from rxworker.log import MemoryLog
+from rxworker.log.values import RunRow
 from rxworker.messages import Conversation, Message, Text
 from rxworker.testing import ScriptedModel, say
 from rxworker.worker import submit, work

@@ -11,8 +11,9 @@ import pytest
 from rxworker import Finished, Paused, Worker, tool
 from rxworker.errors import ConfigurationError
 from rxworker.events import RunRecover, RunResume
-from rxworker.log import Command, MemoryLog
+from rxworker.log import MemoryLog
 from rxworker.log.recover import RunSource
+from rxworker.log.values import Command
 from rxworker.messages import ToolMeta
 from rxworker.testing import call, say
 from rxworker.tools import Tool

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Approve, Paused, Worker, tool
+from rxworker import Approve, Paused, Worker, before_tool_call, on_abort, tool
 from rxworker.errors import FencedError, LocalProtocolError, LogError, RunCancelledError
 from rxworker.events import (
     CommandTaken,
@@ -21,9 +21,10 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
-from rxworker.hooks import before_tool_call, on_abort
 from rxworker.hub.history import expand
-from rxworker.log import Command, EventLog, MemoryLog, records_of
+from rxworker.log import EventLog, MemoryLog
+from rxworker.log.format import records_of
+from rxworker.log.values import Command
 from rxworker.messages import Message
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say

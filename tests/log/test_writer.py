@@ -14,8 +14,9 @@ from reactivex import operators as ops
 from rxworker import Worker, tool
 from rxworker.errors import LogError, RxWorkerError
 from rxworker.events import Record, RunStart, RunStop
-from rxworker.log import Claim, EventLog, MemoryLog, RunRow
+from rxworker.log import Claim, EventLog, MemoryLog
 from rxworker.log.leases import Heartbeat
+from rxworker.log.values import RunRow
 from rxworker.log.writer import FOLLOWS, RunWriter, WriterState
 from rxworker.messages import Conversation
 from rxworker.testing import ScriptedModel, call

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from rxworker.messages import (
-    NOT_RUN,
     CachePoint,
     Conversation,
     Document,
@@ -15,7 +14,7 @@ from rxworker.messages import (
     ToolResult,
     repair,
 )
-from rxworker.messages.repair import OPENING
+from rxworker.messages.repair import NOT_RUN, OPENING
 
 HI = Message.user("hi")
 A, B = ToolCall("a", "look", {}), ToolCall("b", "find", {})

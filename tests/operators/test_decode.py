@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from reactivex import operators as ops
 
-from rxworker.operators import Source, decode
+from rxworker.operators import decode
+from rxworker.operators.kernel import Source
 from rxworker.testing.marbles import Marbles
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from reactivex.testing import Recorded
 
 from rxworker.errors import ProviderError, TruncatedError
-from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.events import Error, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.events.meta import TRUNCATED
 from rxworker.operators import error_to_exception, fail_on_error
 from rxworker.testing.marbles import Marbles
 

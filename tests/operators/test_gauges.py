@@ -13,16 +13,8 @@ from reactivex import operators as ops
 from rxworker import Worker
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
-from rxworker.operators import (
-    Operator,
-    Sink,
-    Source,
-    Stage,
-    Window,
-    combine_gauges,
-    connect,
-    merge_runs,
-)
+from rxworker.operators import Window, combine_gauges, merge_runs
+from rxworker.operators.kernel import Operator, Sink, Source, Stage, connect
 from rxworker.testing import ScriptedModel
 from rxworker.testing.marbles import Marbles
 

@@ -29,7 +29,8 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.events.kinds import start_of
-from rxworker.operators import Block, Source, group_blocks, only
+from rxworker.operators import Block, group_blocks, only
+from rxworker.operators.kernel import Source
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {

@@ -14,8 +14,7 @@ from reactivex import operators as ops
 from reactivex.disposable import Disposable, SerialDisposable
 from reactivex.scheduler import ImmediateScheduler
 
-from rxworker.operators import Sink, Stage, stage
-from rxworker.operators.stage import Guard
+from rxworker.operators.kernel import Guard, Sink, Stage, stage
 
 Make: TypeAlias = Callable[[Callable[[Any, Any], Any]], Observable[Any]]
 

@@ -32,7 +32,8 @@ from rxworker.events import (
     ThinkingDelta,
     Usage,
 )
-from rxworker.operators import Operator, hold_back, text_deltas
+from rxworker.operators import hold_back, text_deltas
+from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, say
 from rxworker.testing.marbles import Marbles
 

@@ -18,7 +18,8 @@ from rxworker.events import (
 )
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.json_reader import JsonReader
-from rxworker.operators import Source, ToolInput, tool_inputs
+from rxworker.operators import ToolInput, tool_inputs
+from rxworker.operators.kernel import Source
 
 START = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look"))
 STOP = BlockStop(0, BlockType.TOOL_USE)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reactivex import from_iterable, of
 from reactivex import operators as ops
 
-from rxworker import Deny, Paused, Run, Worker, tool, worker_tool
+from rxworker import Deny, Paused, Run, Worker, before_tool_call, tool, worker_tool
 from rxworker.events import (
     Event,
     PauseState,
@@ -20,7 +20,7 @@ from rxworker.events import (
     TextDelta,
     ToolStart,
 )
-from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import Link, lineage, merge_runs
 from rxworker.operators.spans import _Lineage

@@ -11,7 +11,8 @@ from reactivex import Observable, of
 from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError
-from rxworker.operators import Source, map_in_order
+from rxworker.operators import map_in_order
+from rxworker.operators.kernel import Source
 from rxworker.testing.marbles import Marbles
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from reactivex import Observable, abc, throw
 
-from rxworker.operators import Source, Stage, retry_before_first
+from rxworker.operators import retry_before_first
+from rxworker.operators.kernel import Source, Stage
 from rxworker.testing.marbles import Marbles
 
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.events import (
-    BlockEvent,
-    BlockStart,
-    BlockType,
-    Event,
-    Meta,
-    TextDelta,
-    TurnStart,
-    Usage,
-)
+from rxworker.events import BlockEvent, BlockStart, BlockType, Event, TextDelta, TurnStart, Usage
+from rxworker.events.meta import Meta
 from rxworker.operators import split_meta
 from rxworker.testing.marbles import Marbles
 

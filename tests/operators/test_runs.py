@@ -13,7 +13,8 @@ from rxworker import Worker
 from rxworker.errors import RunCancelledError
 from rxworker.events import Ping, Record, RunAbort, WatcherDetach
 from rxworker.hub import Coalesce
-from rxworker.operators import Source, merge_runs
+from rxworker.operators import merge_runs
+from rxworker.operators.kernel import Source
 from rxworker.testing import ScriptedModel, fail, say, stall
 from rxworker.testing.marbles import FAILURE, Marbles
 

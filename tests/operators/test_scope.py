@@ -8,7 +8,8 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.events import BlockAbort, BlockEvent, BlockStop, BlockType, Event, TextDelta
-from rxworker.operators import Block, Source, fold_scope, group_blocks, scan_scope
+from rxworker.operators import Block, fold_scope, group_blocks, scan_scope
+from rxworker.operators.kernel import Source
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {

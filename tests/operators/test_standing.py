@@ -26,7 +26,6 @@ from rxworker.events import (
 from rxworker.messages import ToolCall
 from rxworker.operators import (
     Block,
-    Operator,
     coalesce,
     decode,
     events,
@@ -55,6 +54,7 @@ from rxworker.operators import (
     tool_inputs,
     usage_changes,
 )
+from rxworker.operators.kernel import Operator
 from rxworker.testing.marbles import Marbles
 from rxworker.timeline import Timeline
 

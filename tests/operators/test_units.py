@@ -26,7 +26,8 @@ from rxworker.events import (
     ThinkingDelta,
     Usage,
 )
-from rxworker.operators import Operator, lines, sentences, text_deltas
+from rxworker.operators import lines, sentences, text_deltas
+from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, say
 from rxworker.testing.marbles import Marbles
 

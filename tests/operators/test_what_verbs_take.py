@@ -40,7 +40,6 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.messages import ToolCall
 from rxworker.operators import (
-    Operator,
     coalesce,
     combine_gauges,
     committed,
@@ -76,6 +75,7 @@ from rxworker.operators import (
     tool_inputs,
     usage_changes,
 )
+from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel
 from rxworker.timeline import Timeline
 

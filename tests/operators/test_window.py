@@ -14,7 +14,8 @@ from reactivex.scheduler import HistoricalScheduler
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
 from rxworker.errors import ConfigurationError
-from rxworker.operators import Source, Window, fold_sliding, sliding
+from rxworker.operators import Window, fold_sliding, sliding
+from rxworker.operators.kernel import Source
 from rxworker.operators.window import FEW, Fold, View
 from rxworker.testing.marbles import SUBSCRIBED, Marbles, values_of
 

@@ -31,7 +31,6 @@ from rxworker.events import (
     InputValueDelta,
     MessageAdd,
     Opaque,
-    OpaqueMetadata,
     PausedCall,
     PauseState,
     Ping,
@@ -48,7 +47,6 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
     ToolProgress,
-    ToolResultMetadata,
     ToolStart,
     ToolStop,
     ToolUseMetadata,
@@ -57,6 +55,7 @@ from rxworker.events import (
     Usage,
     WatcherDetach,
 )
+from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import (
     Conversation,
     Message,
@@ -67,13 +66,15 @@ from rxworker.messages import (
 )
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.acp import AcpEncoder
-from rxworker.protocols.acp import Update as AcpUpdate
+from rxworker.protocols.acp.wire import Update as AcpUpdate
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.common import data_line
-from rxworker.protocols.openai import ChatEncoder, ResponseEncoder, ResponseHead
+from rxworker.protocols.openai import ChatEncoder, ResponseEncoder
+from rxworker.protocols.openai.responses import ResponseHead
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.state import fold_run
-from rxworker.views import Tracker, ViewBegin, ViewCut, ViewPause
+from rxworker.views import Tracker
+from rxworker.views.changes import ViewBegin, ViewCut, ViewPause
 
 Wire = dict[str, Any]
 IDS = ["c1", "c2", "c3"]

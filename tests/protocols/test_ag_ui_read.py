@@ -10,7 +10,8 @@ import pytest
 from rxworker import Answer, Approve, Deny
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Document, Image, Message, Text, ToolCall, ToolResult, validate
-from rxworker.protocols.ag_ui import AgUiInput, read_run_input
+from rxworker.protocols.ag_ui import read_run_input
+from rxworker.protocols.ag_ui.read import AgUiInput
 from rxworker.protocols.common import InterruptReply, decisions_of
 
 

@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
-from rxworker import Answer, Approve, Deny, Paused, Worker, tool
+from rxworker import Answer, Approve, Deny, Paused, Run, Worker, before_tool_call, tool
 from rxworker.errors import RxWorkerError
 from rxworker.events import Record, RunPause, ToolStart
-from rxworker.hooks import Abort, Pause, Skip, ToolCallContext, before_tool_call
+from rxworker.hooks import Abort, Pause, Skip, ToolCallContext
 from rxworker.hooks.points import BeforeToolCallVerdict
 from rxworker.messages import ToolMeta, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.ag_ui import AgUiEncoder
-from rxworker.protocols.openai import ChatEncoder, ResponseEncoder, ResponseHead
+from rxworker.protocols.openai import ChatEncoder, ResponseEncoder
+from rxworker.protocols.openai.responses import ResponseHead
 from rxworker.protocols.ui_messages import UiMessageEncoder, ui_messages_of
 from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import ClientTool
-from rxworker.worker import Decision, Run
+from rxworker.worker import Decision
 
 Wire = dict[str, Any]
 Made = tuple[str, Any]

@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import (
-    EVENT_KINDS,
     BlockStart,
     BlockType,
     Error,
@@ -27,17 +26,19 @@ from rxworker.events import (
     TurnStart,
     Usage,
 )
-from rxworker.events.kinds import BLOCK_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS, EVENT_KINDS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.protocols import decode_record, encode_record
 from rxworker.protocols.acp import AcpEncoder
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.common import data_line
-from rxworker.protocols.openai import ResponseEncoder, ResponseHead
+from rxworker.protocols.openai import ResponseEncoder
+from rxworker.protocols.openai.responses import ResponseHead
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.state import fold_run
 from rxworker.state.run import TOOL_STEPS, TURN_STEPS
-from rxworker.views import Note, Scope, Tracker
+from rxworker.views import Tracker
+from rxworker.views.changes import Note, Scope
 from rxworker.views.tracker import HANDLERS
 
 

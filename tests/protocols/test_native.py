@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rxworker import Worker, tool
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import (
     BlockStart,
@@ -27,10 +28,9 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages import Conversation, Json, Message, ToolCall
-from rxworker.protocols import EncodedRecords, decode_record, encode_json, encode_record
+from rxworker.protocols import EncodedRecords, decode_record, encode_record
+from rxworker.protocols.native import encode_json
 from rxworker.testing import ScriptedModel, call, say, think
-from rxworker.tools import tool
-from rxworker.worker import Worker
 
 EVENTS: list[Event] = [
     Ping(),

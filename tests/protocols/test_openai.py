@@ -33,11 +33,11 @@ from rxworker.messages import Conversation, Image, Message, ToolCall, ToolResult
 from rxworker.protocols.openai import (
     ChatEncoder,
     ResponseEncoder,
-    ResponseHead,
     read_completion_request,
     read_response_request,
     response_stream,
 )
+from rxworker.protocols.openai.responses import ResponseHead
 
 START = RunStart(Conversation((Message.user("hi"),)))
 OPEN = ToolCall("c1", "open_tab", {"url": "x"})

@@ -16,7 +16,8 @@ from rxworker.protocols import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.common import data_line, pump
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import WebServer
-from rxworker.views import BlockGrow, Change, Tracker, ViewCut, ViewFinish
+from rxworker.views import Tracker
+from rxworker.views.changes import BlockGrow, Change, ViewCut, ViewFinish
 
 
 class Question(Struct, frozen=True):

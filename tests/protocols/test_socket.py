@@ -5,9 +5,9 @@ import pytest
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Record, TextDelta
-from rxworker.protocols import (
+from rxworker.protocols import EncodedRecords, decode_record
+from rxworker.protocols.socket import (
     ClientMessage,
-    EncodedRecords,
     Hello,
     ListRuns,
     RequestRefused,
@@ -18,7 +18,6 @@ from rxworker.protocols import (
     ServerMessage,
     UnwatchRun,
     WatchRun,
-    decode_record,
     read_client_message,
     read_server_message,
     records_message,

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from rxworker import Approve, Deny, Paused, Worker, tool, worker_tool
+from rxworker import Approve, Deny, Paused, Run, Worker, tool, worker_tool
 from rxworker.errors import RunCancelledError, RxWorkerError
 from rxworker.events import (
     AttemptStart,
@@ -31,10 +31,10 @@ from rxworker.events import (
 )
 from rxworker.messages import Image, Message, StopKind, Text, ToolCall, ToolResult
 from rxworker.protocols.common import data_line
-from rxworker.protocols.ui_messages import DONE, UiMessageEncoder, ui_message_stream
+from rxworker.protocols.ui_messages import UiMessageEncoder, ui_message_stream
+from rxworker.protocols.ui_messages.encode import DONE
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
-from rxworker.worker import Run
 
 Wire = dict[str, Any]
 

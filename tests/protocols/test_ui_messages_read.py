@@ -11,7 +11,8 @@ from rxworker import Answer, Approve, Deny
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Image, Message, Text, ToolCall, ToolResult, validate
 from rxworker.protocols.common import decisions_of
-from rxworker.protocols.ui_messages import ChatRequest, read_chat_request
+from rxworker.protocols.ui_messages import read_chat_request
+from rxworker.protocols.ui_messages.messages import ChatRequest
 
 
 def read(*messages: dict[str, Any], **given: Any) -> ChatRequest:

@@ -25,9 +25,10 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.framing import SseFrame
+from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
-from rxworker.providers.anthropic import Anthropic, AnthropicDecoder
+from rxworker.providers import Anthropic
+from rxworker.providers.anthropic import AnthropicDecoder
 from rxworker.testing import check_balanced
 from rxworker.views import summarise
 

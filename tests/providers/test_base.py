@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.pretty import pretty_repr
 from rich.traceback import Traceback
 
-from rxworker import Client, Conversation, Message, Worker
+from rxworker import Worker
 from rxworker.errors import ConfigurationError
+from rxworker.messages import Conversation, Message
 from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options
 from rxworker.providers.base import HttpRequest, Request, hidden, hidden_url, is_secret
 from rxworker.testing import ScriptedModel
-from rxworker.transport import HttpTransport
+from rxworker.transport import Client, HttpTransport
 
 SECRET = "sk-very-secret-1"
 ASKED = Conversation((Message.user("hi"),))

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rxworker.events import (
-    TRUNCATED,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -22,15 +21,15 @@ from rxworker.events import (
     Error,
     InputValueDelta,
     Opaque,
-    OpaqueMetadata,
     ResponseEvent,
     ResponseStatus,
     Status,
     TextDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
     Usage,
 )
+from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
+from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Message, StopKind, StopReason, Text, Thinking
 from rxworker.providers import Gemini
 from rxworker.state import ResponseState, message_of, step_response

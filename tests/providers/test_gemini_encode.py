@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from rxworker.errors import LocalProtocolError
+from rxworker.events import Usage
 from rxworker.messages import (
     Conversation,
     Document,
@@ -17,6 +18,7 @@ from rxworker.messages import (
     JsonObject,
     Message,
     OpaqueBlock,
+    OutputFormat,
     Refusal,
     ServerToolCall,
     ServerToolResult,
@@ -25,9 +27,8 @@ from rxworker.messages import (
     ToolCall,
     ToolMeta,
     ToolResult,
-    Usage,
 )
-from rxworker.providers import Anthropic, Gemini, OpenAIChat, Options, OutputFormat, ToolChoice
+from rxworker.providers import Anthropic, Gemini, OpenAIChat, Options, ToolChoice
 from rxworker.providers.ids import made_id
 from rxworker.state import ResponseState, message_of, step_response
 

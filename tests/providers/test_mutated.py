@@ -11,7 +11,7 @@ from typing import Any
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import ResponseEvent
-from rxworker.framing import Limited
+from rxworker.framing.decoder import Limited
 from rxworker.messages import StopKind
 from rxworker.providers import PROVIDERS
 from rxworker.testing import check_balanced

@@ -27,7 +27,8 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.framing import SseDecoder, SseFrame
+from rxworker.framing import SseDecoder
+from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Conversation, JsonObject, Message, StopKind, StopReason
 from rxworker.providers import OpenAIChat
 from rxworker.providers.base import Options

@@ -28,11 +28,11 @@ from rxworker.events import (
     Status,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
     Usage,
 )
-from rxworker.framing import SseFrame
+from rxworker.events.block import ToolResultMetadata
+from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import StopKind, StopReason
 from rxworker.providers import OpenAIResponses
 from rxworker.providers.blocks import OpenBlocks

@@ -19,6 +19,7 @@ from rxworker.messages import (
     JsonObject,
     Message,
     OpaqueBlock,
+    OutputFormat,
     Refusal,
     ServerToolCall,
     ServerToolResult,
@@ -28,7 +29,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers import OpenAIResponses, Options, OutputFormat, ToolChoice
+from rxworker.providers import OpenAIResponses, Options, ToolChoice
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "openai_responses"
 LOOK = ToolMeta("look", "Looks.", {"type": "object", "properties": {}})

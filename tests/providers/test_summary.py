@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rxworker.cli.decode import account_json
 from rxworker.events import (
-    TRUNCATED,
     BlockAbort,
     BlockStart,
     BlockType,
@@ -17,6 +16,7 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
+from rxworker.events.meta import TRUNCATED
 from rxworker.messages import StopKind, StopReason
 from rxworker.providers import OpenAIChat
 from rxworker.providers.ids import made_id

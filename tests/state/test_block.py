@@ -9,21 +9,19 @@ from hypothesis import strategies as st
 from rxworker.events import (
     BlockAbort,
     BlockEvent,
-    BlockMetadata,
     BlockStart,
     BlockStop,
     BlockType,
     CitationDelta,
     InputJsonDelta,
     InputValueDelta,
-    OpaqueMetadata,
     RefusalDelta,
     SignatureDelta,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
 )
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import (
     Content,
     Image,

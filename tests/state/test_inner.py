@@ -19,6 +19,7 @@ from rxworker.events import (
     ToolStop,
     ToolUseMetadata,
     TurnStart,
+    Usage,
 )
 from rxworker.messages import (
     Conversation,
@@ -27,7 +28,6 @@ from rxworker.messages import (
     StopReason,
     ToolCall,
     ToolResult,
-    Usage,
     repair,
 )
 from rxworker.state import RunState, fold_run

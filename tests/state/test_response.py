@@ -14,10 +14,10 @@ from rxworker.events import (
     Status,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
     Usage,
 )
+from rxworker.events.block import ToolResultMetadata
 from rxworker.messages import (
     Message,
     ServerToolCall,

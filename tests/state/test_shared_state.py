@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record, SharedStateChange
 from rxworker.messages import Json
-from rxworker.state import MAX_SHARED_STATE, RunState, apply_change, fold_run
-from rxworker.state.shared_state import change_to, checked_json
+from rxworker.state import RunState, apply_change, fold_run
+from rxworker.state.shared_state import MAX_SHARED_STATE, change_to, checked_json
 
 STATE: dict[str, Any] = {"a": {"b": [1, 2]}, "c/d~": None, "": 0}
 

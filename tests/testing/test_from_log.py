@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from rxworker import Worker, tool, worker_tool
-from rxworker.errors import ProviderError
+from rxworker.errors import LogError, ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, LogError, MemoryLog, diff_runs, records_of
+from rxworker.log import EventLog, MemoryLog, diff_runs
+from rxworker.log.format import records_of
 from rxworker.testing import (
     Reply,
     RequestChangedError,

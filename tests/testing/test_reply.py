@@ -1,7 +1,8 @@
 import pytest
 
-from rxworker.events import TRUNCATED
-from rxworker.messages import StopKind, StopReason, Text, Thinking, ToolCall, Usage
+from rxworker.events import Usage
+from rxworker.events.meta import TRUNCATED
+from rxworker.messages import StopKind, StopReason, Text, Thinking, ToolCall
 from rxworker.testing import Call, Reply, call, cut, fail, say, stall, think
 
 

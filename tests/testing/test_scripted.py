@@ -31,12 +31,11 @@ from rxworker.testing import (
     check_balanced,
     cut,
     fail,
-    reply_events,
     say,
     stall,
     think,
 )
-from rxworker.testing.reply import USAGE
+from rxworker.testing.reply import USAGE, reply_events
 from rxworker.transport.base import Model
 
 ASK = Request(Conversation((Message.user("hello"),)))

@@ -13,8 +13,6 @@ import pytest_asyncio
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Json
 from rxworker.testing import (
-    GARBAGE,
-    Received,
     ReplayServer,
     Reply,
     ServedResponse,
@@ -27,6 +25,8 @@ from rxworker.testing import (
     say,
     stall,
 )
+from rxworker.testing.answer import GARBAGE
+from rxworker.testing.traffic import Received
 
 REPLY = say("Hello, world.") + call("get_weather", city="Kyoto")
 ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"

@@ -3,7 +3,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from rxworker.messages import Json, StopKind, StopReason, Usage
+from rxworker.events import Usage
+from rxworker.messages import Json, StopKind, StopReason
 from rxworker.testing import (
     Call,
     Reply,

@@ -18,14 +18,11 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
     ToolUseMetadata,
+    Usage,
 )
-from rxworker.messages import Json, StopKind, Usage
-from rxworker.providers.anthropic import Anthropic
+from rxworker.messages import Json, StopKind
+from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses
 from rxworker.providers.base import ResponseDecoder
-from rxworker.providers.gemini import Gemini
-from rxworker.providers.ollama import Ollama
-from rxworker.providers.openai_chat import OpenAIChat
-from rxworker.providers.openai_responses import OpenAIResponses
 from rxworker.testing import (
     Call,
     Reply,
@@ -37,10 +34,10 @@ from rxworker.testing import (
     ollama_frames,
     openai_chat_frames,
     openai_responses_frames,
-    reply_events,
     say,
     think,
 )
+from rxworker.testing.reply import reply_events
 
 Through = Callable[[Reply], list[ResponseEvent]]
 

@@ -21,7 +21,6 @@ from rxworker.events import (
     BlockType,
     Event,
     InputJsonDelta,
-    Meta,
     Ping,
     Record,
     ResponseStatus,
@@ -31,16 +30,12 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.operators import (
-    Source,
-    committed,
-    fold_scope,
-    group_blocks,
-    scan_scope,
-    split_meta,
-)
+from rxworker.events.meta import Meta
+from rxworker.operators import committed, fold_scope, group_blocks, scan_scope, split_meta
+from rxworker.operators.kernel import Source
 from rxworker.providers import PROVIDERS
-from rxworker.state import BlockState, fold_run, joined, step_block
+from rxworker.state import BlockState, fold_run, step_block
+from rxworker.state.pieces import joined
 from rxworker.timeline import Kind, TextBlockCollector, Timeline
 from rxworker.timeline.kind import KIND_OF_BLOCK, KIND_OF_META, KINDS, TYPED
 from rxworker.views.changes import BlockGrow, BlockOpen, Retract

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from reactivex import Observable
 
-from rxworker import Timeline, Worker, tool
+from rxworker import Worker, tool
 from rxworker.events import (
     BlockStart,
     BlockStop,
@@ -19,13 +19,14 @@ from rxworker.events import (
     TextDelta,
     ToolUseMetadata,
 )
-from rxworker.operators import Source
+from rxworker.operators.kernel import Source
 from rxworker.testing import ScriptedModel, call, cut, say, stall
 from rxworker.timeline import (
     TextBlockAbort,
     TextBlockCollector,
     TextBlockEvent,
     TextBlockStart,
+    Timeline,
     ToolCallCollector,
 )
 from rxworker.transport import Retry

@@ -31,13 +31,13 @@ from rxworker.events import (
     Status,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
     TurnStart,
     Usage,
 )
+from rxworker.events.block import ToolResultMetadata
 from rxworker.messages import StopKind, StopReason
-from rxworker.operators import Source
+from rxworker.operators.kernel import Source
 from rxworker.testing.marbles import Marbles
 from rxworker.timeline import (
     TEXT_BLOCK,

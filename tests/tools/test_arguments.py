@@ -25,8 +25,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rxworker import tool
 from rxworker.errors import InvalidArgumentError
-from rxworker.tools import FunctionTool, ToolContext, tool
+from rxworker.tools import FunctionTool, ToolContext
 from rxworker.tools.json_decoder import explain
 
 

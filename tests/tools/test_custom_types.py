@@ -17,12 +17,14 @@ from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypeAliasType
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError, InvalidArgumentError
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call
-from rxworker.tools import Toolbox, ToolContext, run_call, schema_of, tool
+from rxworker.tools import Toolbox, ToolContext
 from rxworker.tools.inline import check_schema
+from rxworker.tools.run import run_call
+from rxworker.tools.schema import schema_of
 from rxworker.worker.output import Output
 
 T = TypeVar("T")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 import msgspec
 import pytest
 
+from rxworker import tool
 from rxworker.errors import ConfigurationError
-from rxworker.tools import ToolContext, tool
+from rxworker.tools import ToolContext
 
 if TYPE_CHECKING:
     from decimal import Decimal

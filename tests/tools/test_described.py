@@ -12,7 +12,8 @@ from rxworker.errors import ConfigurationError
 from rxworker.hooks import ToolCallContext
 from rxworker.messages import Json, JsonObject, ToolMeta, ToolResult
 from rxworker.testing import ScriptedModel, call
-from rxworker.tools import DescribedTool, Tool, Toolbox, ToolContext, ToolPolicy, policy_of
+from rxworker.tools import DescribedTool, Tool, Toolbox, ToolContext, ToolPolicy
+from rxworker.tools.base import policy_of
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"text": {"type": "string"}}}
 

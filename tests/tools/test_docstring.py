@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from rxworker.tools import parse_docstring, tool
+from rxworker import tool
+from rxworker.tools.signature import parse_docstring
 
 GOOGLE = """Look the weather up.
 

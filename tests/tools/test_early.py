@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
+from rxworker import tool
 from rxworker.errors import ConfigurationError
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import JsonObject, ToolCall
-from rxworker.tools import CallScope, EarlyCalls, Toolbox, ToolContext, run_calls, tool
+from rxworker.tools import Toolbox, ToolContext
+from rxworker.tools.invocation import CallScope
+from rxworker.tools.run import EarlyCalls, run_calls
 
 
 class Desk:

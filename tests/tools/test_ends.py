@@ -13,21 +13,14 @@ import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.errors import ToolError
 from rxworker.messages import ToolCall, ToolMeta, ToolResult
 from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
-from rxworker.tools import (
-    CallScope,
-    Toolbox,
-    ToolContext,
-    run_call,
-    run_calls,
-    run_tools,
-    tool,
-)
-from rxworker.tools.run import run_now
+from rxworker.tools import Toolbox, ToolContext, run_tools
+from rxworker.tools.invocation import CallScope
+from rxworker.tools.run import run_call, run_calls, run_now
 
 
 class PanicError(BaseException):

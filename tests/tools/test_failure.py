@@ -4,11 +4,12 @@ import logging
 
 import pytest
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.errors import ExecutionFailedError, InvalidArgumentError, ToolError, ToolTimeoutError
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call
-from rxworker.tools import Toolbox, run_call, tool
+from rxworker.tools import Toolbox
+from rxworker.tools.run import run_call
 
 
 @tool(timeout=5)

@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
+from rxworker import tool
 from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolCall
-from rxworker.tools import Toolbox, run_calls, tool
+from rxworker.tools import Toolbox
 from rxworker.tools.limiter import Gate
+from rxworker.tools.run import run_calls
 
 
 class Diary:

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker import ToolContext, Worker, tool
+from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Grammar, ToolCall, ToolMeta
 from rxworker.testing import Call, Reply, ScriptedModel
-from rxworker.tools import Toolbox, run_call
+from rxworker.tools import Toolbox, ToolContext
+from rxworker.tools.run import run_call
 
 
 @tool(

@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
-from rxworker import Limits, Worker
+from rxworker import Limits, Worker, tool
 from rxworker.errors import LimitExceededError
 from rxworker.events import Record
 from rxworker.messages import ToolCall
 from rxworker.testing import Reply, ScriptedModel, lint
 from rxworker.testing.reply import Call
-from rxworker.tools import Toolbox, run_call, tool
+from rxworker.tools import Toolbox
+from rxworker.tools.run import run_call
 
 MANY = 1_000
 LARGE = 10_000_000

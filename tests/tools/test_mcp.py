@@ -18,9 +18,11 @@ from rxworker.errors import ConfigurationError, TransportError
 from rxworker.events import Record, ToolProgress
 from rxworker.messages import Audio, Document, Image, JsonObject, Text, ToolCall, ToolResult
 from rxworker.testing import ScriptedModel, call, lint
-from rxworker.tools import McpTool, Toolbox, mcp_tools, policy_of, run_call
+from rxworker.tools import Toolbox, mcp_tools
+from rxworker.tools.base import policy_of
 from rxworker.tools.inline import inlined
-from rxworker.tools.mcp import content_of, legal_names, text_of
+from rxworker.tools.mcp import McpTool, content_of, legal_names, text_of
+from rxworker.tools.run import run_call
 
 pytest.importorskip("mcp")
 

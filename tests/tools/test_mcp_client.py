@@ -13,7 +13,8 @@ from rxworker import Worker
 from rxworker.errors import ConfigurationError, RemoteProtocolError, TransportError
 from rxworker.messages import Audio, Document, Message, Text, ToolCall
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.tools import McpClient, Toolbox, mcp_client, run_call
+from rxworker.tools import McpClient, Toolbox, mcp_client
+from rxworker.tools.run import run_call
 
 pytest.importorskip("mcp")
 

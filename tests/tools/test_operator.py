@@ -6,10 +6,11 @@ import pytest
 import reactivex
 from reactivex import Observable, Subject, operators
 
+from rxworker import tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools import Toolbox, ToolContext, run_tools, tool
+from rxworker.tools import Toolbox, ToolContext, run_tools
 
 
 class Stage:

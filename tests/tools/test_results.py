@@ -10,14 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from rxworker import tool
 from rxworker.errors import (
     ExecutionFailedError,
     InvalidArgumentError,
     ToolError,
     ToolTimeoutError,
 )
-from rxworker.messages import Document, Image, ResultContent, Text, ToolCall, ToolMeta, ToolResult
-from rxworker.tools import Progress, Toolbox, ToolContext, run_call, to_content, tool
+from rxworker.messages import Document, Image, Text, ToolCall, ToolMeta, ToolResult
+from rxworker.messages.content import ResultContent
+from rxworker.tools import Progress, Toolbox, ToolContext
+from rxworker.tools.results import to_content
+from rxworker.tools.run import run_call
 
 PICTURE = Image(url="https://example.org/a.png")
 PAPER = Document(url="https://example.org/a.pdf")

@@ -11,17 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from rxworker import tool
 from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError, describe
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Image, JsonObject, Text, ToolCall, ToolMeta, ToolResult
-from rxworker.tools import (
-    Toolbox,
-    ToolContext,
-    ToolPolicy,
-    run_call,
-    run_calls,
-    tool,
-)
+from rxworker.tools import Toolbox, ToolContext, ToolPolicy
+from rxworker.tools.run import run_call, run_calls
 
 
 def call(name: str, id: str = "1", /, **arguments: Any) -> ToolCall:  # noqa: A002

@@ -10,9 +10,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Uni
 import msgspec
 import pytest
 
+from rxworker import tool
 from rxworker.errors import ConfigurationError
 from rxworker.messages import JsonObject
-from rxworker.tools import FunctionTool, schema_of, tool
+from rxworker.tools import FunctionTool
+from rxworker.tools.schema import schema_of
 
 
 class Unit(enum.Enum):

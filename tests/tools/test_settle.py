@@ -11,9 +11,11 @@ from reactivex import Observable, Subject, abc, operators
 from reactivex.disposable import Disposable
 from reactivex.scheduler import NewThreadScheduler
 
+from rxworker import tool
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools import FunctionTool, Progress, Toolbox, ToolContext, run_call, tool
+from rxworker.tools import FunctionTool, Progress, Toolbox, ToolContext
+from rxworker.tools.run import run_call
 
 
 async def run(made: FunctionTool[..., Any]) -> tuple[ToolResult, list[object]]:

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rxworker import tool
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall
-from rxworker.tools import Toolbox, ToolContext, run_calls, tool
+from rxworker.tools import Toolbox, ToolContext
+from rxworker.tools.run import run_calls
 
 who = ContextVar("who", default="nobody")
 

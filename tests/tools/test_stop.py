@@ -10,12 +10,13 @@ import pytest
 import pytest_asyncio
 import reactivex
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record, ToolStart
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call, lint
-from rxworker.tools import Toolbox, ToolContext, run_call, run_calls, run_tools, tool
+from rxworker.tools import Toolbox, ToolContext, run_tools
+from rxworker.tools.run import run_call, run_calls
 
 
 class Stubborn:

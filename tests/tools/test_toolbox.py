@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from rxworker import Worker, before_tool_call
+from rxworker import Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, HookError
 from rxworker.hooks import ToolCallContext
 from rxworker.messages import ToolMeta
 from rxworker.testing import ScriptedModel, call
-from rxworker.tools import Toolbox, ToolContext, tool
+from rxworker.tools import Toolbox, ToolContext
 
 
 @tool

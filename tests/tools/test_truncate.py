@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from rxworker import Worker, after_tool_call
+from rxworker import Worker, after_tool_call, tool
 from rxworker.errors import ConfigurationError
 from rxworker.hooks import ToolResultContext
 from rxworker.messages import Document, Image, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
-from rxworker.tools import Toolbox, ToolContext, ToolPolicy, run_call, tool
+from rxworker.tools import Toolbox, ToolContext, ToolPolicy
 from rxworker.tools.results import truncate
+from rxworker.tools.run import run_call
 
 LIMIT = 100_000
 LARGE = 20_000_000

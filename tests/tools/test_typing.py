@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, assert_type
 
-from rxworker.tools import FunctionTool, Progress, Tool, Toolbox, tool
+from rxworker import tool
+from rxworker.tools import FunctionTool, Progress, Tool, Toolbox
 
 
 @tool

@@ -11,17 +11,10 @@ from reactivex import operators as ops
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
 from rxworker.errors import HttpStatusError, ProviderError, TransportError
-from rxworker.events import (
-    TRUNCATED,
-    Error,
-    Ping,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-    TextDelta,
-)
+from rxworker.events import Error, Ping, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.events.meta import TRUNCATED
 from rxworker.operators import retry_before_first, time_out
-from rxworker.operators.stage import Stage
+from rxworker.operators.kernel import Stage
 from rxworker.transport import Retry, Timeouts
 from rxworker.transport.answer import Answer
 from rxworker.transport.receive import receive

@@ -9,11 +9,14 @@ import reactivex
 from reactivex import Observable
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
-from rxworker import Conversation, Message, Request, Worker
+from rxworker import Worker
 from rxworker.errors import ConfigurationError, ProviderError, TransportError
 from rxworker.events import Error, ResponseEvent, ResponseStatus, Status, TextDelta, Usage
+from rxworker.messages import Conversation, Message
+from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, cut, fail, lint, say, stall
-from rxworker.transport import CombinedModel, fallback, race
+from rxworker.transport import fallback, race
+from rxworker.transport.combine import CombinedModel
 
 REQUEST = Request(Conversation((Message.user("hi"),)))
 

@@ -18,7 +18,7 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
-from rxworker.operators.stage import Sink, connect
+from rxworker.operators.kernel import Sink, connect
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, say, stall
 from rxworker.testing.answer import Faults

@@ -9,10 +9,10 @@ import pytest
 import reactivex
 from reactivex import Observable
 
-from rxworker import Options, Worker
+from rxworker import Worker
 from rxworker.errors import HttpStatusError, ProviderError
 from rxworker.log import MemoryLog, export_run
-from rxworker.providers import PROVIDERS, HttpRequest
+from rxworker.providers import PROVIDERS, HttpRequest, Options
 from rxworker.testing import Reply, fail, say
 from rxworker.testing.wire import wire_for
 from rxworker.transport import Client, Retry

@@ -9,17 +9,10 @@ import reactivex
 from reactivex import Observable
 
 from rxworker.errors import ProviderError, TransportError, TransportTimeoutError, TruncatedError
-from rxworker.events import (
-    TRUNCATED,
-    Error,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-    TextDelta,
-    Usage,
-)
+from rxworker.events import Error, ResponseEvent, ResponseStatus, Status, TextDelta, Usage
 from rxworker.events.deltas import Parts
-from rxworker.operators.stage import Sink, connect
+from rxworker.events.meta import TRUNCATED
+from rxworker.operators.kernel import Sink, connect
 from rxworker.providers import Anthropic, Gemini
 from rxworker.testing import anthropic_frames, lint, say
 from rxworker.transport.receive import receive

@@ -12,7 +12,7 @@ from reactivex.testing import TestScheduler
 
 from rxworker.errors import TransportTimeoutError
 from rxworker.messages import Conversation
-from rxworker.operators.stage import Stage
+from rxworker.operators.kernel import Stage
 from rxworker.providers import OpenAIChat, Request
 from rxworker.providers.base import HttpRequest
 from rxworker.transport import Client, Retry, Timeouts

@@ -21,7 +21,6 @@ from rxworker.hooks import (
     Finish,
     Hook,
     HookContext,
-    HookLike,
     Hooks,
     MessageSendContext,
     Skip,
@@ -35,6 +34,7 @@ from rxworker.hooks import (
     from_operator,
     from_stateful_operator,
 )
+from rxworker.hooks.coerce import HookLike
 from rxworker.testing import ScriptedModel
 
 

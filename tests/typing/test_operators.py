@@ -10,11 +10,10 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import VirtualTimeScheduler
 
-from rxworker import Run, Worker
+from rxworker import Run, RunResult, Worker
 from rxworker.events import (
     BlockEvent,
     Event,
-    Meta,
     Ping,
     Record,
     ResponseEvent,
@@ -22,11 +21,10 @@ from rxworker.events import (
     ThinkingDelta,
     Usage,
 )
+from rxworker.events.meta import Meta
 from rxworker.operators import (
     Block,
-    Operator,
     Records,
-    Source,
     ToolInput,
     coalesce,
     events,
@@ -49,10 +47,11 @@ from rxworker.operators import (
     tool_inputs,
     usage_changes,
 )
+from rxworker.operators.kernel import Operator, Source
 from rxworker.state import BlockState, content_of, step_block
 from rxworker.testing import ScriptedModel
 from rxworker.timeline import Timeline
-from rxworker.worker import RunResult, RunStream
+from rxworker.worker import RunStream
 
 
 def length(text: str) -> int:

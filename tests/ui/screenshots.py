@@ -19,15 +19,14 @@ from typing import Any
 from playwright.async_api import Browser, Page, async_playwright
 from reactivex import Observable
 
+from rxworker import Run, Worker, tool
 from rxworker.errors import RxWorkerError
-from rxworker.events import ResponseEvent
+from rxworker.events import ResponseEvent, Usage
 from rxworker.log import SQLiteLog
-from rxworker.messages import Prices, Usage
+from rxworker.messages import Prices
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
-from rxworker.tools import tool
 from rxworker.ui.web import Settings, WebServer
-from rxworker.worker import Run, Worker
 from tests.ui.browser.conftest import CHROMIUM, GatedModel
 
 SETTLE = """() => {

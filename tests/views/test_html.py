@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rxworker import Run, Worker, tool
+from rxworker import Run, Worker, before_tool_call, tool
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record, TextDelta
-from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Image
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.views import RunView, html, view_html

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rxworker import Worker, tool, worker_tool
+from rxworker import Approve, Deny, Paused, Run, Worker, tool, worker_tool
 from rxworker.errors import RxWorkerError
 from rxworker.events import (
-    EVENT_KINDS,
     AttemptRetract,
     AttemptStart,
     BlockAbort,
@@ -26,7 +25,6 @@ from rxworker.events import (
     CitationDelta,
     ConversationReplace,
     Event,
-    EventKind,
     InputValueDelta,
     Opaque,
     PausedCall,
@@ -42,13 +40,14 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
     ToolProgress,
-    ToolResultMetadata,
     ToolStart,
     ToolStop,
     ToolUseMetadata,
     TurnStart,
     Usage,
 )
+from rxworker.events.block import ToolResultMetadata
+from rxworker.events.kinds import EVENT_KINDS, EventKind
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hub import Coalesce, Reliable
 from rxworker.messages import (
@@ -65,20 +64,8 @@ from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, cut, fail, say, think
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
-from rxworker.views import (
-    BlockView,
-    CallOffer,
-    CallView,
-    Change,
-    NoteView,
-    RunView,
-    ScopeClose,
-    ScopeOpen,
-    ViewItem,
-    ViewPause,
-    run_view,
-)
-from rxworker.worker import Approve, Deny, Paused, Run
+from rxworker.views import BlockView, CallView, NoteView, RunView, ViewItem, run_view
+from rxworker.views.changes import CallOffer, Change, ScopeClose, ScopeOpen, ViewPause
 
 TEXTS = (BlockType.TEXT, BlockType.REFUSAL)
 STARTED = Status(ResponseStatus.STARTED)

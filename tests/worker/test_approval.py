@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rxworker import Finished, Message, Paused, Worker, before_tool_call, tool
+from rxworker import Answer, Approve, Deny, Finished, Paused, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import RunPause, ToolStop
 from rxworker.hooks import Pause, Skip, ToolCallContext
-from rxworker.messages import JsonObject, ToolMeta, repair
+from rxworker.messages import JsonObject, Message, ToolMeta, repair
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import Tool, ToolContext, ToolPolicy
-from rxworker.worker import Answer, Approve, Decision, Deny, load_paused, save_paused
+from rxworker.worker import Decision, load_paused, save_paused
 
 RAN: list[tuple[str, str]] = []
 

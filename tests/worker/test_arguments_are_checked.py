@@ -17,14 +17,13 @@ from msgspec import Struct
 from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
-from rxworker import Client, Limits, Options, Timeline, Worker, operators
+from rxworker import Limits, Worker, operators
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, DropOldest, Latest, Reliable
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.messages import Prices
 from rxworker.operators import (
-    Source,
     coalesce,
     combine_gauges,
     decode,
@@ -42,9 +41,11 @@ from rxworker.operators import (
     text_deltas,
     time_out,
 )
-from rxworker.providers import Anthropic
+from rxworker.operators.kernel import Source
+from rxworker.providers import Anthropic, Options
 from rxworker.testing import ScriptedModel
-from rxworker.transport import Retry, Timeouts, fallback, race
+from rxworker.timeline import Timeline
+from rxworker.transport import Client, Retry, Timeouts, fallback, race
 from rxworker.worker import Budget
 
 NAN = float("nan")

@@ -23,15 +23,10 @@ from rxworker import (
 from rxworker.errors import HookError, LocalProtocolError
 from rxworker.events import Event, RunResume, ToolStart, ToolStop
 from rxworker.events.block import BlockStart, BlockStop, ToolUseMetadata
-from rxworker.hooks import (
-    HookLike,
-    MessageSendContext,
-    Pause,
-    Skip,
-    ToolCallContext,
-    ToolResultContext,
-)
-from rxworker.log import MemoryLog, RunRow, fork_run
+from rxworker.hooks import MessageSendContext, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks.coerce import HookLike
+from rxworker.log import MemoryLog, fork_run
+from rxworker.log.values import RunRow
 from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.providers import Request
 from rxworker.testing import Call, Reply, ScriptedModel

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from rxworker import (
+    Answer,
     Approve,
     Deny,
     Finished,
@@ -20,15 +21,17 @@ from rxworker import (
 )
 from rxworker.errors import HookError, LocalProtocolError, RunAbortedError, RunCancelledError
 from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress, ToolStart, ToolStop
-from rxworker.hooks import Abort, HookLike, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks import Abort, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks.coerce import HookLike
 from rxworker.messages import validate
 from rxworker.state import fold_run
 from rxworker.state.run import HELD_BACK
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import ToolContext
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
-from rxworker.views import CallResult, RunView
-from rxworker.worker import Answer, load_paused, save_paused
+from rxworker.views import RunView
+from rxworker.views.changes import CallResult
+from rxworker.worker import load_paused, save_paused
 
 PAID: list[tuple[int, str]] = []
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rxworker import Finished, Paused, Worker, before_tool_call, tool
+from rxworker import Answer, Approve, Finished, Paused, Worker, before_tool_call, tool
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import ClientTool
-from rxworker.worker import Answer, Approve, load_paused, save_paused
+from rxworker.worker import load_paused, save_paused
 
 RAN: list[str] = []
 SCHEMA: JsonObject = {"type": "object", "properties": {"what": {"type": "string"}}}

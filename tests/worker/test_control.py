@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rxworker import (
+    Deny,
     Finished,
     Limits,
-    Message,
     Paused,
     Run,
     Worker,
@@ -56,17 +56,16 @@ from rxworker.hooks import (
     ContinueWithMessages,
     Hook,
     HookContext,
-    HookLike,
     Pause,
     Skip,
     ToolCallContext,
     ToolResultContext,
     TurnEndContext,
 )
-from rxworker.messages import Conversation, repair
+from rxworker.hooks.coerce import HookLike
+from rxworker.messages import Conversation, Message, repair
 from rxworker.testing import ScriptedModel, call, cut, fail, lint, say, stall, think
 from rxworker.transport import Retry
-from rxworker.worker import Deny
 
 ONCE = Retry(retries=0)
 

@@ -25,14 +25,16 @@ from rxworker.events import (
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import StopKind, repair
-from rxworker.operators import Stage, committed
+from rxworker.operators import committed
+from rxworker.operators.kernel import Stage
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, stall
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry, fallback
 from rxworker.ui.terminal.lanes import Lane as TerminalLane
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
-from rxworker.views import Retract, RunView
+from rxworker.views import RunView
+from rxworker.views.changes import Retract
 
 TICK = 10.0
 

@@ -6,12 +6,22 @@ from typing import Any
 
 import pytest
 
-from rxworker import Finished, Message, Paused, Worker, after_tool_call, before_tool_call, tool
+from rxworker import (
+    Answer,
+    Approve,
+    Finished,
+    Paused,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_turn_end,
+    tool,
+)
+from rxworker import Answer as Decision
 from rxworker.errors import HookError, RunAbortedError
 from rxworker.events import HookVerdict, RunStop, ToolOutput, ToolStart, ToolStop
 from rxworker.hooks import (
     Abort,
-    Answer,
     Finish,
     Hook,
     Pause,
@@ -19,14 +29,11 @@ from rxworker.hooks import (
     ToolCallContext,
     ToolResultContext,
     chain,
-    on_turn_end,
 )
 from rxworker.log import MemoryLog
-from rxworker.messages import Image, ToolMeta, validate
+from rxworker.messages import Image, Message, ToolMeta, validate
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.tools import ClientTool
-from rxworker.worker import Answer as Decision
-from rxworker.worker import Approve
 from tests.log.test_recover import cut, singles, stored
 
 RAN: list[str] = []

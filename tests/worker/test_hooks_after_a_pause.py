@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from rxworker import (
+    Answer,
     Approve,
     Deny,
     Finished,
-    Message,
     Paused,
     RunResult,
     Worker,
@@ -26,7 +26,6 @@ from rxworker.hooks import (
     ContinueWithMessages,
     Hook,
     HookContext,
-    HookLike,
     Pause,
     Skip,
     ToolCallContext,
@@ -34,10 +33,11 @@ from rxworker.hooks import (
     TurnEndContext,
     chain,
 )
-from rxworker.messages import JsonObject, ToolCall
+from rxworker.hooks.coerce import HookLike
+from rxworker.messages import JsonObject, Message, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Tool
-from rxworker.worker import Answer, Decision, load_paused, save_paused
+from rxworker.worker import Decision, load_paused, save_paused
 
 ASKED: list[str] = []
 RAN: list[str] = []

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from reactivex.subject import Subject
 
-from rxworker import Limits, Usage, Worker, before_tool_call, tool, worker_tool
+from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import ConfigurationError, LimitExceededError
-from rxworker.events import LimitReached, Record, TurnStop
+from rxworker.events import LimitReached, Record, TurnStop, Usage
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, lint

@@ -21,12 +21,15 @@ from rxworker.events import (
     ToolProgress,
     ToolStart,
     ToolStop,
+    Usage,
 )
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog, RunRow, entries_of
-from rxworker.log import records_of as stored_records
-from rxworker.messages import Message, Prices, ToolResult, Usage
+from rxworker.log import EventLog, MemoryLog
+from rxworker.log.format import entries_of
+from rxworker.log.format import records_of as stored_records
+from rxworker.log.values import RunRow
+from rxworker.messages import Message, Prices, ToolResult
 from rxworker.state import fold_run
 from rxworker.testing import Call, Reply, ScriptedModel, call, fail, lint, say, stall
 from rxworker.tools import ToolContext

@@ -9,11 +9,11 @@ from typing import Any, assert_type
 import pytest
 from msgspec import Struct
 
-from rxworker import Conversation, Limits, Message, Options, Run, RunResult, Worker, on_turn_end
+from rxworker import Limits, Run, RunResult, Worker, on_turn_end
 from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.events import HookVerdict
 from rxworker.hooks import TurnEndContext
-from rxworker.messages import Json, StopKind
+from rxworker.messages import Conversation, Json, Message, OutputFormat, StopKind
 from rxworker.providers import (
     PROVIDERS,
     Anthropic,
@@ -21,7 +21,7 @@ from rxworker.providers import (
     Ollama,
     OpenAIChat,
     OpenAIResponses,
-    OutputFormat,
+    Options,
     Provider,
 )
 from rxworker.testing import Reply, ScriptedModel, say

@@ -7,18 +7,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import (
-    Approve,
-    Deny,
-    Finished,
-    Message,
-    Paused,
-    Run,
-    RunResult,
-    Worker,
-    before_tool_call,
-    tool,
-)
+from rxworker import Approve, Deny, Finished, Paused, Run, RunResult, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError, RunCancelledError
 from rxworker.events import (
     BlockStart,
@@ -31,8 +20,9 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.hooks import HookLike, Pause, ToolCallContext
-from rxworker.messages import repair
+from rxworker.hooks import Pause, ToolCallContext
+from rxworker.hooks.coerce import HookLike
+from rxworker.messages import Message, repair
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import load_paused, save_paused
 

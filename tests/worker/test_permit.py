@@ -14,12 +14,11 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker import Worker, tool
+from rxworker import Answer, Paused, Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import Event, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import (
     Abort,
-    Answer,
     Continue,
     Finish,
     Hook,
@@ -31,9 +30,10 @@ from rxworker.hooks import (
 )
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators import tool_calls
-from rxworker.testing import ScriptedModel, call, reply_events
+from rxworker.testing import ScriptedModel, call
+from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, run_tools
-from rxworker.worker import Paused, call_tools, permit
+from rxworker.worker import call_tools, permit
 
 
 @tool

@@ -5,10 +5,11 @@ from __future__ import annotations
 import reactivex
 from reactivex import Observable
 
-from rxworker import Client, Worker, on_message_send, tool
+from rxworker import Worker, on_message_send, tool
 from rxworker.hooks import MessageSendContext
 from rxworker.providers import HttpRequest, OpenAIChat
 from rxworker.testing import call, openai_chat_frames, say
+from rxworker.transport import Client
 
 
 class Keeping:

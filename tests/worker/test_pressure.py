@@ -9,7 +9,6 @@ import pytest
 from reactivex.testing import TestScheduler
 
 from rxworker import (
-    Client,
     Run,
     Worker,
     after_tool_call,
@@ -22,7 +21,7 @@ from rxworker.errors import RunCancelledError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.providers import Anthropic
 from rxworker.testing import ScriptedModel, anthropic_frames, call, say
-from rxworker.transport import Retry, close_session
+from rxworker.transport import Client, Retry, close_session
 from rxworker.transport.answer import Timeouts
 from rxworker.transport.base import PRESSURE
 from rxworker.transport.listening import stop_listening

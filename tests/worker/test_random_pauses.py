@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from rxworker import (
+    Answer,
     Approve,
     Deny,
     Paused,
@@ -18,7 +19,7 @@ from rxworker.hooks import Hook, Pause, ToolCallContext, ToolResultContext, Turn
 from rxworker.messages import ToolCall, validate
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Tool
-from rxworker.worker import Answer, Decision, load_paused, save_paused
+from rxworker.worker import Decision, load_paused, save_paused
 
 NAMES = ["guard", "pause", "requires_approval", "stop", "ask"]
 """Two are also what a pause without a hook is called."""

@@ -8,7 +8,7 @@ import pytest
 import reactivex
 from reactivex import operators as ops
 
-from rxworker import Finished, Message, Run, ToolContext, Worker, on_abort, on_message_send, tool
+from rxworker import Finished, Run, Worker, on_abort, on_message_send, tool
 from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError, SessionBusyError
 from rxworker.events import (
     BlockStart,
@@ -19,13 +19,15 @@ from rxworker.events import (
     ToolProgress,
     ToolStart,
     ToolStop,
+    Usage,
     WatcherDetach,
 )
 from rxworker.hooks import AbortContext, MessageSendContext
-from rxworker.messages import Conversation, Usage
+from rxworker.messages import Conversation, Message
 from rxworker.operators import events, text_deltas
 from rxworker.testing import ScriptedModel, call, fail, lint, say, think
 from rxworker.timeline import TextBlockEvent
+from rxworker.tools import ToolContext
 from rxworker.worker.driver import Phase
 
 

@@ -14,7 +14,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker import Worker, before_tool_call, on_turn_end, tool
+from rxworker import Limits, Paused, Worker, before_tool_call, on_turn_end, tool
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import (
     Event,
@@ -25,19 +25,10 @@ from rxworker.events import (
 )
 from rxworker.hooks import Abort, ContinueWithMessages, Pause, ToolCallContext, TurnEndContext
 from rxworker.messages import Message
-from rxworker.operators import Operator
+from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, cut, say
 from rxworker.transport import Retry
-from rxworker.worker import (
-    Limits,
-    Paused,
-    StageName,
-    Turn,
-    TurnStage,
-    call_tools,
-    decide,
-    respond,
-)
+from rxworker.worker import StageName, Turn, TurnStage, call_tools, decide, respond
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 

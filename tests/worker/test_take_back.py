@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Message, Paused, Run, Worker, on_message_send, on_turn_end, tool
+from rxworker import Paused, Run, Worker, hook, on_message_send, on_turn_end, tool, worker_tool
 from rxworker.errors import HookError, RunAbortedError, RxWorkerError
 from rxworker.events import AttemptStart, ConversationReplace, Record, RunStart
 from rxworker.hooks import (
@@ -18,13 +18,11 @@ from rxworker.hooks import (
     MessageSendContext,
     Pause,
     TurnEndContext,
-    hook,
 )
 from rxworker.hooks.legacy import LegacyError
-from rxworker.messages import validate
+from rxworker.messages import Message, validate
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call
-from rxworker.worker import worker_tool
 
 SECRET = "my password is hunter2"
 

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from rxworker import Approve, Finished, Paused, Worker, on_message_send, on_turn_end, tool
+from rxworker import (
+    Approve,
+    Finished,
+    Paused,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_abort,
+    on_message_send,
+    on_turn_end,
+    tool,
+    worker_tool,
+)
 from rxworker.errors import LocalProtocolError, RunCancelledError
 from rxworker.hooks import (
     AbortContext,
@@ -18,13 +30,10 @@ from rxworker.hooks import (
     ToolCallContext,
     ToolResultContext,
     TurnEndContext,
-    after_tool_call,
-    before_tool_call,
-    on_abort,
 )
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import ToolContext
-from rxworker.worker import load_paused, save_paused, worker_tool
+from rxworker.worker import load_paused, save_paused
 
 
 @tool

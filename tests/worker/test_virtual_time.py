@@ -19,7 +19,7 @@ from reactivex.scheduler import HistoricalScheduler, VirtualTimeScheduler
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 from reactivex.testing import TestScheduler
 
-from rxworker import Worker, before_tool_call, tool
+from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import (
     ConfigurationError,
     LocalProtocolError,
@@ -37,10 +37,10 @@ from rxworker.events import (
     TurnStart,
 )
 from rxworker.hooks import HookContext, from_operator, from_stateful_operator
-from rxworker.testing import ScriptedModel, call, cut, parse, play, say
+from rxworker.testing import ScriptedModel, call, cut, play, say
+from rxworker.testing.marbles import parse
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
-from rxworker.worker import Limits, worker_tool
 
 
 @pytest.fixture

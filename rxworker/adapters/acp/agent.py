@@ -30,10 +30,12 @@ from rxworker.adapters.stdio import standard_streams
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.values import CONVERSATION
-from rxworker.protocols.acp import PROTOCOL_VERSION, wire
+from rxworker.protocols.acp import wire
+from rxworker.protocols.acp.wire import PROTOCOL_VERSION
 from rxworker.tools import Toolbox, mcp_tools
-from rxworker.worker import Session, Worker
 from rxworker.worker.definition import Definition
+from rxworker.worker.session import Session
+from rxworker.worker.worker import Worker
 
 CWD = "cwd"
 """The label of a run with the folder of its session."""

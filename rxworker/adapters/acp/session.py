@@ -23,13 +23,17 @@ from rxworker.hub.history import expand
 from rxworker.log import EventLog, RunInfo, dismiss_run, set_allowed
 from rxworker.log.values import CONVERSATION, OPEN
 from rxworker.messages import Conversation, Message, StopKind
-from rxworker.protocols.acp import AcpEncoder, call_fields, read_prompt, wire
+from rxworker.protocols.acp import AcpEncoder, read_prompt, wire
+from rxworker.protocols.acp.calls import call_fields
 from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason, Update
 from rxworker.protocols.common import pump
-from rxworker.views import ViewAbort, ViewFinish, ViewPause
-from rxworker.worker import Approve, Decision, Deny, Paused, Run, Session
-from rxworker.worker.decisions import CHOICES, PendingCalls, read_choice
+from rxworker.views.changes import ViewAbort, ViewFinish, ViewPause
+from rxworker.worker import Decision
+from rxworker.worker.decisions import CHOICES, Approve, Deny, PendingCalls, read_choice
 from rxworker.worker.queue import end_of
+from rxworker.worker.result import Paused
+from rxworker.worker.run import Run
+from rxworker.worker.session import Session
 from rxworker.worker.stored import StoredRun, read_run, title_of
 
 DELIVERY = Coalesce(every=1 / 30)
@@ -293,7 +297,7 @@ class AcpSession:
         self, paused: Paused[Any], pause: ViewPause, add: tuple[Message, ...] = ()
     ) -> Run[Any] | None:
         """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
-        pending = PendingCalls.of(paused)
+        pending = PendingCalls.of(paused.pause)
         decisions = pending.without_client()
         is_decided = True
         for index in pending.required:

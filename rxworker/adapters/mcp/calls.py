@@ -46,8 +46,7 @@ from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
-from rxworker.worker import Deny
-from rxworker.worker.decisions import PendingCalls, read_form
+from rxworker.worker.decisions import Deny, PendingCalls, read_form
 
 logger = logging.getLogger("rxworker.adapters.mcp")
 

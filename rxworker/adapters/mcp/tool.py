@@ -17,9 +17,9 @@ from rxworker.state import RunState
 from rxworker.tools.base import check_name
 from rxworker.ui.clean import redact
 from rxworker.ui.web.entry import RunEntry
-from rxworker.worker import Worker
 from rxworker.worker.output import Output
 from rxworker.worker.result import answer_of
+from rxworker.worker.worker import Worker
 
 RUN = "rxworker/run"
 """The key of a result's ``_meta`` with the id of the run, its turns and its usage."""

@@ -1,6 +1,6 @@
 """Traces and metrics of runs with OpenTelemetry, by its semantic conventions for generative AI. Needs the extra ``otel``."""
 
-from rxworker.adapters.opentelemetry.names import SEMCONV, Names, Semconv, semconv_of
+from rxworker.adapters.opentelemetry.names import SEMCONV, Semconv
 from rxworker.adapters.opentelemetry.observer import OpenTelemetry
 
 __all__ = [
@@ -8,6 +8,4 @@ __all__ = [
     # the names of the conventions
     "Semconv",
     "SEMCONV",
-    "Names",
-    "semconv_of",
 ]

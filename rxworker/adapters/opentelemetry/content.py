@@ -22,7 +22,6 @@ from rxworker.messages import (
     Message,
     OpaqueBlock,
     Refusal,
-    ResultContent,
     ServerToolCall,
     ServerToolResult,
     Text,
@@ -30,7 +29,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.messages.content import Content
+from rxworker.messages.content import Content, ResultContent
 from rxworker.messages.lenient_json import whole
 from rxworker.messages.stop import StopKind, StopReason
 from rxworker.ui.clean import json_redactor

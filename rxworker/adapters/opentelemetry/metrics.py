@@ -9,7 +9,7 @@ from opentelemetry.metrics import Counter, Histogram, Meter
 from opentelemetry.util.types import AttributeValue
 
 from rxworker.adapters.opentelemetry.names import SECONDS, TOKENS, Names
-from rxworker.messages import Usage
+from rxworker.messages.usage import Usage
 
 Attributes = dict[str, AttributeValue]
 

@@ -9,7 +9,7 @@ from rxworker import __version__
 from rxworker.adapters.opentelemetry.content import Recorder, Redact
 from rxworker.adapters.opentelemetry.names import SEMCONV, Semconv, semconv_of
 from rxworker.errors import ConfigurationError
-from rxworker.worker import Run
+from rxworker.worker.run import Run
 
 try:
     from opentelemetry import context as contexts

@@ -50,12 +50,14 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_TYPE_OF
 from rxworker.log.values import CONVERSATION
-from rxworker.messages import ResultContent, StopReason
+from rxworker.messages import StopReason
+from rxworker.messages.content import ResultContent
 from rxworker.messages.lenient_json import whole
-from rxworker.operators.stage import connect
+from rxworker.operators.kernel import connect
 from rxworker.state import RunState, fold_run
 from rxworker.ui.clean import redact
-from rxworker.worker import Run, session_of
+from rxworker.worker import session_of
+from rxworker.worker.run import Run
 
 TOOL_ERROR = "tool_error"
 """The ``error.type`` of a tool call whose result is an error."""

@@ -26,7 +26,8 @@ from rxworker.protocols.acp.calls import UNNAMED, call_fields, diff_of, kind_of
 from rxworker.protocols.acp.content import blocks_of, result_blocks
 from rxworker.protocols.acp.wire import CallContent, CallOpen, CallUpdate, Diff, TextContent, Update
 from rxworker.tools.reports import FileEdit, Plan, read_report
-from rxworker.views import (
+from rxworker.views import Tracker
+from rxworker.views.changes import (
     BlockClose,
     BlockGrow,
     BlockOpen,
@@ -37,7 +38,6 @@ from rxworker.views import (
     Note,
     Retract,
     ShownBlock,
-    Tracker,
     ViewAbort,
     ViewBegin,
     ViewCut,

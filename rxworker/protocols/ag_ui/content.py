@@ -44,7 +44,7 @@ from rxworker.protocols.ag_ui.wire import (
     ours,
 )
 from rxworker.protocols.common import CallIds, arguments_of, type_name
-from rxworker.views import (
+from rxworker.views.changes import (
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -72,7 +72,7 @@ class BlockEvents:
     Args:
         is_new: Whether the client declared version 1.0 or a later one.
 
-    >>> from rxworker.views import Scope
+    >>> from rxworker.views.changes import Scope
     >>> block = ShownBlock(Scope(), "text-1", "response-1", BlockType.TEXT)
     >>> [type(event).__name__ for event in BlockEvents(is_new=True).open(BlockOpen(block))]
     ['TextMessageStart']

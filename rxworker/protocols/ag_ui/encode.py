@@ -36,7 +36,8 @@ from rxworker.protocols.ag_ui.wire import (
 )
 from rxworker.protocols.common import data_line, interrupt_id, pump
 from rxworker.state import RunState
-from rxworker.views import (
+from rxworker.views import Tracker
+from rxworker.views.changes import (
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -53,7 +54,6 @@ from rxworker.views import (
     ScopeOpen,
     StepClose,
     StepOpen,
-    Tracker,
     ViewAbort,
     ViewBegin,
     ViewCut,
@@ -251,7 +251,7 @@ class RunEvents:
     Attributes:
         snapshot: Whether to send the conversation so far first.
 
-    >>> from rxworker.views import ViewFinish
+    >>> from rxworker.views.changes import ViewFinish
     >>> events = RunEvents("thread-1", "run-1", BlockEvents(is_new=True), is_new=True, snapshot=False, parent_run_id=None, totals=UsageTotals())
     >>> [event.outcome.type for event in events.finish(ViewFinish())]
     ['success']

@@ -30,9 +30,9 @@ from rxworker.protocols.common import (
     tool_meta,
 )
 from rxworker.state.shared_state import checked_json
-from rxworker.worker import Deny
 from rxworker.worker.decisions import (
     PAYLOAD,
+    Deny,
     Dismiss,
     check_members,
     read_payload,

@@ -20,14 +20,15 @@ from contextlib import aclosing
 
 from rxworker.events import BlockType, Record
 from rxworker.events.pause import CLIENT_TOOL
-from rxworker.messages import Json, JsonObject, StopKind, Usage
+from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.messages.usage import Usage
 from rxworker.protocols.common import arguments_of, data_line, pump
-from rxworker.views import (
+from rxworker.views import Tracker
+from rxworker.views.changes import (
     BlockGrow,
     Change,
     Retract,
     ShownBlock,
-    Tracker,
     ViewAbort,
     ViewCut,
     ViewFinish,

@@ -21,13 +21,14 @@ from rxworker.messages import (
     Json,
     JsonObject,
     Message,
+    OutputFormat,
     Text,
     ToolCall,
     ToolMeta,
     ToolResult,
 )
 from rxworker.protocols.common import media
-from rxworker.providers import Options, OutputFormat, ToolChoice
+from rxworker.providers import Options, ToolChoice
 from rxworker.tools.inline import inlined
 
 

@@ -20,11 +20,13 @@ from msgspec.structs import replace
 
 from rxworker.events import BlockType, Record
 from rxworker.events.pause import CLIENT_TOOL
-from rxworker.messages import Json, JsonObject, StopKind, Usage
+from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.usage import Usage
 from rxworker.protocols.common import ENDED, arguments_of, pump
 from rxworker.protocols.openai.chat import DONE, TEXTS, waits_for
-from rxworker.views import (
+from rxworker.views import Tracker
+from rxworker.views.changes import (
     BlockClose,
     BlockGrow,
     BlockOpen,
@@ -33,7 +35,6 @@ from rxworker.views import (
     Retract,
     Scope,
     ShownBlock,
-    Tracker,
     ViewAbort,
     ViewBegin,
     ViewFinish,

@@ -18,7 +18,8 @@ from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, NestedRuns, NoteParts
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState
-from rxworker.views import (
+from rxworker.views import Tracker
+from rxworker.views.changes import (
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -35,7 +36,6 @@ from rxworker.views import (
     ScopeOpen,
     StepClose,
     StepOpen,
-    Tracker,
     ViewAbort,
     ViewBegin,
     ViewCut,

@@ -43,8 +43,14 @@ from rxworker.protocols.common import (
 from rxworker.protocols.ui_messages.parts import output_of
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
-from rxworker.worker import Answer
-from rxworker.worker.decisions import APPROVAL, PendingCalls, check_members, kind_of, read_approval
+from rxworker.worker.decisions import (
+    APPROVAL,
+    Answer,
+    PendingCalls,
+    check_members,
+    kind_of,
+    read_approval,
+)
 
 DENIED = "This call was not approved."
 NO_RESULT = "This call has no result."

@@ -27,7 +27,7 @@ from rxworker.protocols.common import arguments_of, type_name
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
 from rxworker.state import apply_change
-from rxworker.views import (
+from rxworker.views.changes import (
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -53,7 +53,7 @@ class BlockParts:
     Args:
         calls: Takes the blocks that are calls.
 
-    >>> from rxworker.views import Scope, ShownBlock
+    >>> from rxworker.views.changes import Scope, ShownBlock
     >>> text = ShownBlock(Scope(), "text-1", "response-1", BlockType.TEXT)
     >>> [part.delta for part in BlockParts(CallParts()).grow(BlockGrow(text, "hi"))]
     ['hi']

@@ -9,18 +9,16 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.events import (
-    BlockMetadata,
     BlockType,
     CitationDelta,
     InputJsonDelta,
-    OpaqueMetadata,
     ResponseEvent,
     SignatureDelta,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
 )
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import TextDeltas
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_mended

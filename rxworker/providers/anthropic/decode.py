@@ -24,8 +24,8 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.events.deltas import FEW, Deltas, gather
-from rxworker.framing import STRAY, SseFrame
-from rxworker.framing.sse_frame import datas_of
+from rxworker.framing.sse import STRAY
+from rxworker.framing.sse_frame import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.anthropic.block import (

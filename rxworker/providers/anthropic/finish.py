@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rxworker.messages import Counts, Json, JsonObject, StopReason, Usage
+from rxworker.messages import Counts, Json, JsonObject, StopReason
+from rxworker.messages.usage import Usage
 from rxworker.providers.anthropic.wire import WireStop
 from rxworker.providers.finish_reasons import stop_kind
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from rxworker.framing import SseDecoder
-from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.messages import Conversation, Counts, ToolMeta
+from rxworker.messages.usage import Usage
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.finish import count

@@ -25,8 +25,9 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
-from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.decoder import MAX_FRAME
+from rxworker.framing.sse import STRAY
+from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json, read_mended
 from rxworker.providers.blocks import CUT, OpenBlocks

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
+from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason
+from rxworker.messages.usage import Usage
 from rxworker.providers.finish_reasons import stop_kind
 
 # What stands for no reason at all: the first value of Google's enumerations.

@@ -12,16 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.events import (
-    BlockMetadata,
     BlockType,
     InputJsonDelta,
     InputValueDelta,
-    OpaqueMetadata,
     ResponseEvent,
-    ToolResultMetadata,
     ToolUseMetadata,
 )
 from rxworker.events.arguments import member_path
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
 from rxworker.providers.gemini.signatures import SIGNATURE
 

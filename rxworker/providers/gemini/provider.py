@@ -11,7 +11,8 @@ import msgspec
 
 from rxworker.errors import ConfigurationError
 from rxworker.framing import SseDecoder
-from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.messages import Conversation, Counts, ToolMeta
+from rxworker.messages.usage import Usage
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.endpoint import (

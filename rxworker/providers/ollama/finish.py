@@ -6,7 +6,8 @@ import re
 
 from msgspec.structs import replace
 
-from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
+from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason
+from rxworker.messages.usage import Usage
 from rxworker.providers.failure import Failure
 from rxworker.providers.failure import read_failure as read_any
 from rxworker.providers.finish_reasons import stop_kind

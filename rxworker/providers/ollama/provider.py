@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rxworker.framing import NdjsonDecoder
-from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.messages import Conversation, Counts, ToolMeta
+from rxworker.messages.usage import Usage
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.endpoint import (

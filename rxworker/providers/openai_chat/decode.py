@@ -25,8 +25,8 @@ from rxworker.events import (
     TextDelta,
 )
 from rxworker.events.deltas import add_deltas, gather
-from rxworker.framing import STRAY, SseFrame
-from rxworker.framing.sse_frame import datas_of, has_event
+from rxworker.framing.sse import STRAY
+from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.batch_decoder import Part

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
+from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason
+from rxworker.messages.usage import Usage
 from rxworker.providers.finish_reasons import CUT, NORMAL, known_kind, stop_kind
 
 STOP_SEQUENCE = StopKind.STOP_SEQUENCE

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rxworker.framing import SseDecoder
-from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.messages import Conversation, Counts, ToolMeta
+from rxworker.messages.usage import Usage
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.encode_cache import Remembered

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
+from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason
+from rxworker.messages.usage import Usage
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
 from rxworker.providers.openai_responses.wire import WireResponse

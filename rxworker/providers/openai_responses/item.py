@@ -15,20 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rxworker.events import (
-    BlockMetadata,
     BlockType,
     CitationDelta,
     InputJsonDelta,
     InputValueDelta,
     Opaque,
-    OpaqueMetadata,
     RefusalDelta,
     ResponseEvent,
     TextDelta,
     ThinkingDelta,
-    ToolResultMetadata,
     ToolUseMetadata,
 )
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_responses.kinds import (

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import msgspec
 
-from rxworker.messages import Json, JsonObject, TextFormat, ToolMeta
+from rxworker.messages import Json, JsonObject, ToolMeta
+from rxworker.messages.content import TextFormat
 from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.schema import (

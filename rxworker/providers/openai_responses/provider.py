@@ -10,8 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import ResponseEvent
-from rxworker.framing import SseDecoder, SseFrame
-from rxworker.messages import Conversation, Counts, Json, ToolMeta, Usage
+from rxworker.framing import SseDecoder
+from rxworker.framing.sse_frame import SseFrame
+from rxworker.messages import Conversation, Counts, Json, ToolMeta
+from rxworker.messages.usage import Usage
 from rxworker.providers.base import (
     HttpRequest,
     Options,

@@ -6,12 +6,7 @@ Written from the protocols and not from our decoders, so that each can be tested
 from __future__ import annotations
 
 from rxworker.testing.wire import anthropic, gemini, ollama, openai_chat, openai_responses
-from rxworker.testing.wire.anthropic import anthropic_frames
 from rxworker.testing.wire.format import Wire
-from rxworker.testing.wire.gemini import gemini_frames
-from rxworker.testing.wire.ollama import ollama_frames
-from rxworker.testing.wire.openai_chat import openai_chat_frames
-from rxworker.testing.wire.openai_responses import openai_responses_frames
 
 WIRES: dict[str, Wire] = {
     "/messages": Wire("anthropic", anthropic.frames_for, anthropic.error_body),
@@ -41,10 +36,5 @@ def wire_for(path: str) -> Wire | None:
 
 __all__ = [
     "Wire",
-    "anthropic_frames",
-    "gemini_frames",
-    "ollama_frames",
-    "openai_chat_frames",
-    "openai_responses_frames",
     "wire_for",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from rxworker.events import TRUNCATED, Error
-from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, Usage
+from rxworker.events import Error
+from rxworker.events.meta import TRUNCATED
+from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking
+from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
 from rxworker.testing.wire.format import data_frame, field_of, stop_word
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rxworker.events import TRUNCATED, Error
-from rxworker.messages import Json, JsonObject, StopKind, Usage
+from rxworker.events import Error
+from rxworker.events.meta import TRUNCATED
+from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply
 from rxworker.testing.wire.format import given_arguments, stop_word
 

@@ -6,7 +6,8 @@ sentence without a code, so that only its words indicate the kind of failure.
 
 from __future__ import annotations
 
-from rxworker.events import TRUNCATED, Error
+from rxworker.events import Error
+from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.testing.reply import Reply
 from rxworker.testing.wire.format import field_of, given_arguments, json_line, stop_word

@@ -9,8 +9,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rxworker.events import TRUNCATED, Error
-from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, ToolCall, Usage
+from rxworker.events import Error
+from rxworker.events.meta import TRUNCATED
+from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, ToolCall
+from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
 from rxworker.testing.wire.format import data_frame, field_of, stop_word
 

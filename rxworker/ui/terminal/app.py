@@ -31,7 +31,8 @@ from rxworker.ui.terminal.screen import NARROW, RunScreen
 from rxworker.ui.terminal.session import TerminalSession, Wording
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
-from rxworker.worker import Session, Worker
+from rxworker.worker.session import Session
+from rxworker.worker.worker import Worker
 
 
 class SignalApp(App[None]):

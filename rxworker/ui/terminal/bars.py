@@ -17,7 +17,8 @@ from textual.message import Message
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from rxworker.messages import Prices, Usage
+from rxworker.messages import Prices
+from rxworker.messages.usage import Usage
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_usage, plural
 from rxworker.ui.terminal.session import TerminalSession

@@ -28,7 +28,8 @@ from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.ui.terminal.diff import edit_lines
 from rxworker.ui.terminal.section import more_lines
 from rxworker.ui.terminal.themes import plain_colours
-from rxworker.worker import Approve, Decision, Deny
+from rxworker.worker import Decision
+from rxworker.worker.decisions import Approve, Deny
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
 _HIDDEN = re.compile(

@@ -35,8 +35,9 @@ from rxworker.messages import JsonObject, Message, ToolResult
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, read_report
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_arguments, describe_json, describe_parts, describe_sources
-from rxworker.views import BlockView, CallView, ItemStage, NoteView, RunView, StepClose, ViewItem
-from rxworker.views.run_view import OVER
+from rxworker.views import BlockView, CallView, NoteView, RunView, ViewItem
+from rxworker.views.changes import StepClose
+from rxworker.views.run_view import OVER, ItemStage
 
 LaneKind: TypeAlias = Literal["user", "thinking", "text", "call", "note", "pause", "error"]
 

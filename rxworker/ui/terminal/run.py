@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.transport import Model
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
-from rxworker.worker import Session, Worker
+from rxworker.worker.session import Session
+from rxworker.worker.worker import Worker
 
 if TYPE_CHECKING:
     from rxworker.ui.terminal.app import TerminalApp

@@ -30,15 +30,20 @@ from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
 from rxworker.log import MemoryLog, set_allowed
 from rxworker.log.values import CONVERSATION
-from rxworker.messages import Message, ToolCall, Usage
+from rxworker.messages import Message, ToolCall
+from rxworker.messages.usage import Usage
 from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.ui.terminal.sessions import StoredSession, new_session_id
 from rxworker.views import RunView
-from rxworker.worker import Decision, Paused, Run, Session, Worker
+from rxworker.worker import Decision
 from rxworker.worker.decisions import PendingCalls
+from rxworker.worker.result import Paused
+from rxworker.worker.run import Run
+from rxworker.worker.session import Session
 from rxworker.worker.stored import read_run
+from rxworker.worker.worker import Worker
 
 logger = logging.getLogger("rxworker.ui.terminal")
 

@@ -26,7 +26,7 @@ from rxworker.ui.terminal.section import (
     is_document,
 )
 from rxworker.ui.terminal.view import LaneView
-from rxworker.views import ItemStage
+from rxworker.views.run_view import ItemStage
 
 Part = tuple[str, str]
 

@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.section import Paint, Section, StyledSection, TextSection, total_height
-from rxworker.views import ItemStage
+from rxworker.views.run_view import ItemStage
 
 STAGES: tuple[ItemStage, ...] = (
     "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted",

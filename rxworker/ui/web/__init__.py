@@ -5,16 +5,11 @@ from rxworker.ui.web.guard import User
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.server import WebServer, serve
 from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.store import OnRun
-from rxworker.ui.web.workers import MakeServedWorker, Workers
+from rxworker.ui.web.workers import Workers
 
 __all__ = [
     "make_app",
     "serve",
-    "MakeServedWorker",
-    "OnRun",
-    "ServerState",
     "Settings",
     "STATE",
     "User",

@@ -15,16 +15,10 @@ import rxworker
 from rxworker.errors import LocalProtocolError
 from rxworker.hub import Watch
 from rxworker.messages import Document, Image, Message, Prices, Text
-from rxworker.protocols import (
-    SSE_HEADERS,
-    AllowedTool,
-    encode_json,
-    end_frame,
-    read_last_event_id,
-    record_frame,
-    retry_frame,
-)
+from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
 from rxworker.protocols.common import check_content
+from rxworker.protocols.native import encode_json
+from rxworker.protocols.socket import AllowedTool
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import (
     get_chat,

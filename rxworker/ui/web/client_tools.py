@@ -15,7 +15,8 @@ from rxworker.providers import Options
 from rxworker.tools import ClientTool, Toolbox
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
-from rxworker.worker import Answer, QueuedWorker
+from rxworker.worker import QueuedWorker
+from rxworker.worker.decisions import Answer
 
 
 def equip(

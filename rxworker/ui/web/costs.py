@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rxworker.log import RunRow
-from rxworker.messages import Prices, Usage
+from rxworker.log.values import RunRow
+from rxworker.messages import Prices
+from rxworker.messages.usage import Usage
 from rxworker.worker.stored import counts_of
 
 

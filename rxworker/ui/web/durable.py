@@ -19,7 +19,7 @@ from urllib.parse import quote
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.protocols import encode_json
+from rxworker.protocols.native import encode_json
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import error_response
 from rxworker.ui.web.stored_streams import JSON, START, LogStream, StreamError, StreamPage

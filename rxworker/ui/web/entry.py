@@ -23,24 +23,22 @@ from rxworker.events import Event, Record, RunResume, RunStart
 from rxworker.hub import Coalesce
 from rxworker.log import EventLog, Replica
 from rxworker.log.values import CONVERSATION
-from rxworker.messages import Conversation, Message, Usage
-from rxworker.protocols import (
-    AllowedTool,
-    EncodedRecords,
-    RunSummary,
-    WatcherSummary,
-    encode_json,
-    encode_record,
-    pause_of,
-    reason_of,
-)
+from rxworker.messages import Conversation, Message
+from rxworker.messages.usage import Usage
+from rxworker.protocols import EncodedRecords, encode_record
+from rxworker.protocols.native import encode_json
+from rxworker.protocols.socket import AllowedTool, RunSummary, WatcherSummary, pause_of, reason_of
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.costs import cost_of
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
-from rxworker.worker import Paused, Run, Session, Worker, session_of
+from rxworker.worker import session_of
+from rxworker.worker.result import Paused
+from rxworker.worker.run import Run
+from rxworker.worker.session import Session
 from rxworker.worker.stored import counts_of
+from rxworker.worker.worker import Worker
 
 USER = "user"
 """The label of a run with the name of its user."""

@@ -15,11 +15,11 @@ from typing import cast, get_args
 
 from msgspec import Struct
 
-from rxworker.log import EventLog, Fleet, RunInfo, RunRow, StoredStatus, Totals
-from rxworker.log.fleet import HOUR, MINUTE
-from rxworker.log.values import TENANT
+from rxworker.log import EventLog, Fleet, RunInfo
+from rxworker.log.fleet import HOUR, MINUTE, Totals
+from rxworker.log.values import TENANT, RunRow, StoredStatus
 from rxworker.messages import Prices
-from rxworker.protocols import encode_json
+from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.costs import RowCosts
 from rxworker.ui.web.responses import ApiError

@@ -26,7 +26,7 @@ from rxworker.errors import (
     LogError,
     RemoteProtocolError,
 )
-from rxworker.protocols.openai import openai_error
+from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.health import PROBES

@@ -19,25 +19,23 @@ from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume
-from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall, Usage
+from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.pairs import calls_made
+from rxworker.messages.usage import Usage
 from rxworker.protocols import SSE_HEADERS
 from rxworker.protocols.openai import (
-    CompletionError,
-    OpenAIRequest,
     ResponseEncoder,
-    ResponseHead,
     chat_completion,
     chat_stream,
-    openai_error,
     read_completion_request,
     read_response_request,
-    response_events,
     response_object,
     response_stream,
-    usage_of,
 )
+from rxworker.protocols.openai.chat import CompletionError, openai_error, usage_of
+from rxworker.protocols.openai.read import OpenAIRequest
+from rxworker.protocols.openai.responses import ResponseHead, response_events
 from rxworker.ui.web.agents import redacted
 from rxworker.ui.web.client_tools import answers_of, equip, without_results
 from rxworker.ui.web.entry import Clients, ConversationEntry, RunEntry, first_event

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.protocols import encode_json
+from rxworker.protocols.native import encode_json
 from rxworker.ui.web.request import WebRequest
 
 A = TypeVar("A")

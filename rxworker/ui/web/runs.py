@@ -12,11 +12,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, DecisionError
-from rxworker.log import EventLog, RunInfo, RunRow, fork_run
+from rxworker.log import EventLog, RunInfo, fork_run
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
+from rxworker.log.values import RunRow
 from rxworker.messages import Document, Image, Json, Message, ToolResult
-from rxworker.protocols import AllowedTool
+from rxworker.protocols.socket import AllowedTool
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry, labels_of
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
@@ -25,10 +26,12 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
-from rxworker.worker import Decisions, QueuedWorker, Run, Session, session_of
+from rxworker.worker import Decisions, QueuedWorker, session_of
 from rxworker.worker.decisions import ApproveAlways, PendingCalls, decide
 from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession, end_of
+from rxworker.worker.run import Run
+from rxworker.worker.session import Session
 
 STOP_SECONDS = 5.0
 """Seconds a run has to end after its client has left, or after its last record."""

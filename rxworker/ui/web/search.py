@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from rxworker.log.search import Texts
 from rxworker.messages import Message, Text, ToolCall, ToolResult
-from rxworker.protocols import RunSummary, encode_json
+from rxworker.protocols.native import encode_json
+from rxworker.protocols.socket import RunSummary
 from rxworker.ui.web.entry import RunEntry, RunStatus
 from rxworker.ui.web.responses import ApiError
 

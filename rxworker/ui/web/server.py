@@ -32,7 +32,7 @@ from rxworker.ui.web.settings import Settings, is_loopback
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import Workers
-from rxworker.worker import Run
+from rxworker.worker.run import Run
 
 HEAD_SECONDS = 10.0
 """Seconds the head of a connection's first request may take to arrive."""

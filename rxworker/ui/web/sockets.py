@@ -15,7 +15,7 @@ from contextlib import aclosing, suppress
 from aiohttp import WSCloseCode
 
 from rxworker.errors import RemoteProtocolError, RxWorkerError
-from rxworker.protocols import (
+from rxworker.protocols.socket import (
     Hello,
     ListRuns,
     RequestRefused,

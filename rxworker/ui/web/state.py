@@ -28,8 +28,10 @@ from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Places, Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
-from rxworker.worker import QueuedWorker, Run, Worker, session_of
+from rxworker.worker import QueuedWorker, session_of
+from rxworker.worker.run import Run
 from rxworker.worker.stored import last_input
+from rxworker.worker.worker import Worker
 
 logger = logging.getLogger("rxworker.ui.web")
 

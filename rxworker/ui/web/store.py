@@ -18,7 +18,7 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo, set_allowed
 from rxworker.log.values import CONVERSATION
-from rxworker.protocols import AllowedTool, RunList, socket_message
+from rxworker.protocols.socket import AllowedTool, RunList, socket_message
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import (
     LIST_WATCHER,
@@ -30,7 +30,8 @@ from rxworker.ui.web.entry import (
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.stored import StoredEntry
-from rxworker.worker import Paused, Run
+from rxworker.worker.result import Paused
+from rxworker.worker.run import Run
 
 PERIOD = 0.25
 """The minimum number of seconds between two lists."""

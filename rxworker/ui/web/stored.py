@@ -18,14 +18,15 @@ from rxworker.errors import (
     RunStatusError,
 )
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
-from rxworker.messages import Message, Usage
-from rxworker.protocols import PauseSummary, RunSummary, pause_of
+from rxworker.messages import Message
+from rxworker.messages.usage import Usage
+from rxworker.protocols.socket import PauseSummary, RunSummary, pause_of
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, watchers_of
 from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
-from rxworker.worker import Run
 from rxworker.worker.queue import QueuedSession, end_cancelled
+from rxworker.worker.run import Run
 
 WAITS = {
     "queued": "it waits for a process that runs it",

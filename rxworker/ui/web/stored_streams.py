@@ -16,7 +16,8 @@ from msgspec import Struct
 from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Record
 from rxworker.hub.history import expand, merged
-from rxworker.log import EventLog, RunInfo, record_of
+from rxworker.log import EventLog, RunInfo
+from rxworker.log.format import record_of
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder

@@ -9,7 +9,8 @@ from contextlib import aclosing, contextmanager
 
 from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
-from rxworker.protocols import PING_COMMENT, DeliveryName
+from rxworker.protocols import PING_COMMENT
+from rxworker.protocols.socket import DeliveryName
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.request import ResponseStream, WebRequest

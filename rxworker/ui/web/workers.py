@@ -12,8 +12,8 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import JsonObject, Prices
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
-from rxworker.worker import Worker
 from rxworker.worker.definition import Definition
+from rxworker.worker.worker import Worker
 
 MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[WebRequest], Worker]
 """Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""

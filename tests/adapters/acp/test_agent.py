@@ -21,21 +21,13 @@ from acp.schema import (
     SessionNotification,
 )
 
-from rxworker import Limits, Worker
+from rxworker import Limits, Worker, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.adapters.acp import AcpAgent
-from rxworker.hooks import (
-    Cancel,
-    MessageSendContext,
-    Pause,
-    TurnEndContext,
-    before_tool_call,
-    on_message_send,
-    on_turn_end,
-)
+from rxworker.hooks import Cancel, MessageSendContext, Pause, TurnEndContext
 from rxworker.log import EventLog, MemoryLog
 from rxworker.messages import Audio, Document, Image, Json, StopKind, Text, ToolMeta
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
-from rxworker.tools import ClientTool, FileEdit, Plan, PlanStep, ToolContext, tool, update_plan
+from rxworker.tools import ClientTool, FileEdit, Plan, PlanStep, ToolContext, update_plan
 from rxworker.transport import Retry
 
 SECONDS = 20.0

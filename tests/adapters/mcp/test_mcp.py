@@ -16,15 +16,15 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.types import ElicitRequestParams, ElicitResult, InputResponse
 from msgspec import Struct
 
-from rxworker import Worker
+from rxworker import Worker, before_tool_call, on_turn_end, tool
 from rxworker.adapters.mcp import McpServer, McpWorker
 from rxworker.errors import ConfigurationError
-from rxworker.hooks import Pause, ToolCallContext, TurnEndContext, before_tool_call, on_turn_end
+from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
 from rxworker.log import MemoryLog
 from rxworker.messages import ToolMeta
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
-from rxworker.tools import ClientTool, tool
+from rxworker.tools import ClientTool
 from rxworker.ui.web import Settings
 
 TOKEN = "a-very-secret-token-0123456789"

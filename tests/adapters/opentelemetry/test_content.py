@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from rxworker import Message, Worker, tool, worker_tool
+from rxworker import Worker, after_tool_call, tool, worker_tool
 from rxworker.adapters.opentelemetry import SEMCONV
 from rxworker.adapters.opentelemetry.content import Recorder
 from rxworker.errors import ToolError
-from rxworker.hooks import ToolResultContext, after_tool_call
+from rxworker.hooks import ToolResultContext
 from rxworker.messages import (
     Audio,
     CachePoint,
     Document,
     Image,
+    Message,
     OpaqueBlock,
     Refusal,
     ServerToolCall,

@@ -15,15 +15,16 @@ from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from rxworker import Paused, Worker, tool, worker_tool
+from rxworker import Paused, Run, Worker, before_tool_call, tool, worker_tool
 from rxworker.events import RunResume, RunStart
-from rxworker.hooks import ToolCallContext, before_tool_call
-from rxworker.log import EventLog, MemoryLog, records_of
-from rxworker.providers.anthropic import Anthropic
+from rxworker.hooks import ToolCallContext
+from rxworker.log import EventLog, MemoryLog
+from rxworker.log.format import records_of
+from rxworker.providers import Anthropic
 from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say, stall
 from rxworker.transport import Retry
 from rxworker.ui.web import WebServer
-from rxworker.worker import Run, load_paused, save_paused, submit, work
+from rxworker.worker import load_paused, save_paused, submit, work
 from tests.adapters.opentelemetry.conftest import Received, events
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rxworker import Worker, tool
-from rxworker.events import Record
-from rxworker.messages import Usage
+from rxworker.events import Record, Usage
 from rxworker.testing import ScriptedModel, call, say
 from tests.adapters.opentelemetry.conftest import Received, bounds
 

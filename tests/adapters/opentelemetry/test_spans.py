@@ -11,14 +11,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 from reactivex import Observable
 
-from rxworker import Limits, Paused, Worker, tool, worker_tool
+from rxworker import Limits, Paused, Worker, before_tool_call, tool, worker_tool
 from rxworker.adapters.opentelemetry import OpenTelemetry, Semconv
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
-from rxworker.events import Record, ResponseEvent, RunStop, ToolStart, ToolStop
-from rxworker.hooks import Pause, Skip, ToolCallContext, before_tool_call
-from rxworker.messages import StopKind, StopReason, Usage
+from rxworker.events import Record, ResponseEvent, RunStop, ToolStart, ToolStop, Usage
+from rxworker.hooks import Pause, Skip, ToolCallContext
+from rxworker.messages import StopKind, StopReason
 from rxworker.providers import Request
-from rxworker.testing import Call, Reply, ScriptedModel, call, cut, fail, reply_events, say, stall
+from rxworker.testing import Call, Reply, ScriptedModel, call, cut, fail, say, stall
+from rxworker.testing.reply import reply_events
 from rxworker.transport import Retry
 from tests.adapters.opentelemetry.conftest import Received, attributes, events
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.messages import Json
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say, stall, think
-from rxworker.tools import FileEdit, ToolContext, tool, update_plan
+from rxworker.tools import FileEdit, ToolContext, update_plan
 
 
 @tool(requires_approval=True)

@@ -20,7 +20,9 @@ import msgspec
 from aiohttp import web
 
 from rxworker.events import Opaque, Record, RunStop
-from rxworker.log import Claim, EventLog, RunRow, entries_of, record_of
+from rxworker.log import Claim, EventLog
+from rxworker.log.format import entries_of, record_of
+from rxworker.log.values import RunRow
 from rxworker.ui.web.app import AiohttpRequest
 from rxworker.ui.web.durable import (
     HEADERS,

@@ -19,11 +19,13 @@ from aiohttp import web
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from rxworker import Run, Worker
 from rxworker.events import Record, ResponseEvent, TextDelta
 from rxworker.messages import Text
 from rxworker.providers import Request
 from rxworker.state import fold_run
-from rxworker.testing import Reply, reply_events
+from rxworker.testing import Reply
+from rxworker.testing.reply import reply_events
 from rxworker.tools import Tool
 from rxworker.transport import Model
 from rxworker.transport.listening import SOON, stop_listening
@@ -31,7 +33,6 @@ from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import Page as PageFiles
 from rxworker.ui.web.workers import MakeServedWorker
-from rxworker.worker import Run, Worker
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, WebSocket

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from msgspec import to_builtins
 
-from rxworker import tool
+from rxworker import Worker, tool
 from rxworker.messages import Image, Prices, Text
 from rxworker.testing import call, say
 from rxworker.ui.web import Settings
-from rxworker.worker import Worker
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rxworker import Worker
 from rxworker.cli.demo_script import QUESTION, first_answer, make_tools, second_web_answer
 from rxworker.cli.serve import WATCHERS, watch_each
 from rxworker.testing import ScriptedModel, stall
 from rxworker.ui.web import WebServer
-from rxworker.worker import Worker
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 from aiohttp import web
 
-from rxworker import tool
+from rxworker import Paused, tool
 from rxworker.providers import Request
 from rxworker.testing import Reply, call, say
 from rxworker.tools import Tool
 from rxworker.ui.web import Settings, WebServer
-from rxworker.worker import Paused
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

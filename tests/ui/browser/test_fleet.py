@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.tools import tool
 from rxworker.ui.web import Settings, WebServer
-from rxworker.worker import Worker
 
 if TYPE_CHECKING:
     from conftest import Desk

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 import rxworker.ui.web
-from rxworker import Worker, after_tool_call, tool
+from rxworker import Approve, Deny, Paused, Run, Worker, after_tool_call, tool, worker_tool
 from rxworker.events import (
     BlockStart,
     BlockStop,
@@ -25,26 +25,17 @@ from rxworker.events import (
     TextDelta,
     ToolStart,
     ToolStop,
+    Usage,
 )
 from rxworker.hooks import Abort, ToolResultContext
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
-from rxworker.messages import (
-    Image,
-    Message,
-    Prices,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from rxworker.messages import Image, Message, Prices, Text, Thinking, ToolCall, ToolResult
 from rxworker.messages.estimate import estimate
 from rxworker.protocols import encode_record
 from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.tools import ToolContext
 from rxworker.ui.describe import outline_json
-from rxworker.worker import Approve, Deny, Paused, Run, worker_tool
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 NODE = shutil.which("node")
@@ -159,7 +150,7 @@ async def failed() -> Run[Any]:
 
 
 async def limited() -> Run[Any]:
-    from rxworker.worker import Limits
+    from rxworker import Limits
 
     model = ScriptedModel(lambda _: call("look", where="again"))
     return Worker(model, tools=[look], limits=Limits(max_turns=2)).run("Go")

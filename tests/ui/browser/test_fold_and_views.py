@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import rxworker.ui.web
-from rxworker import Worker, tool
+from rxworker import Worker, tool, worker_tool
 from rxworker.errors import RxWorkerError
 from rxworker.events import AttemptStart, Event, Record, RunStart, TurnStart
 from rxworker.hub import Coalesce, Delivery, Reliable
@@ -23,7 +23,6 @@ from rxworker.providers import PROVIDERS
 from rxworker.testing import Reply, ScriptedModel, call, cut, fail, say, think
 from rxworker.transport import Retry
 from rxworker.views import BlockView, CallView, RunView
-from rxworker.worker import worker_tool
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 RECORDINGS = Path(__file__).parents[4] / "shared" / "recordings"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rxworker import Worker
 from rxworker.log import Replica, SQLiteLog
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, say
 from rxworker.ui.web import Settings, WebServer
-from rxworker.worker import Worker
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

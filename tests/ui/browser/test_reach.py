@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rxworker import Worker, tool
-from rxworker.hooks import Skip, ToolCallContext, before_tool_call
+from rxworker import Worker, before_tool_call, tool, worker_tool
+from rxworker.hooks import Skip, ToolCallContext
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, fail, say
 from rxworker.ui.web import Settings
-from rxworker.worker import worker_tool
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

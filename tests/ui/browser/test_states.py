@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rxworker import Worker, tool
+from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
 from rxworker.events import Record
-from rxworker.hooks import ToolCallContext, before_tool_call
+from rxworker.hooks import ToolCallContext
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.ui.web import Settings, make_app
-from rxworker.worker import Limits, worker_tool
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel, Site

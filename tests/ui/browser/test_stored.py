@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rxworker.log import Replica, SQLiteLog, records_of
+from rxworker import Worker, tool
+from rxworker.log import Replica, SQLiteLog
+from rxworker.log.format import records_of
 from rxworker.providers import Request
 from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
-from rxworker.tools import tool
 from rxworker.ui.web import WebServer
 from rxworker.ui.web.workers import MakeServedWorker
-from rxworker.worker import Worker
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

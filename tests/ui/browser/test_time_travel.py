@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import rxworker.ui.web
-from rxworker import tool
+from rxworker import Run, tool
 from rxworker.cli import demo_script
 from rxworker.cli.demo_script import QUESTION
 from rxworker.cli.serve import watched_worker
@@ -23,7 +23,6 @@ from rxworker.hub import Reliable
 from rxworker.protocols import encode_record
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.ui.web import WebServer
-from rxworker.worker import Run
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker import before_tool_call, tool
+from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import ToolMeta
 from rxworker.testing import Call, Reply, call, say
-from rxworker.tools import ToolContext, tool
+from rxworker.tools import ToolContext
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

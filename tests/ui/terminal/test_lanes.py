@@ -16,7 +16,6 @@ from rxworker.events import (
     InputValueDelta,
     MessageAdd,
     Opaque,
-    OpaqueMetadata,
     PausedCall,
     PauseState,
     Record,
@@ -30,12 +29,12 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
     ToolProgress,
-    ToolResultMetadata,
     ToolStart,
     ToolStop,
     ToolUseMetadata,
     WatcherDetach,
 )
+from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import (
     Conversation,
     Document,

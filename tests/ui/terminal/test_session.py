@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from rxworker import Worker
+from rxworker import Session, Worker
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel
 from rxworker.ui.terminal.session import TerminalSession
-from rxworker.worker import Session
 
 LOADED = Conversation((Message.user("Hi"), Message.assistant("Hello.")), "Be brief.")
 

@@ -14,16 +14,15 @@ import aiohttp
 import pytest
 import uvicorn
 
-from rxworker import Worker
+from rxworker import Run, Session, Worker, before_tool_call, tool
 from rxworker.adapters.asgi import AsgiApp
-from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import EventLog, MemoryLog
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel
-from rxworker.tools import tool
 from rxworker.transport import Retry
 from rxworker.ui.web import Settings, WebServer, Workers
-from rxworker.worker import Run, Session, session_of
+from rxworker.worker import session_of
 
 Body: TypeAlias = dict[str, Any]
 ServeAsgi: TypeAlias = Callable[[Any], AbstractAsyncContextManager[str]]

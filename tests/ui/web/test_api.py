@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rxworker import Worker, worker_tool
+from rxworker.events import Usage
 from rxworker.log import Claim, MemoryLog
-from rxworker.messages import Prices, ToolMeta, Usage
+from rxworker.messages import Prices, ToolMeta
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall
 from rxworker.tools import ClientTool
 from rxworker.ui.web import Settings
-from rxworker.worker import Worker, worker_tool
 
 if TYPE_CHECKING:
     from conftest import OpenDesk

@@ -14,12 +14,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from rxworker import Approve, Paused, Worker, tool
+from rxworker import Approve, Paused, Worker, before_tool_call, tool
 from rxworker.events import Record, RunStop, TextDelta
-from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.hooks import Pause, ToolCallContext
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog, RunRow, SQLiteLog, entries_of, records_of
-from rxworker.log.entry import Entry
+from rxworker.log import EventLog, MemoryLog, SQLiteLog
+from rxworker.log.format import Entry, entries_of, records_of
+from rxworker.log.values import RunRow
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import decode_record
 from rxworker.protocols.ag_ui import AgUiEncoder

@@ -17,7 +17,9 @@ from yarl import URL
 
 from rxworker import Worker
 from rxworker.events import Record, RunStart
-from rxworker.log import Claim, EventLog, MemoryLog, RunRow, StoredStatus, entries_of
+from rxworker.log import Claim, EventLog, MemoryLog
+from rxworker.log.format import entries_of
+from rxworker.log.values import RunRow, StoredStatus
 from rxworker.messages import Conversation, Message, Prices
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer, fleet

@@ -11,13 +11,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rxworker import Worker
+from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app, state
 from rxworker.ui.web.server import serve_health
-from rxworker.worker import Run
 
 READY = (200, "ok\n")
 CLOSING = (503, "closing\n")

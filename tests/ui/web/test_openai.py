@@ -15,14 +15,14 @@ import pytest
 from openresponses_types import types as open_responses
 from pydantic import BaseModel, TypeAdapter
 
-from rxworker import Worker, tool
-from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker import Approve, Worker, before_tool_call, tool
+from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.messages import Image
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.ui.web import Settings, WebRequest, WebServer
-from rxworker.worker import Approve, QueuedWorker
+from rxworker.worker import QueuedWorker
 
 if TYPE_CHECKING:
     from conftest import Desk, OpenDesk

@@ -13,7 +13,7 @@ from aiohttp import web
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker import Paused, Worker, tool
+from rxworker import Paused, Run, Session, Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Record, RunStop
 from rxworker.messages import Prices
@@ -21,7 +21,6 @@ from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app
 from rxworker.ui.web.entry import ConversationEntry
-from rxworker.worker import Run, Session
 
 if TYPE_CHECKING:
     from conftest import OpenDesk

@@ -8,13 +8,12 @@ from typing import Any
 
 import aiohttp
 
-from rxworker import Worker, worker_tool
+from rxworker import Worker, on_message_send, tool, worker_tool
 from rxworker.events import AttemptStart
-from rxworker.hooks import MessageSendContext, on_message_send
+from rxworker.hooks import MessageSendContext
 from rxworker.log import EventLog, SQLiteLog
 from rxworker.providers import Anthropic, Options
 from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say
-from rxworker.tools import tool
 from rxworker.transport import Retry, fallback
 from rxworker.ui.web import Settings, WebServer
 from rxworker.worker.context import KEPT_TURNS

@@ -10,13 +10,13 @@ import aiohttp
 import pytest
 
 from rxworker import Worker
+from rxworker import tool as function_tool
 from rxworker.log import MemoryLog
 from rxworker.messages import ToolMeta
 from rxworker.providers import Request
-from rxworker.state import MAX_SHARED_STATE
+from rxworker.state.shared_state import MAX_SHARED_STATE
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import ClientTool, ToolContext
-from rxworker.tools import tool as function_tool
 from rxworker.ui.web import WebServer
 
 if TYPE_CHECKING:

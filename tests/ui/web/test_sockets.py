@@ -8,7 +8,8 @@ from reactivex import operators as ops
 
 from rxworker.events import Record
 from rxworker.hub import WatcherState
-from rxworker.protocols import decode_record, encode_json
+from rxworker.protocols import decode_record
+from rxworker.protocols.native import encode_json
 from rxworker.state import fold_run
 from rxworker.testing import call, say, stall
 from rxworker.ui.web import Settings

@@ -12,13 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rxworker import Worker
+from rxworker import Worker, before_tool_call, tool
 from rxworker.errors import LogError, RunHandedOverError
-from rxworker.hooks import Pause, ToolCallContext, before_tool_call
-from rxworker.log import EventLog, RunRow, SQLiteLog
+from rxworker.hooks import Pause, ToolCallContext
+from rxworker.log import EventLog, SQLiteLog
+from rxworker.log.values import RunRow
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
-from rxworker.tools import tool
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker import QueuedWorker, work

@@ -7,7 +7,8 @@ from reactivex import Observable, abc, of
 from reactivex import operators as ops
 from reactivex.subject import Subject
 
-from rxworker.operators import Sink, Source, Stage, connect, only, stage
+from rxworker.operators import only
+from rxworker.operators.kernel import Sink, Source, Stage, connect, stage
 from rxworker.testing.marbles import Marbles
 
 
