@@ -33,7 +33,7 @@ from rxworker.errors import (
     describe,
 )
 from rxworker.events import Event, Record, RunAbort, RunRecover
-from rxworker.log.base import EventLog, no_run
+from rxworker.log.base import EventLog, claim_or_release, no_run, release_shielded
 from rxworker.log.follow import PAGE
 from rxworker.log.format import check_continuable, entries_of, records_of, round_time
 from rxworker.log.values import (
@@ -603,7 +603,7 @@ async def end_run(log: EventLog, run: str, reason: str) -> None:
         LeaseHeldError: A process holds it.
         LogError: There is no such run, or the log cannot be read or written.
     """
-    claim = await log.claim(run)
+    claim = await claim_or_release(log, run)
     try:
         await end_nested(log, run)
         info = await log.info(run)
@@ -627,7 +627,7 @@ async def end_run(log: EventLog, run: str, reason: str) -> None:
         row = replace(info.row, status="aborted", reason=reason, cause="cancel")
         await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
     finally:
-        await log.release(claim)
+        await release_shielded(log, claim)
 
 
 async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
@@ -658,7 +658,7 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
         row = replace(info.row, status="aborted", reason=reason, cause="cancel")
         await log.append(claim, [], after=claim.last_seq, row=row)
     finally:
-        await log.release(claim)
+        await release_shielded(log, claim)
 
 
 async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]]) -> None:
@@ -693,7 +693,7 @@ async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]
         row = replace(info.row, allowed=tuple(allowed))
         await log.append(claim, [], after=claim.last_seq, row=row)
     finally:
-        await log.release(claim)
+        await release_shielded(log, claim)
 
 
 async def _claim_released(log: EventLog, run: str, statuses: Collection[StoredStatus]) -> Claim:
@@ -703,5 +703,5 @@ async def _claim_released(log: EventLog, run: str, statuses: Collection[StoredSt
             # At first in any case, since the log has noted no change since.
             if not infos or any(one.run == run and one.lease_until <= time.time() for one in infos):
                 with suppress(LeaseHeldError):
-                    return await log.claim(run, statuses=statuses)
+                    return await claim_or_release(log, run, statuses)
     raise LogError(f"the log was closed before {run} was released")

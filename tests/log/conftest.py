@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from rxworker.log import Codec, EventLog, MemoryLog, SQLiteLog, open_log
+from tests.docs.test_blocks import blocks_of
 from tests.log.nats_server import MISSING, NatsServer, find_server
 from tests.log.postgres_server import PostgresServer, require_postgres
 
 OpenLog = Callable[..., EventLog]
 NewAddress = Callable[[str], str]
-STORES = ["memory", "sqlite", "postgres", "nats"]
+STORES = ["memory", "page", "sqlite", "postgres", "nats"]
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-store.md"
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -73,15 +77,31 @@ def new_address(
     return make
 
 
+@pytest.fixture(scope="session")
+def page() -> Generator[ModuleType]:
+    """What the page about adding a store defines."""
+    module = ModuleType("the_page_of_a_store")
+    sys.modules[module.__name__] = module
+    for block in blocks_of(PAGE.read_text(encoding="utf-8")):
+        if "asyncio.run(" not in block.code:
+            exec(compile(block.code, str(PAGE), "exec", dont_inherit=True), module.__dict__)
+    yield module
+    del sys.modules[module.__name__]
+
+
 @pytest.fixture(params=STORES)
 def open_store(request: pytest.FixtureRequest, new_address: NewAddress, tmp_path: Path) -> OpenLog:
     """Opens the log of this test; a store that has a file opens the same one each time."""
     memory: list[MemoryLog] = []
-    address = "" if request.param in ("memory", "sqlite") else new_address(request.param)
+    table: dict[str, object] = {}
+    address = new_address(request.param) if request.param in ("postgres", "nats") else ""
 
     def open_it(*, codec: Codec | None = None, owner: str = "", lease: float = 15.0) -> EventLog:
         if request.param == "sqlite":
             return SQLiteLog(tmp_path / "runs.db", codec=codec, owner=owner, lease=lease)
+        if request.param == "page":
+            page = request.getfixturevalue("page")
+            return page.TableLog(table, codec=codec, owner=owner, lease=lease)
         if address:
             return open_log(address, codec=codec, owner=owner, lease=lease)
         memory.append(MemoryLog(codec=codec, owner=owner, lease=lease))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from reactivex import operators as ops
 
-from rxworker import Finished, Run, Worker
+from rxworker import Finished, Paused, Worker, tool
 from rxworker.errors import LocalProtocolError, RunCancelledError, RunStatusError, WorkerError
 from rxworker.events import PauseState, Record, RunAbort, RunPause, RunRecover, TextDelta
-from rxworker.log import MemoryLog, Replica
+from rxworker.log import EventLog, MemoryLog, Replica, dismiss_run, set_allowed
 from rxworker.log.format import Entry, entries_of, records_of
+from rxworker.log.recover import end_run
 from rxworker.log.values import Command, RunRow, StoredStatus
 from rxworker.operators import only
 from rxworker.state import fold_run
-from rxworker.testing import ScriptedModel, lint, say
+from rxworker.testing import ScriptedModel, call, lint, say
 from rxworker.views import RunView
 from rxworker.views.changes import ViewFinish
 from rxworker.worker.recovery import progress_of
@@ -148,28 +150,77 @@ async def test_only_an_aborted_run_that_is_not_nested_is_put_back() -> None:
         assert (await log.list())[0].owner == ""
 
 
-@pytest.mark.parametrize("verb", ["requeue", "recover"])
-async def test_a_caller_that_is_cancelled_at_any_step_leaves_no_claim(verb: str) -> None:
-    for step in range(40):
+@tool(requires_approval=True)
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+async def finished(log: EventLog) -> str:
+    run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+    await run
+    return run.id
+
+
+async def aborted(log: EventLog) -> str:
+    run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+    await run.cancel()
+    return run.id
+
+
+async def queued(log: EventLog) -> str:
+    run = await aborted(log)
+    await log.requeue(run)
+    return run
+
+
+async def paused(log: EventLog) -> str:
+    run = Worker(ScriptedModel([call("pay")]), tools=[pay], log=log).run("Pay.")
+    assert isinstance(await run, Paused)
+    return run.id
+
+
+async def recover(log: EventLog, run: str) -> None:
+    await (await Worker(ScriptedModel(["Hello."]), log=log).recover(run))
+
+
+async def allow(log: EventLog, run: str) -> None:
+    await set_allowed(log, run, [("pay", "requires_approval")])
+
+
+async def end(log: EventLog, run: str) -> None:
+    await end_run(log, run, "not needed")
+
+
+async def dismiss(log: EventLog, run: str) -> None:
+    await dismiss_run(log, run, "not needed")
+
+
+async def requeue(log: EventLog, run: str) -> None:
+    await log.requeue(run)
+
+
+@pytest.mark.parametrize(
+    ("begin", "act"),
+    [(aborted, requeue), (queued, recover), (queued, end), (paused, dismiss), (finished, allow)],
+)
+async def test_a_caller_that_is_cancelled_at_any_step_leaves_no_claim(
+    begin: Callable[[EventLog], Awaitable[str]],
+    act: Callable[[EventLog, str], Coroutine[Any, Any, None]],
+) -> None:
+    for step in range(200):
         async with slow_log(0.0) as log:
-            run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
-            await run.cancel()
-            task: asyncio.Future[Any]
-            if verb == "requeue":
-                task = asyncio.ensure_future(log.requeue(run.id))
-            else:
-                await log.requeue(run.id)
-                worker = Worker(ScriptedModel(["Hello."]), log=log)
-                task = asyncio.ensure_future(worker.recover(run.id))
+            run = await begin(log)
+            task = asyncio.create_task(act(log, run))
             for _ in range(step):
                 await asyncio.sleep(0)
             if not task.cancel():
-                recovered = task.result()
-                if isinstance(recovered, Run):
-                    await recovered
+                task.result()
                 return
             await asyncio.wait({task})
-            info = await log.info(run.id)
-            assert info is not None
-            assert info.owner == "", step
+            async with asyncio.timeout(10):
+                while (info := await log.info(run)) is None or info.owner:
+                    # A run that recovers gives its claim back after its last record.
+                    assert not task.cancelled() or act is recover, step
+                    await asyncio.sleep(0)
     pytest.fail("it did not end")
