@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +14,7 @@ import msgspec
 import pytest
 
 from rxworker import Answer, Approve, Deny, Finished, Paused, RunResult, before_tool_call
+from rxworker.errors import LocalProtocolError
 from rxworker.hooks import Hook, ToolCallContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run
 from rxworker.log.format import records_of
@@ -172,3 +177,26 @@ async def test_the_run_that_was_saved_is_resumed(golden: Path) -> None:
     async with MemoryLog() as log:
         result = await worker(log, "several", say("Done.")).resume(saved, decisions=decisions)
         assert results_in(result) == results
+
+
+CONTRADICTIONS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "paused_at": lambda members: members.update(paused_at="call_9"),
+    "paused_at is": lambda members: members.update(let_through=7),
+    "unknown": lambda members: members.update(unknown=[9]),
+    "argument": lambda members: members.update(places=[0]),
+    "approved": lambda members: members.update(approved=True),
+    **{
+        f"{name} is missing": partial(lambda name, members: members.pop(name), name)
+        for name in ("pending", "hook", "seals", "let_through", "places", "hooks", "unknown")
+    },
+}
+
+
+@pytest.mark.parametrize("why", CONTRADICTIONS)
+def test_a_saved_run_of_the_version_before_that_contradicts_itself_is_refused(why: str) -> None:
+    saved = msgspec.json.decode((GOLDEN / "1-1" / "saved.json").read_bytes())
+    CONTRADICTIONS[why](saved["state"])
+    state = msgspec.json.encode(saved["state"])
+    saved["seal"] = hmac.new(b"rxworker", b"2:%b" % state, hashlib.sha256).hexdigest()
+    with pytest.raises(LocalProtocolError, match=why):
+        load_paused(msgspec.json.encode({**saved, "state": msgspec.Raw(state)}))
