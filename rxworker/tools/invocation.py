@@ -30,7 +30,7 @@ from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
-from rxworker.tools.base import Tool, ToolPolicy
+from rxworker.tools.base import Tool, ToolPolicy, policy_of
 from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import must_pass, to_result
@@ -138,31 +138,22 @@ def key_of(call: ToolCall, place: int, scope: str) -> str:
 
 
 async def attempts(
-    tool: Tool,
-    policy: ToolPolicy,
-    call: ToolCall,
-    place: int,
-    call_scope: CallScope,
-    loop: asyncio.AbstractEventLoop,
-    task: asyncio.Task[Any] | None,
-    *,
-    own_task: bool,
+    tool: Tool, call: ToolCall, place: int, call_scope: CallScope, *, own_task: bool
 ) -> ResultContent | ToolResult:
     """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.
 
     Args:
         tool: The tool to run.
-        policy: The execution policy.
         call: The call.
         place: The index of the call among the calls of its response.
         call_scope: The scope that it shares with the other calls.
-        loop: The event loop.
-        task: The task in which it runs.
-        own_task: Whether that is the call's own, which `stop_all` may leave behind.
+        own_task: Whether the task in which it runs is the call's own, which `stop_all` may leave behind.
 
     Raises:
         ToolError: The error of the last attempt.
     """
+    policy, loop = policy_of(tool), asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
     try:

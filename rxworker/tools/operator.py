@@ -113,9 +113,7 @@ class _Row:
         # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
         call_scope = replace(self._call_scope, variables={})
         place = next(self._places)
-        work = run_at(
-            self._gate, self._toolbox, call, place, call_scope, self._loop, own_task=False
-        )
+        work = run_at(self._gate, self._toolbox, call, place, call_scope, own_task=False)
         task = self._loop.create_task(work)
         self._tasks.append(task)
         task.add_done_callback(self._advance)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,20 +18,16 @@ from msgspec.structs import replace
 from rxworker.errors import ToolError
 from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools.base import Tool, ToolPolicy, policy_of
+from rxworker.tools.base import policy_of
 from rxworker.tools.cancellation import ended, stop_all
 from rxworker.tools.invocation import (
     CallScope,
     Emit,
-    Forwarder,
     ToolEvent,
     attempts,
-    ignore,
-    ignore_record,
 )
 from rxworker.tools.limiter import Gate
 from rxworker.tools.results import clean, truncate
-from rxworker.tools.shared_state import SharedState
 from rxworker.tools.toolbox import Toolbox
 
 logger = logging.getLogger("rxworker.tools")
@@ -49,31 +45,41 @@ class FinishedCall(Struct, frozen=True):
     seconds: float
 
 
-async def run_now(
-    tool: Tool | None,
-    policy: ToolPolicy,
+async def run_at(
+    gate: Gate,
+    toolbox: Toolbox,
     call: ToolCall,
     place: int,
-    toolbox: Toolbox,
     call_scope: CallScope,
-    loop: asyncio.AbstractEventLoop,
-    task: asyncio.Task[Any] | None,
     *,
     own_task: bool = True,
 ) -> FinishedCall:
-    """Run one call whose turn has come.
+    """Run one call when its turn has come.
 
     Args:
-        tool: The called tool, if there is one.
-        policy: The execution policy of the tool.
+        gate: Lets it in.
+        toolbox: The toolbox of its tool.
         call: The call to run.
         place: The index of the call among the calls of its response.
-        toolbox: The tools.
         call_scope: The scope that it shares with the other calls.
-        loop: The event loop.
-        task: The task in which it runs.
-        own_task: Whether the creator of that task ends it with `stop_all`.
+        own_task: Whether it has a task that its creator ends with `stop_all`.
     """
+    _, policy = toolbox.find(call.name)
+    if not gate.enter_now(policy.barrier):
+        await gate.enter(policy.barrier)
+    try:
+        return await _run_now(toolbox, call, place, call_scope, own_task=own_task)
+    finally:
+        gate.leave()
+
+
+async def _run_now(
+    toolbox: Toolbox, call: ToolCall, place: int, call_scope: CallScope, *, own_task: bool
+) -> FinishedCall:
+    """Run one call whose turn has come."""
+    tool, policy = toolbox.find(call.name)  # tools come and go while a call waits
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
     began = loop.time()
     cancels = 0 if task is None else task.cancelling()
     call_scope.emit(ToolStart(call, place))
@@ -84,9 +90,7 @@ async def run_now(
         content = toolbox.missing(call.name)
     else:
         try:
-            value = await attempts(
-                tool, policy, call, place, call_scope, loop, task, own_task=own_task
-            )
+            value = await attempts(tool, call, place, call_scope, own_task=own_task)
             is_error = isinstance(value, ToolResult) and value.is_error
             content = value.content if isinstance(value, ToolResult) else value
         except ToolError as error:
@@ -109,70 +113,22 @@ async def run_now(
     return FinishedCall(result, seconds)
 
 
-async def run_at(
-    gate: Gate,
-    toolbox: Toolbox,
-    call: ToolCall,
-    place: int,
-    call_scope: CallScope,
-    loop: asyncio.AbstractEventLoop,
-    *,
-    own_task: bool = True,
-) -> FinishedCall:
-    """Run one call when its turn has come.
-
-    Args:
-        gate: Lets it in.
-        toolbox: The toolbox of its tool.
-        call: The call to run.
-        place: The index of the call among the calls of its response.
-        call_scope: The scope that it shares with the other calls.
-        loop: The event loop.
-        own_task: Whether it has a task that its creator ends with `stop_all`.
-    """
-    tool, policy = toolbox.find(call.name)
-    if not gate.enter_now(policy.barrier):
-        await gate.enter(policy.barrier)
-        tool, policy = toolbox.find(call.name)  # tools come and go
-    try:
-        task = asyncio.current_task(loop)
-        return await run_now(
-            tool, policy, call, place, toolbox, call_scope, loop, task, own_task=own_task
-        )
-    finally:
-        gate.leave()
-
-
 async def run_call(
-    toolbox: Toolbox,
-    call: ToolCall,
-    emit: Emit = ignore,
-    *,
-    scope: str = "",
-    variables: dict[str, Any] | None = None,
-    relay: Forwarder = ignore_record,
-    shared: SharedState | None = None,
+    toolbox: Toolbox, call: ToolCall, call_scope: CallScope | None = None
 ) -> ToolResult:
     """Run one call. A failure becomes an error result.
 
     Args:
         toolbox: The toolbox of the tool.
         call: The call to run.
-        emit: Takes the start, the progress and the end of the call, in the event loop's thread. It must not raise.
-        scope: The prefix of the idempotency key; by default the id of the call.
-        variables: Values that the tools share.
-        relay: Receives the records of a run that the tool starts.
-        shared: The state that tools and hooks share with user interfaces.
+        call_scope: What it shares with others; by default nothing.
 
     >>> result = asyncio.run(run_call(Toolbox(), ToolCall("1", "fly", {})))
     >>> result.is_error, result.text
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
-    call_scope = CallScope(
-        emit, relay, scope, {} if variables is None else variables, shared=shared or SharedState()
-    )
-    loop = asyncio.get_running_loop()
-    return (await run_at(Gate(1), toolbox, call, 0, call_scope, loop, own_task=False)).result
+    given = call_scope or CallScope()
+    return (await run_at(Gate(1), toolbox, call, 0, given, own_task=False)).result
 
 
 class EarlyCalls:
@@ -289,7 +245,7 @@ class EarlyCalls:
         call_scope = replace(self._call_scope, emit=early.emit, relay=early.relay)
         loop = asyncio.get_running_loop()
         return loop.create_task(
-            run_at(self.gate, self._toolbox, early.call, early.place, call_scope, loop)
+            run_at(self.gate, self._toolbox, early.call, early.place, call_scope)
         )
 
     def emit(self, event: ToolEvent) -> None:
@@ -333,16 +289,11 @@ class _Early:
 async def run_calls(
     toolbox: Toolbox,
     calls: Iterable[ToolCall],
+    call_scope: CallScope | None = None,
     *,
     places: Sequence[int] | None = None,
     limit: int = 8,
-    emit: Emit = ignore,
-    relay: Forwarder = ignore_record,
-    scope: str = "",
-    variables: dict[str, Any] | None = None,
     early: EarlyCalls | None = None,
-    barrier: Callable[[], Awaitable[None]] | None = None,
-    shared: SharedState | None = None,
 ) -> list[FinishedCall]:
     """Run calls side by side. Their results come in the order of the calls.
 
@@ -352,19 +303,16 @@ async def run_calls(
     Args:
         toolbox: The tools.
         calls: The calls to run.
+        call_scope: What they share.
         places: The index of each call among the calls of its response; by default these are all its calls.
         limit: How many may run at once; the others wait for their turn.
-        emit: Receives the start, the progress and the end of each call, each at once, in the event loop's thread. It must not raise.
-        relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
-        scope: The prefix of idempotency keys, such as the run and the turn; by default the id of the call.
-        variables: Values that the tools share.
         early: Calls that have started already; its limit is then the limit.
-        barrier: Awaited before each tool with effects runs; see `CallScope`.
-        shared: The state that tools and hooks share with user interfaces.
 
     Raises:
         ConfigurationError: The limit is below 1.
     """
+    given = call_scope or CallScope()
+    emit = given.emit
     gate = Gate(limit) if early is None else early.gate
     is_stopping = is_over = False
     cancelled: dict[int, FinishedCall] = {}
@@ -378,14 +326,7 @@ async def run_calls(
         if task.cancelled() and not is_stopping and place not in cancelled:
             cancelled[place] = _cancelled(call, place, emit)
 
-    call_scope = CallScope(
-        emit_open,
-        relay,
-        scope,
-        {} if variables is None else variables,
-        barrier,
-        shared or SharedState(),
-    )
+    call_scope = replace(given, emit=emit_open)
     loop = asyncio.get_running_loop()
     called = list(calls)
     placed = list(zip(called, range(len(called)) if places is None else places, strict=True))
@@ -393,7 +334,7 @@ async def run_calls(
     for call, place in placed:
         task = None if early is None else early.take(call, place)
         if task is None:
-            task = loop.create_task(run_at(gate, toolbox, call, place, call_scope, loop))
+            task = loop.create_task(run_at(gate, toolbox, call, place, call_scope))
         tasks.append(task)
     try:
         await asyncio.sleep(0)  # what has nothing to wait for is done then

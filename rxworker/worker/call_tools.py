@@ -356,15 +356,17 @@ async def _run_calls(
         finished = await run_calls(
             context.tools,
             [each.call for each in allowed],
+            CallScope(
+                emit_call,
+                context.journal.relay,
+                scope.pause.key,
+                scope.variables,
+                barrier,
+                context.shared,
+            ),
             places=[each.place for each in allowed],
             limit=context.parallel,
-            emit=emit_call,
-            relay=context.journal.relay,
-            scope=scope.pause.key,
-            variables=scope.variables,
             early=early,
-            barrier=barrier,
-            shared=context.shared,
         )
         for each, done in zip(allowed, finished, strict=True):
             results[each.place] = done.result

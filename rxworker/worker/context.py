@@ -43,6 +43,7 @@ from rxworker.providers import Options, Request
 from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import SharedState, Toolbox
+from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import EarlyCalls, run_call
 from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
@@ -230,10 +231,9 @@ class RunContext(Struct, frozen=True, eq=False):
     ) -> ToolResult:
         """Run a tool for a hook. It is not a call of the model, so no events are recorded."""
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
-        scope = f"{self.journal.run}/{call.id}"
-        return await run_call(
-            self.tools, call, scope=scope, variables=variables, shared=self.shared
-        )
+        key = f"{self.journal.run}/{call.id}"
+        given = CallScope(scope=key, variables=variables, shared=self.shared)
+        return await run_call(self.tools, call, given)
 
 
 class TurnScope(Struct, eq=False):

@@ -67,7 +67,7 @@ async def test_a_pure_call_runs_before_it_is_asked_for_and_is_not_run_again() ->
     assert (desk.used, early.begun) == (["a"], 1)
     assert heard == [ToolStart(look("a")), ToolProgress("1", "a")]
     desk.go.set()
-    finished = await run_calls(desk.toolbox, [look("a")], early=early, emit=heard.append)
+    finished = await run_calls(desk.toolbox, [look("a")], CallScope(heard.append), early=early)
     assert [f.result.text for f in finished] == ["a"]
     assert desk.used == ["a"]
     assert [type(event) for event in heard] == [ToolStart, ToolProgress, ToolStop]

@@ -20,7 +20,8 @@ from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.invocation import CallScope
-from rxworker.tools.run import run_call, run_calls, run_now
+from rxworker.tools.limiter import Gate
+from rxworker.tools.run import run_at, run_call, run_calls
 
 
 class PanicError(BaseException):
@@ -268,8 +269,7 @@ def test_a_call_that_is_closed_ends_without_a_result() -> None:
 
     async def work() -> None:
         call, box = ToolCall("1", "go", {}), Toolbox([go])
-        task = asyncio.current_task()
-        results.append(await run_now(go, go.policy, call, 0, box, CallScope(), loop, task))
+        results.append(await run_at(Gate(1), box, call, 0, CallScope()))
 
     task = loop.create_task(work())
     try:

@@ -16,6 +16,7 @@ from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArg
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Image, JsonObject, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import Toolbox, ToolContext, ToolPolicy
+from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import run_call, run_calls
 
 
@@ -214,7 +215,7 @@ async def test_a_thread_that_is_given_up_does_not_hold_the_loop() -> None:
         ended.set()
 
     heard: list[object] = []
-    result = await run_call(Toolbox([block]), call("block"), heard.append)
+    result = await run_call(Toolbox([block]), call("block"), CallScope(heard.append))
     assert "given up" in result.text
     go_on.set()
     assert await asyncio.to_thread(ended.wait, 30)
@@ -256,7 +257,9 @@ async def test_a_call_is_retried_as_often_as_its_tool_allows() -> None:
             raise ConnectionError
         return "at last"
 
-    assert (await run_call(Toolbox([flaky]), call("flaky"), scope="run/2")).text == "at last"
+    assert (
+        await run_call(Toolbox([flaky]), call("flaky"), CallScope(scope="run/2"))
+    ).text == "at last"
     assert len(set(keys)) == 1
     assert keys[0].startswith("run/2/0/")
 
@@ -315,7 +318,7 @@ async def test_the_context_knows_the_call() -> None:
         context.variables["seen"] = True
 
     variables: dict[str, Any] = {}
-    await run_call(Toolbox([look]), call("look", "call_7"), variables=variables)
+    await run_call(Toolbox([look]), call("look", "call_7"), CallScope(variables=variables))
     (context,) = contexts
     assert (context.call_id, context.tool) == ("call_7", "look")
     assert context.idempotency_key.startswith("call_7/0/")
@@ -466,7 +469,7 @@ async def test_starts_are_reported_when_a_call_gets_its_turn() -> None:
         context.progress({"at": name})
 
     calls = [call("step", n, name=n) for n in "ab"] + [call("none", "c")]
-    await run_calls(Toolbox([step]), calls, limit=1, emit=heard.append)
+    await run_calls(Toolbox([step]), calls, CallScope(heard.append), limit=1)
     assert [event for event in heard if not isinstance(event, ToolStop)] == [
         ToolStart(calls[0]),
         ToolProgress("a", {"at": "a"}),
@@ -490,7 +493,7 @@ async def test_progress_from_a_thread_arrives_in_order_on_the_loop() -> None:
         if isinstance(event, ToolProgress):
             heard.append((threading.get_ident() == home, event.progress))
 
-    await run_calls(Toolbox([count]), [call("count")], emit=emit)
+    await run_calls(Toolbox([count]), [call("count")], CallScope(emit))
     assert heard == [(True, number) for number in range(100)]
 
 
@@ -548,7 +551,7 @@ async def test_progress_is_a_copy() -> None:
             done.append(number)
             context.progress(done)
 
-    await run_calls(Toolbox([go]), [call("go")], emit=heard.append)
+    await run_calls(Toolbox([go]), [call("go")], CallScope(heard.append))
     assert heard[1:-1] == [ToolProgress("1", [0]), ToolProgress("1", [0, 1])]
 
 

@@ -15,6 +15,7 @@ from rxworker import tool
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools import FunctionTool, Progress, Toolbox, ToolContext
+from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import run_call
 
 
@@ -26,7 +27,7 @@ async def run(made: FunctionTool[..., Any]) -> tuple[ToolResult, list[object]]:
         if isinstance(event, ToolProgress):
             heard.append(event.progress)
 
-    result = await run_call(Toolbox([made]), ToolCall("1", made.meta.name, {}), emit)
+    result = await run_call(Toolbox([made]), ToolCall("1", made.meta.name, {}), CallScope(emit))
     return result, heard
 
 

@@ -16,6 +16,7 @@ from rxworker import tool
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox, ToolContext
+from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import run_calls
 
 who = ContextVar("who", default="nobody")
@@ -117,7 +118,7 @@ def test_each_call_starts_and_ends_once_and_results_keep_the_order(
 ) -> None:
     async def run() -> None:
         events: list[ToolStart | ToolProgress | ToolStop] = []
-        finished = await run_calls(TOOLS, calls, limit=limit, emit=events.append)
+        finished = await run_calls(TOOLS, calls, CallScope(events.append), limit=limit)
         assert [done.result.tool_use_id for done in finished] == [call.id for call in calls]
         places = list(range(len(calls)))
         assert sorted(e.place for e in events if isinstance(e, ToolStart)) == places

@@ -16,6 +16,7 @@ from rxworker.events import Record, ToolStart
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Toolbox, ToolContext, run_tools
+from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import run_call, run_calls
 
 
@@ -99,7 +100,7 @@ async def test_what_is_left_behind_is_heard_no_more(stubborn: Stubborn) -> None:
         return text
 
     running = asyncio.create_task(
-        run_calls(Toolbox([hold]), [ToolCall("1", "hold", {})], emit=heard.append)
+        run_calls(Toolbox([hold]), [ToolCall("1", "hold", {})], CallScope(heard.append))
     )
     await stubborn.started.wait()
     running.cancel()
