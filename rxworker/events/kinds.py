@@ -135,7 +135,6 @@ EVENT_KINDS: tuple[EventKind, ...] = (
 
 META_EVENTS = frozenset(kind.type for kind in EVENT_KINDS if kind.family == "meta")
 BLOCK_EVENTS = frozenset(kind.type for kind in EVENT_KINDS if kind.family == "block")
-TURN_EVENTS = frozenset(kind.type for kind in EVENT_KINDS if kind.family == "turn")
 PASSING = frozenset(kind.type for kind in EVENT_KINDS if kind.passing)
 DEFERRABLE = frozenset(kind.type for kind in EVENT_KINDS if kind.deferrable)
 MERGEABLE = frozenset(kind.type for kind in EVENT_KINDS if kind.mergeable)

@@ -61,11 +61,6 @@ def text_of(event: object) -> str | None:
     return None
 
 
-def is_mergeable(event: Event) -> bool:
-    """Whether the event may be merged with another: it is a delta that adds text."""
-    return text_of(event) is not None
-
-
 def _continues(first: object, event: object) -> bool:
     if type(event) is not type(first):
         return False

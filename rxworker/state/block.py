@@ -108,7 +108,7 @@ def step_texts(
             return _whole(start, like, texts, stop)
         state = step_block(None, start)
     text = state.text
-    if like is not None and state.block_type in _HOLDS[like.__class__]:
+    if like is not None and state.block_type in HOLDS[like.__class__]:
         text = text.add("".join(texts))
     if stop is not None:
         return _stop(state, stop, text)
@@ -119,7 +119,7 @@ def _whole(
     start: BlockStart, like: TextDeltas | None, texts: list[str], stop: BlockStop
 ) -> BlockState:
     """A block that came whole, as most do: one state instead of three."""
-    holds = like is not None and start.block_type in _HOLDS[like.__class__]
+    holds = like is not None and start.block_type in HOLDS[like.__class__]
     return BlockState(
         start.index,
         start.block_type,
@@ -137,7 +137,7 @@ def _text(state: BlockState, event: TextDeltas) -> BlockState:
 
 
 def _input_value(state: BlockState, event: InputValueDelta) -> BlockState:
-    if state.block_type in _HOLDS[InputJsonDelta]:
+    if state.block_type in HOLDS[InputJsonDelta]:
         return replace(state, values=state.values.add(event))
     return state
 
@@ -174,7 +174,7 @@ def _over(first: JsonObject | None, second: JsonObject | None) -> JsonObject | N
     return {**first, **second}
 
 
-_HOLDS: dict[type[object], frozenset[BlockType]] = {
+HOLDS: dict[type[object], frozenset[BlockType]] = {
     TextDelta: frozenset({BlockType.TEXT, BlockType.TOOL_RESULT}),
     ThinkingDelta: frozenset({BlockType.THINKING}),
     RefusalDelta: frozenset({BlockType.REFUSAL}),

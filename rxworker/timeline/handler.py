@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from weakref import WeakMethod
 
@@ -32,7 +31,6 @@ C = TypeVar("C")
 E = TypeVar("E")
 E_contra = TypeVar("E_contra", contravariant=True)
 S = TypeVar("S")
-S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class Handler(Protocol[E_contra, S]):
@@ -57,14 +55,6 @@ class Handler(Protocol[E_contra, S]):
 
     def on_event(self, scope: S, event: E_contra, /) -> None:
         """An event, and the scope that it belongs to."""
-        ...
-
-
-class Gatherer(Protocol[S_contra]):
-    """A handler that only gathers, so that it may be given the deltas of a block together."""
-
-    def gather(self, scope: S_contra, deltas: Deltas[Any], /) -> None:
-        """Several deltas of one block, of one type, one behind the other."""
         ...
 
 
@@ -149,9 +139,6 @@ def raise_all(failures: list[BaseException]) -> None:
             raise failure
     if failures:
         raise BaseExceptionGroup("several handlers failed", failures)
-
-
-_text_of = attrgetter("text")
 
 
 class _Collector(Generic[C]):

@@ -32,6 +32,7 @@ from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetad
 from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.state.block import HOLDS
 from rxworker.state.open_blocks import OpenBlocks
 from rxworker.views.call_tracker import CallTracker
 from rxworker.views.changes import (
@@ -233,7 +234,7 @@ class OpenBlock:
     def _grew(
         self, event: TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
     ) -> Iterator[Change]:
-        if not event.text or self.kind not in _TAKES[type(event)]:
+        if not event.text or self.kind not in HOLDS[type(event)]:
             return
         if self.shown is not None:
             yield BlockGrow(self.shown, event.text)
@@ -294,12 +295,6 @@ class OpenBlock:
             )
 
 
-_TAKES: dict[type[object], frozenset[BlockType]] = {
-    TextDelta: frozenset({BlockType.TEXT, BlockType.TOOL_RESULT}),
-    ThinkingDelta: frozenset({BlockType.THINKING}),
-    RefusalDelta: frozenset({BlockType.REFUSAL}),
-    InputJsonDelta: CALLS,
-}
 _HANDLERS: dict[type[object], Callable[[OpenBlock, Any], Iterator[Change]]] = {
     BlockStart: OpenBlock._started,
     TextDelta: OpenBlock._grew,

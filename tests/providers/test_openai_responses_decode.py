@@ -35,7 +35,7 @@ from rxworker.events.block import ToolResultMetadata
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import StopKind, StopReason
 from rxworker.providers import OpenAIResponses
-from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_responses import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.item import Item
 from rxworker.providers.openai_responses.items import HANDLERS, Items
@@ -802,7 +802,7 @@ class Looking(list[Item]):
 
 def test_an_item_is_found_by_its_name_at_the_same_cost_among_many() -> None:
     count = 500
-    items = Items(OpenBlocks(), lambda: "made")
+    items = Items(BlockFactory(), lambda: "made")
     items.all = looking = Looking()
     events: list[ResponseEvent] = []
 

@@ -53,7 +53,6 @@ from rxworker.worker.decisions import (
 )
 
 DENIED = "This call was not approved."
-NO_RESULT = "This call has no result."
 
 
 class ChatRequest(Struct, frozen=True):

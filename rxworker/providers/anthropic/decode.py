@@ -57,7 +57,7 @@ from rxworker.providers.anthropic.wire import (
     decode_event,
 )
 from rxworker.providers.batch_decoder import Part
-from rxworker.providers.blocks import CUT, OpenBlocks
+from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.ids import made_id
@@ -83,7 +83,7 @@ class AnthropicDecoder:
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         self._new_id = new_id
-        self._blocks = OpenBlocks()
+        self._blocks = BlockFactory()
         self._open: dict[int, OpenBlock] = {}  # by the wire's index
         self._closed: set[int] = set()
         self._usage: JsonObject = {}
@@ -181,7 +181,7 @@ class AnthropicDecoder:
         events: list[ResponseEvent] = []
         if self._open or self._closed:
             events += self._blocks.abort_all("the provider started the message again")
-            self._blocks = OpenBlocks()
+            self._blocks = BlockFactory()
             self._open, self._closed = {}, set()
         self._usage, self._stop = {}, NO_STOP
         self._called = self._malformed = False

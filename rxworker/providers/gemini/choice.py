@@ -24,7 +24,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
 from rxworker.providers.gemini.finish import UNSPECIFIED, read_stop
 from rxworker.providers.gemini.part import (
@@ -99,7 +99,7 @@ class Choice:
         new_id: Makes an id for a call that came without one.
     """
 
-    def __init__(self, index: int, blocks: OpenBlocks, new_id: Callable[[], str]) -> None:
+    def __init__(self, index: int, blocks: BlockFactory, new_id: Callable[[], str]) -> None:
         self.index = index
         self._blocks = blocks
         self._new_id = new_id

@@ -30,7 +30,7 @@ from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json, read_mended
-from rxworker.providers.blocks import CUT, OpenBlocks
+from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.gemini.choice import Choice
 from rxworker.providers.gemini.finish import merge_usage, read_block, read_usage
@@ -65,7 +65,7 @@ class GeminiDecoder:
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         self._new_id = new_id
-        self._blocks = OpenBlocks()
+        self._blocks = BlockFactory()
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}

@@ -29,7 +29,7 @@ from rxworker.events import (
 )
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import Halves, read_json
-from rxworker.providers.blocks import CUT, OpenBlocks
+from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import read_loosely, unreadable
@@ -128,7 +128,7 @@ class OllamaDecoder:
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         self._new_id = new_id
-        self._blocks = OpenBlocks()
+        self._blocks = BlockFactory()
         self._text: int | None = None  # the open block, if text is what is open
         self._thinking: int | None = None  # the same of thinking; at most one of them is open
         self._started = False

@@ -18,7 +18,7 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_chat.finish import (
     Reason,
     read_stop,
@@ -108,7 +108,7 @@ class Choice:
     """
 
     def __init__(
-        self, index: int, blocks: OpenBlocks, new_id: Callable[[], str], emit: Emit
+        self, index: int, blocks: BlockFactory, new_id: Callable[[], str], emit: Emit
     ) -> None:
         self.index = index
         self.ended = False

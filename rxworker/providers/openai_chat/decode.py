@@ -30,7 +30,7 @@ from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.batch_decoder import Part
-from rxworker.providers.blocks import CUT, OpenBlocks
+from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
@@ -50,8 +50,6 @@ Events: TypeAlias = Sequence[ResponseEvent]
 DONE = b"[DONE]"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
-# So many times in a row no text was found where one was looked for, and it is not worth while to look again.
-MOST_MISSES = 8
 # Whose texts go on in the next chunk.
 GROWING = (
     "content",
@@ -78,7 +76,7 @@ class OpenAIChatDecoder:
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         self._new_id = new_id
-        self._blocks = OpenBlocks()
+        self._blocks = BlockFactory()
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject | None = None
         self._started = False

@@ -24,7 +24,7 @@ from rxworker.events import BlockType, InputJsonDelta, Opaque, ResponseEvent, To
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.json_reader import JsonReader
-from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_chat.finish import Calls
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
 
@@ -89,7 +89,7 @@ class ToolCalls:
     """
 
     def __init__(
-        self, blocks: OpenBlocks, choice: int, new_id: Callable[[], str], emit: Emit
+        self, blocks: BlockFactory, choice: int, new_id: Callable[[], str], emit: Emit
     ) -> None:
         self._blocks = blocks
         self._choice = choice

@@ -29,7 +29,7 @@ from rxworker.framing.sse_frame import SseFrame, datas_of
 from rxworker.messages import Json, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.batch_decoder import Part
-from rxworker.providers.blocks import CUT, OpenBlocks
+from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
@@ -82,7 +82,7 @@ class OpenAIResponsesDecoder:
 
     def _begin(self) -> None:
         """Reset."""
-        self._blocks = OpenBlocks()
+        self._blocks = BlockFactory()
         self._started: str | None = None  # the response's id, once it has started; perhaps empty
         self._items = Items(self._blocks, self._new_id)
         self._failure: Failure | None = None  # waits for the response that failed

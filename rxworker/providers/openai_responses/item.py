@@ -28,7 +28,7 @@ from rxworker.events import (
 )
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_responses.kinds import (
     CONTENT,
     CUSTOM_CALL,
@@ -96,7 +96,7 @@ class Item:
         key: int,
         kind: str,
         wire: JsonObject,
-        blocks: OpenBlocks,
+        blocks: BlockFactory,
         new_id: Callable[[], str],
     ) -> None:
         self.key = key
@@ -303,7 +303,7 @@ class TextItem(Item):
         key: int,
         kind: str,
         wire: JsonObject,
-        blocks: OpenBlocks,
+        blocks: BlockFactory,
         new_id: Callable[[], str],
     ) -> None:
         super().__init__(key, kind, wire, blocks, new_id)

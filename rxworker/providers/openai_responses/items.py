@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from rxworker.events import Opaque, ResponseEvent
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_json
-from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_responses.finish import COMPLETED, Outcome
 from rxworker.providers.openai_responses.item import CallItem, Item, TextItem
 from rxworker.providers.openai_responses.kinds import (
@@ -52,7 +52,7 @@ class Items:
         all: In the order in which they came.
     """
 
-    def __init__(self, blocks: OpenBlocks, new_id: Callable[[], str]) -> None:
+    def __init__(self, blocks: BlockFactory, new_id: Callable[[], str]) -> None:
         self.all: list[Item] = []
         # The last item that came under an ``output_index``; none came without one.
         self._by_index: dict[int | None, Item] = {}

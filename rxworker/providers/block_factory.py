@@ -1,4 +1,4 @@
-"""The open blocks of a response, and the promise that each of them ends exactly once."""
+"""The events of the blocks that a decoder opens, so that each block has an index and an id of its own, and ends exactly once."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ CUT = Failure(
 )
 
 
-class OpenBlocks:
-    """The open blocks of a response. Every block event of start, stop and abort is made here.
+class BlockFactory:
+    """Makes the start, the stop and the abort of every block of a response.
 
-    >>> blocks = OpenBlocks()
+    >>> blocks = BlockFactory()
     >>> start = blocks.start(BlockType.TEXT)
     >>> blocks.stop(start.index).block_type
     <BlockType.TEXT: 'text'>
