@@ -13,37 +13,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from reactivex import Observable, abc, typing
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-from rxworker.hub.detach import DetachReporter, fail_stream
+from rxworker.hub.detach import fail_stream
+from rxworker.hub.registry import WatcherRegistry
 from rxworker.hub.watcher import Watcher, running_loop
 from rxworker.operators.disposables import Slot
 from rxworker.operators.kernel import TRAMPOLINE, Stage
 
 A = TypeVar("A")
-
-
-class TimedHub(Protocol):
-    """What a timed pipeline needs of its hub.
-
-    Attributes:
-        loop: The event loop of the hub, if any.
-        detach_reporter: Reports the watchers that have raised.
-    """
-
-    loop: asyncio.AbstractEventLoop | None
-    detach_reporter: DetachReporter
-
-    def name_watcher(self, name: str) -> str:
-        """The name of a new watcher."""
-        ...
-
-    def call_in_loop(self, call: Callable[[], None]) -> None:
-        """Call a function in the thread of the event loop."""
-        ...
 
 
 class WatcherClock(AsyncIOScheduler):
@@ -98,7 +79,7 @@ class TimedPipeline(Stage[A]):
         pipeline: What the operators have made.
     """
 
-    def __init__(self, hub: TimedHub, pipeline: Observable[A]) -> None:
+    def __init__(self, hub: WatcherRegistry, pipeline: Observable[A]) -> None:
         super().__init__()
         self.timing = partial(TimedPipeline[Any], hub)
         self._hub = hub
@@ -132,7 +113,7 @@ class TimedPipeline(Stage[A]):
 class _InLoop(abc.DisposableBase):
     """Disposes in the thread of the event loop."""
 
-    def __init__(self, hub: TimedHub, subscription: abc.DisposableBase) -> None:
+    def __init__(self, hub: WatcherRegistry, subscription: abc.DisposableBase) -> None:
         self._hub = hub
         self._subscription = subscription
 

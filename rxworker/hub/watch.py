@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import Literal, TypeAlias, TypeVar, cast
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from reactivex import Observable, abc
 from reactivex.internal import default_error, noop
@@ -14,8 +15,10 @@ from reactivex.internal import default_error, noop
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
 from rxworker.hub.delivery import Delivery
-from rxworker.hub.timing import noted
-from rxworker.hub.watcher import WatchedHub, Watcher, ignore, running_loop
+from rxworker.hub.reader import Reader
+from rxworker.hub.registry import WatcherRegistry
+from rxworker.hub.timing import TimedPipeline, noted
+from rxworker.hub.watcher import ignore, running_loop
 from rxworker.operators.kernel import Sink, Stage
 
 A = TypeVar("A")
@@ -48,10 +51,10 @@ class Watch(Stage[Record]):
 
     emits_records = True
 
-    def __init__(self, hub: WatchedHub, delivery: Delivery, after: int, name: str) -> None:
+    def __init__(self, hub: WatcherRegistry, delivery: Delivery, after: int, name: str) -> None:
         super().__init__()
         self._hub = hub
-        self.timing = hub.timing
+        self.timing = partial(TimedPipeline[Any], hub)
         self._delivery = delivery
         self._after = after
         self._name = name
@@ -99,8 +102,8 @@ class Watch(Stage[Record]):
         finally:
             watcher.dispose()
 
-    def _pull(self) -> Watcher:
-        return Watcher(self._hub, self._delivery, self._after, self._name)
+    def _pull(self) -> Reader:
+        return Reader(self._hub, self._delivery, self._after, self._name)
 
     def _is_in_loop(self) -> bool:
         return self._hub.loop is None or running_loop() is self._hub.loop
@@ -129,7 +132,7 @@ class Watch(Stage[Record]):
         scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
         return noted(
-            Watcher(self._hub, self._delivery, self._after, self._name, observer), scheduler
+            self._hub.push_to(observer, self._delivery, self._after, self._name), scheduler
         )
 
 

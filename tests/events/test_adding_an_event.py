@@ -40,7 +40,7 @@ STEPS: Steps = {
     ],
     "rxworker/events/__init__.py": [
         ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
-        ('    "TurnEvent",\n', '    "TurnEvent",\n    "BudgetWarning",\n'),
+        ('    "RunStart",\n', '    "RunStart",\n    "BudgetWarning",\n'),
     ],
 }
 STATE_STEPS: Steps = {

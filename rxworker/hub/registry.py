@@ -1,0 +1,225 @@
+"""The history of a run and the watchers that it serves: what a `Hub` is, without the ways of watching it.
+
+Watchers need their registry, and a hub makes watchers: the registry knows the first alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+from reactivex import abc
+
+from rxworker.events import Record
+from rxworker.hub.delivery import Delivery
+from rxworker.hub.detach import DetachReporter, OnRaise
+from rxworker.hub.history import History
+from rxworker.hub.push import ImmediateWatchers
+from rxworker.hub.scheduler import Callback, Defer, FlushScheduler
+from rxworker.hub.watcher import OneShotEvent, Takes, Watcher, WatcherState, running_loop
+
+
+class WatcherRegistry:
+    """The records so far, and who watches them. See `Hub`.
+
+    Attributes:
+        history: The records so far.
+        loop: The event loop that it was made on, if any.
+        over: Set when it has ended; for other threads.
+        flush_scheduler: Serves the watchers that are not pushed to at once.
+        detach_reporter: Reports the watchers that have raised.
+    """
+
+    def __init__(
+        self,
+        on_detach: OnRaise | None = None,
+        *,
+        defer: Defer | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> None:
+        super().__init__()
+        self.history = History()
+        self.loop = loop or running_loop()
+        self.over = OneShotEvent()
+        self.detach_reporter = reporter = DetachReporter(on_detach, self.loop, self.history)
+        self._interrupt: KeyboardInterrupt | None = None
+        if self.loop is None:
+            reporter.on_interrupt = self._keep_interrupt
+        self.flush_scheduler = FlushScheduler(
+            self.history, self.loop, defer, reporter.report, scheduler
+        )
+        self._immediate = ImmediateWatchers(self.history, reporter.report)
+        self._ended = False
+        self._error: Exception | None = None
+        self._names = count(1)
+        self._was_watched = False
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record; 0 before the first."""
+        return self.history.last_seq
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._ended
+
+    @property
+    def error(self) -> Exception | None:
+        """The error with which it ended; ``None`` if there is none."""
+        return self._error
+
+    @property
+    def watched(self) -> bool:
+        """Whether it ever had a watcher."""
+        return self._was_watched
+
+    def push(self, entry: Record) -> None:
+        """Push a record to every watcher. Its first number is ``last_seq + 1``. After the end it does nothing.
+
+        Args:
+            entry: A record, or one whose event is a `Deltas`: watchers of records receive one for each delta.
+        """
+        self.push_many((entry,))
+
+    def push_many(self, entries: Sequence[Record]) -> None:
+        """Push several, in order. All of them are in the history before the first is pushed."""
+        if self._ended or not entries:
+            return
+        self.history.extend(entries)
+        immediate = self._immediate
+        if immediate.is_pushing:
+            return
+        if immediate.watchers:
+            immediate.push(entries)
+        if self._ended or self.flush_scheduler.is_needed:
+            self._pushed()
+
+    def _pushed(self) -> None:
+        """After the immediate watchers, request a flush or close."""
+        if self._ended:
+            self._close()
+        else:
+            self.flush_scheduler.request()
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            raise interrupt
+
+    def _keep_interrupt(self, interrupt: KeyboardInterrupt) -> None:
+        """Without a loop that it could leave, `push` raises it after the round."""
+        self._interrupt = interrupt
+        self.flush_scheduler.is_needed = True
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more records follow: the streams of the watchers complete, or end with the error."""
+        if self._ended:
+            return
+        self._ended, self._error = True, error
+        if not self._immediate.is_pushing:
+            self._close()
+
+    def _close(self) -> None:
+        self._immediate.end(self._error)
+        self.over.set()
+        self.flush_scheduler.end(self._error)
+        # A run that is kept costs memory for as long as it is kept; a short one has not been packed until now.
+        self.history.pack()
+
+    def hold(self) -> asyncio.Future[None] | None:
+        """A future that a source awaits before it reads on: done when no `Reliable` watcher is too far behind; ``None`` when none is."""
+        return self.flush_scheduler.readers.hold() if self.flush_scheduler.is_needed else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a source should wait now."""
+        return self.flush_scheduler.is_needed and self.flush_scheduler.readers.is_full
+
+    # What watchers call.
+
+    def name_watcher(self, name: str) -> str:
+        """The name of a new watcher."""
+        number = next(self._names)  # in one step, since any thread may call this
+        return name or f"watcher-{number}"
+
+    def push_to(
+        self,
+        observer: abc.ObserverBase[Any],
+        delivery: Delivery | None = None,
+        after: int = 0,
+        name: str = "",
+        *,
+        takes: Takes = "records",
+    ) -> Watcher:
+        """Attach a new watcher that is pushed to; see `Watcher`."""
+        watcher = Watcher(
+            self.detach, delivery, after, self.name_watcher(name), observer, takes=takes
+        )
+        self.attach(watcher)
+        return watcher
+
+    def attach(self, watcher: Watcher) -> None:
+        """Serve a new watcher. One without a delivery is pushed everything so far at once."""
+        self._was_watched = self._was_watched or watcher.takes != "entries"
+        if watcher.delivery is not None:
+            self.call_in_loop(partial(self.flush_scheduler.add, watcher))
+        elif self._immediate.add(watcher):
+            if self._ended and not self._immediate.is_pushing:
+                self._immediate.end(self._error)
+            elif self.flush_scheduler.is_needed:
+                self.flush_scheduler.notify_change()
+
+    def detach(self, watcher: Watcher) -> None:
+        """Serve a watcher no more."""
+        if watcher.delivery is not None:
+            self.call_in_loop(partial(self.flush_scheduler.remove, watcher))
+            return
+        self._immediate.remove(watcher)
+        if self.flush_scheduler.is_needed:
+            self.flush_scheduler.notify_change()
+
+    def may_take(self, watcher: Watcher) -> bool:
+        """Whether the pace of a watcher that pulls allows it to take what is new."""
+        return self.flush_scheduler.may_take(watcher)
+
+    def notify_taken(self) -> None:
+        """A watcher has taken records."""
+        self.call_in_loop(self.flush_scheduler.notify_taken)
+
+    def sleep(self, watcher: Watcher) -> asyncio.Future[None]:
+        """A future that is done when there may be more for a watcher that pulls."""
+        return self.flush_scheduler.readers.sleep(watcher)
+
+    def call_in_loop(self, call: Callback) -> None:
+        """Call a function in the thread of the event loop: now, if this is that thread; else soon."""
+        loop = self.loop
+        if loop is None or running_loop() is loop:
+            call()
+            return
+        try:
+            loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            call()  # the loop is closed, so that no other thread uses the hub
+
+    # The present watchers.
+
+    @property
+    def watching(self) -> int:
+        """The number of watchers now."""
+        return len(self._immediate) + len(self.flush_scheduler)
+
+    def states(self) -> tuple[WatcherState, ...]:
+        """The states of the watchers."""
+        last = self.last_seq
+        return (*self._immediate.states(last), *self.flush_scheduler.states(last))
+
+    def add_callback(self, callback: Callback) -> Callback:
+        """Call a function, once a loop turn, when records were pushed or taken, or a watcher was attached or detached.
+
+        Returns:
+            A function that removes it again.
+        """
+        return self.flush_scheduler.add_callback(callback)
