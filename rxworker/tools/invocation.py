@@ -30,7 +30,7 @@ from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
-from rxworker.tools.base import Tool, ToolPolicy, policy_of
+from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import must_pass, to_result
@@ -138,12 +138,19 @@ def key_of(call: ToolCall, place: int, scope: str) -> str:
 
 
 async def attempts(
-    tool: Tool, call: ToolCall, place: int, call_scope: CallScope, *, own_task: bool
+    tool: Tool,
+    policy: ToolPolicy,
+    call: ToolCall,
+    place: int,
+    call_scope: CallScope,
+    *,
+    own_task: bool,
 ) -> ResultContent | ToolResult:
     """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.
 
     Args:
         tool: The tool to run.
+        policy: Its execution policy.
         call: The call.
         place: The index of the call among the calls of its response.
         call_scope: The scope that it shares with the other calls.
@@ -152,7 +159,7 @@ async def attempts(
     Raises:
         ToolError: The error of the last attempt.
     """
-    policy, loop = policy_of(tool), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries

@@ -64,53 +64,46 @@ async def run_at(
         call_scope: The scope that it shares with the other calls.
         own_task: Whether it has a task that its creator ends with `stop_all`.
     """
-    _, policy = toolbox.find(call.name)
+    tool, policy = toolbox.find(call.name)
     if not gate.enter_now(policy.barrier):
         await gate.enter(policy.barrier)
+        tool, policy = toolbox.find(call.name)  # tools come and go
     try:
-        return await _run_now(toolbox, call, place, call_scope, own_task=own_task)
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        began = loop.time()
+        cancels = 0 if task is None else task.cancelling()
+        call_scope.emit(ToolStart(call, place))
+        if call_scope.barrier is not None and policy.effect != "pure":
+            await call_scope.barrier()
+        is_error = True
+        if tool is None:
+            content = toolbox.missing(call.name)
+        else:
+            try:
+                value = await attempts(tool, policy, call, place, call_scope, own_task=own_task)
+                is_error = isinstance(value, ToolResult) and value.is_error
+                content = value.content if isinstance(value, ToolResult) else value
+            except ToolError as error:
+                logger.debug(
+                    "tool %s, call %s: %s",
+                    call.name,
+                    call.id,
+                    error,
+                    exc_info=error,
+                    extra={"tool": call.name, "call": call.id},
+                )
+                content = toolbox.format_error(error)
+        if not (isinstance(content, str) and content.isascii()):
+            content = clean(content)
+        content = truncate(content, policy.max_output)
+        result, seconds = ToolResult(call.id, content, is_error, call.name), loop.time() - began
+        # Of a call that is cancelled, the one that cancels it reports the end.
+        if task is None or task.cancelling() <= cancels:
+            call_scope.emit(ToolStop(result, seconds, call.id, place, is_error))
+        return FinishedCall(result, seconds)
     finally:
         gate.leave()
-
-
-async def _run_now(
-    toolbox: Toolbox, call: ToolCall, place: int, call_scope: CallScope, *, own_task: bool
-) -> FinishedCall:
-    """Run one call whose turn has come."""
-    tool, policy = toolbox.find(call.name)  # tools come and go while a call waits
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task(loop)
-    began = loop.time()
-    cancels = 0 if task is None else task.cancelling()
-    call_scope.emit(ToolStart(call, place))
-    if call_scope.barrier is not None and policy.effect != "pure":
-        await call_scope.barrier()
-    is_error = True
-    if tool is None:
-        content = toolbox.missing(call.name)
-    else:
-        try:
-            value = await attempts(tool, call, place, call_scope, own_task=own_task)
-            is_error = isinstance(value, ToolResult) and value.is_error
-            content = value.content if isinstance(value, ToolResult) else value
-        except ToolError as error:
-            logger.debug(
-                "tool %s, call %s: %s",
-                call.name,
-                call.id,
-                error,
-                exc_info=error,
-                extra={"tool": call.name, "call": call.id},
-            )
-            content = toolbox.format_error(error)
-    if not (isinstance(content, str) and content.isascii()):
-        content = clean(content)
-    content = truncate(content, policy.max_output)
-    result, seconds = ToolResult(call.id, content, is_error, call.name), loop.time() - began
-    # Of a call that is cancelled, the one that cancels it reports the end.
-    if task is None or task.cancelling() <= cancels:
-        call_scope.emit(ToolStop(result, seconds, call.id, place, is_error))
-    return FinishedCall(result, seconds)
 
 
 async def run_call(
