@@ -77,7 +77,7 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
     {'city': 'Oslo'}
     >>> decode_arguments("Oslo", tool)
     Traceback (most recent call last):
-    rxworker.errors.InvalidArgumentError: invalid arguments at $: this is no JSON object but the text 'Oslo'
+    rxworker.errors.InvalidArgumentError: invalid arguments at $: this is not a JSON object but the text 'Oslo'
     """
     if isinstance(given, dict):
         found = changed_by_json(cast("object", given))
@@ -86,14 +86,14 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
         path, what = found
         raise _invalid(f"this is {what}", meta, path)
     if not isinstance(given, str):
-        raise _invalid(f"this is no JSON object but of type {type(given).__name__}", meta)
+        raise _invalid(f"this is not a JSON object but of type {type(given).__name__}", meta)
     if meta.format is not None:
         return given
     decoded = parse_arguments(given)
     if isinstance(decoded, str):
         if isinstance(_read(given), dict):
             raise _invalid(f"this is {_TOO_DEEP}", meta)
-        raise _invalid(f"this is no JSON object but the text {given!r:.60}", meta)
+        raise _invalid(f"this is not a JSON object but the text {given!r:.60}", meta)
     return decoded
 
 

@@ -13,7 +13,7 @@ from rxworker.messages.usage import Usage
 
 
 class Ping(Struct, frozen=True, tag="ping"):
-    """The connection lives.
+    """The connection is open.
 
     Attributes:
         timestamp: Seconds since the epoch, where the provider sent it.

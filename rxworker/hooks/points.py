@@ -118,7 +118,7 @@ class ContinueWithMessages(Struct, frozen=True):
         return cls((Message.user(text),))
 
 
-class EndRun(Exception):  # noqa: N818 - it is a wish, not an error
+class EndRun(Exception):  # noqa: N818 - a verdict, not an error
     """Raised within a hook to end the run with `RunAbortedError`, also where no verdict can do that.
 
     Attributes:

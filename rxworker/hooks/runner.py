@@ -234,7 +234,7 @@ async def _answer(
         return None
     if not isinstance(verdict, VERDICTS[hook.point]):
         if inspect.iscoroutine(verdict):
-            verdict.close()  # it was not awaited, and need not complain of that as well
+            verdict.close()  # it was not awaited: without this, Python warns of that as well
         raise wrong_verdict(f"answered {verdict!r}", name, hook.point)
     if (odd := _odd_field(verdict)) is not None:
         raise wrong_verdict(f"answered a {type(verdict).__name__} with {odd}", name, hook.point)

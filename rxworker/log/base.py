@@ -271,7 +271,7 @@ class EventLog(ABC):
         return lost
 
     def _note_return(self, claim: Claim) -> None:
-        """Report that this process has lost a run, and lives: its suspension, or the cut of its network, is not to count as a death."""
+        """Report that this process has lost a run and still runs: its suspension, or the cut of its network, is not to count as a death."""
         if not self.is_closed and claim not in self._reports:
             task = asyncio.get_running_loop().create_task(self._report_return(claim))
             self._reports[claim] = task

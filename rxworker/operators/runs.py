@@ -37,7 +37,7 @@ def merge_runs(
 
         A-----B-----|          runs, as they begin
         [ merge_runs(runs) ]
-        -a-a-a-b-b|            were they apart: A fails behind its third record, B goes on
+        -a-a-a-b-b|            shown separately: A fails after its third record, B goes on
         -a-a-a-b-b--|
 
     A run that fails does not end the stream, nor touch the others: its last record, a `RunAbort`, has the reason. A run that

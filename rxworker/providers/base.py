@@ -145,7 +145,7 @@ class Options(Settings, frozen=True, omit_defaults=True):
     Its ``repr`` shows what is set. Of ``headers`` and ``extra`` it hides what is a secret by its name, such as an authorization.
 
     Attributes:
-        max_tokens: The most tokens to write.
+        max_tokens: The maximum of tokens to write.
         temperature: Randomness, in the provider's own range.
         stop_sequences: Texts at which the model stops.
         tool_choice: Whether it must call a tool.
@@ -191,13 +191,13 @@ class Options(Settings, frozen=True, omit_defaults=True):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """The settings that are set, without secrets; for rich, too."""
-        told: list[tuple[str, Any]] = []
+        shown: list[tuple[str, Any]] = []
         for known in fields(self):
             value: object = getattr(self, known.name)
             if value != known.default and value != {}:
                 is_open = known.name not in ("headers", "extra")
-                told.append((known.name, value if is_open else hidden(value)))
-        return told
+                shown.append((known.name, value if is_open else hidden(value)))
+        return shown
 
 
 def _check_texts(name: str, value: object, example: str) -> None:
@@ -259,7 +259,7 @@ class Provider(Protocol):
         """The request for the next message of the conversation.
 
         Raises:
-            ConfigurationError: No key is to be had.
+            ConfigurationError: No key was found.
         """
         ...
 
@@ -268,7 +268,7 @@ class Provider(Protocol):
         ...
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The error of a response that is no stream, and its remedy."""
+        """The error of a response that is not a stream, and its remedy."""
         ...
 
     def counts(self, usage: Usage) -> Counts:

@@ -24,7 +24,7 @@ from rxworker.messages.speech import is_stray
 def arguments(call: ToolCall) -> JsonObject:
     """The arguments of a call as an object, whatever the model wrote.
 
-    Text that is no JSON object is wrapped, so that the request stays valid and the model sees what it wrote.
+    Text that is not a JSON object is wrapped, so that the request stays valid and the model sees what it wrote.
 
     >>> arguments(ToolCall("1", "look", "")), arguments(ToolCall("1", "look", "{oh"))
     ({}, {'input': '{oh'})
@@ -66,7 +66,7 @@ def plain_text(document: Document) -> str:
     """The text of a document whose bytes are text.
 
     Raises:
-        LocalProtocolError: The bytes are no base64.
+        LocalProtocolError: The bytes are not base64.
     """
     try:
         return base64.b64decode(_data(document), validate=True).decode("utf-8", "replace")

@@ -24,7 +24,7 @@ def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
         root: The path before it where the address has none.
 
     Raises:
-        ConfigurationError: It is no address of the web.
+        ConfigurationError: It is not an address of the web.
 
     >>> endpoint("https://api.anthropic.com", "/messages")
     'https://api.anthropic.com/v1/messages'
@@ -88,7 +88,9 @@ def read_model(name: object) -> str:
         ConfigurationError: It is none.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"{name!r} is no model: give its name, as the provider writes it")
+        raise ConfigurationError(
+            f"{name!r} is not a model: give its name, as the provider writes it"
+        )
     return name
 
 

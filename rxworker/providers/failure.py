@@ -101,7 +101,7 @@ class Failure(Struct, frozen=True):
     """An error as a service reported it.
 
     Attributes:
-        message: Its words for people.
+        message: Its text, shown to users.
         code: Its word for it: the code, else the type. Of an HTTP answer it is never the status again.
         kind: The normal form, see `rxworker.errors.ProviderError`.
         request_id: Its name for the request.
@@ -201,10 +201,10 @@ def _failure_behind(metadata: Json) -> Failure | None:
     if raw is None or not isinstance(metadata, dict):
         return None
     try:
-        told: Json = msgspec.json.decode(raw)
+        decoded: Json = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        told = None
-    failure = read_failure(told) or Failure(raw[:LONGEST_RAW])
+        decoded = None
+    failure = read_failure(decoded) or Failure(raw[:LONGEST_RAW])
     name = _text(metadata.get("provider_name"))
     return replace(failure, message=f"{failure.message} ({name})") if name else failure
 

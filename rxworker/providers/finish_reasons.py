@@ -102,7 +102,7 @@ def known_kind(raw: str) -> StopKind | None:
 def stop_kind(raw: str, *, called: bool, malformed: bool = False) -> StopKind:
     """Why a response ended.
 
-    An unknown word is no objection to the calls of the response.
+    An unknown word does not invalidate the calls of the response.
 
     Args:
         raw: The finish reason.

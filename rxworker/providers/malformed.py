@@ -1,4 +1,4 @@
-"""Frames that break the protocol: JSON that does not match its Struct, and text that is no JSON.
+"""Frames that break the protocol: JSON that does not match its Struct, and text that is not JSON.
 
 One unexpected member must not cost the members beside it, so a Struct is read field by field, and a list member by member, down
 to the value that does not match; that value is reported. Every field of such a Struct has a default.
@@ -20,7 +20,7 @@ from rxworker.providers.failure import Failure, read_failure
 
 
 def unreadable(data: bytes) -> bool:
-    """Whether a frame that is no JSON was meant to be some: a broken object, not a word such as ``keepalive``."""
+    """Whether a frame that is not JSON was meant to be: a broken object, not a word such as ``keepalive``."""
     return data.lstrip().startswith(b"{")
 
 
@@ -66,7 +66,7 @@ UNIONS = (Union, UnionType)
 def read_loosely(raw: JsonObject, kind: type[S]) -> tuple[S, JsonObject]:
     """Split an object into the part that fits the Struct and the rest. Numbers may be texts.
 
-    A value without content, such as ``null``, is no loss. A name that the Struct does not know counts as one that does not fit
+    A value without content, such as ``null``, is not a loss. A name that the Struct does not know counts as one that does not fit
     only if the Struct forbids such names.
 
     >>> class Message(Struct):

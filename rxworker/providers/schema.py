@@ -209,9 +209,9 @@ def _as_held(schema: JsonObject) -> JsonObject:
         if key in schema and not _is_held(key, schema[key])
     }
     if limits:
-        said = "{" + ", ".join(f"{key}: {value}" for key, value in limits.items()) + "}"
+        note = "{" + ", ".join(f"{key}: {value}" for key, value in limits.items()) + "}"
         text = schema.get("description")
-        schema["description"] = f"{text}\n\n{said}" if text else said
+        schema["description"] = f"{text}\n\n{note}" if text else note
     return schema
 
 

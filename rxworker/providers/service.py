@@ -1,4 +1,4 @@
-"""Common parts of the providers: a model of a service, its address, its key, and the HTTP responses that are no stream: their errors, and the retry that their headers require."""
+"""Common parts of the providers: a model of a service, its address, its key, and the HTTP responses that are not streams: their errors, and the retry that their headers require."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Service:
         return self._model
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The error of a response that is no stream, and its remedy."""
+        """The error of a response that is not a stream, and its remedy."""
         return explain(
             self._name,
             status,
@@ -174,9 +174,9 @@ def may_retry(status: int, headers: Mapping[str, str]) -> bool:
     >>> may_retry(529, {}), may_retry(500, {"x-should-retry": "false"})
     (True, False)
     """
-    said = headers.get("x-should-retry", "").strip().lower()
-    if said in ("true", "false"):
-        return said == "true"
+    word = headers.get("x-should-retry", "").strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
     return status in RETRYABLE or status >= 500
 
 
@@ -209,7 +209,7 @@ def explain(
 
     Args:
         name: The provider's name.
-        status: The HTTP status; 200 where the body was no stream.
+        status: The HTTP status; 200 where the body was not a stream.
         headers: Of the answer.
         body: Of the answer: JSON, HTML, text or nothing.
         model: The model of the request.
@@ -259,7 +259,7 @@ def _retryable(status: int, headers: Mapping[str, str], failure: Failure) -> boo
         return may_retry(status, headers)
     if failure.kind in ("quota", "context_length", "authentication", "permission"):
         return False
-    # An answer with status 200 that is no stream is judged by its content.
+    # An answer with status 200 that is not a stream is judged by its content.
     return may_retry(status, headers) if status >= 400 else failure.kind in RETRYABLE_KINDS
 
 

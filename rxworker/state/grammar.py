@@ -76,7 +76,7 @@ class ResponseGrammar:
 
     Args:
         implicit: Whether a delta may open its block.
-        reasons: Whether to complain of whole calls whose response has another reason than ``ToolUse`` to end, and not one with which they do not run.
+        reasons: Whether to report whole calls whose response has another reason than ``ToolUse`` to end, and not one with which they do not run.
 
     >>> grammar = ResponseGrammar()
     >>> grammar.feed(BlockStart(0, BlockType.TEXT))

@@ -55,7 +55,7 @@ class ServedResponse(Struct, frozen=True):
         cut_at: The same, counted in bytes.
         stall_after: After this many frames nothing more comes, and the connection stays open.
         stall_at: The same, counted in bytes.
-        garbage_after: After this many frames comes one that is no text and no JSON; then the rest.
+        garbage_after: After this many frames comes one that is neither text nor JSON; then the rest.
         drop: Whether the connection is closed before any byte, as a reused one may be.
     """
 
@@ -109,7 +109,7 @@ class ServedResponse(Struct, frozen=True):
     def from_html(
         cls, page: str = PAGE, *, status: int = 502, **faults: Unpack[Faults]
     ) -> ServedResponse:
-        """A page for people, as gateways send it."""
+        """A page of HTML, as gateways send it."""
         return cls((page.encode(),), status, {"content-type": CONTENT_TYPES[".html"]}, **faults)
 
     @classmethod
@@ -140,7 +140,7 @@ class ServedResponse(Struct, frozen=True):
 
     @classmethod
     def garbage(cls, data: bytes = GARBAGE, **faults: Unpack[Faults]) -> ServedResponse:
-        """Bytes that are no stream, under a name of a stream."""
+        """Bytes that are not a stream, with the content type of one."""
         return cls.from_frames([data], **faults)
 
     @classmethod

@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Lintable)
 
 
 class Linter:
-    """Reads events or records, one by one, and complains.
+    """Reads events or records, one by one, and reports violations.
 
     Args:
         implicit: Whether a delta may open its block.

@@ -149,7 +149,7 @@ def think(text: str, signature: str | None = None) -> Reply:
 
 
 def call(name: str, /, **arguments: Json) -> Reply:
-    """A reply that calls a tool; for an id of your own, or arguments that are no JSON, write out the `Call`.
+    """A reply that calls a tool; for an id of your own, or arguments that are not JSON, write out the `Call`.
 
     >>> (call("look", at="a") + call("look", at="b")).blocks("call_1")[1].id
     'call_1_2'
@@ -168,7 +168,7 @@ def fail(
     """A reply that ends with an error of the provider's, at once or after what it is added to.
 
     Args:
-        message: The provider's words for people.
+        message: The provider's text, shown to users.
         kind: The kind of the failure, see `ProviderError.kind`.
         code: The provider's word for it; by default the kind.
         retryable: Whether the same request may succeed; by default as it is usual for the kind.
@@ -230,7 +230,7 @@ def reply_events(reply: Reply, number: int = 1, model: str = "scripted") -> list
     if blocks or reply.error is None:
         events.append(Status(ResponseStatus.STARTED, f"response_{number}", model))
     for index, block in enumerate(blocks):
-        events += _told(reply, index, block)
+        events += _block_events(reply, index, block)
     if reply.breaks and blocks:
         events.pop()  # the last block stays open
     if events and reply.usage is not None:
@@ -238,7 +238,7 @@ def reply_events(reply: Reply, number: int = 1, model: str = "scripted") -> list
     return events + _end(reply, blocks)
 
 
-def _told(reply: Reply, index: int, block: ReplyBlock) -> list[ResponseEvent]:
+def _block_events(reply: Reply, index: int, block: ReplyBlock) -> list[ResponseEvent]:
     """The life of one block."""
     kind = BLOCK_TYPES.get(type(block), BlockType.TOOL_USE)
     events: list[ResponseEvent] = []

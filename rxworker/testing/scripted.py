@@ -106,9 +106,9 @@ class ScriptedModel:
     >>> from rxworker.events import TextDelta
     >>> model = ScriptedModel(["Hello", "Goodbye"])
     >>> request = Request(Conversation((Message.user("hi"),)))
-    >>> heard = []
-    >>> _ = model.stream(request).subscribe(heard.append)
-    >>> "".join(event.text for event in heard if isinstance(event, TextDelta))
+    >>> received = []
+    >>> _ = model.stream(request).subscribe(received.append)
+    >>> "".join(event.text for event in received if isinstance(event, TextDelta))
     'Hello'
     >>> len(model.requests)
     1
@@ -154,7 +154,7 @@ class ScriptedModel:
         Args:
             log: The log of the run.
             run: The run's id.
-            strict: Whether a request fails with `RequestChangedError` if its messages, its system text or the names of its tools differ from those of then.
+            strict: Whether a request fails with `RequestChangedError` if its messages, its system text or the names of its tools differ from the recorded ones.
                 Ids, models and what a provider wants back are not compared. What an ``on_message_send`` hook has changed for one request alone is not stored, so that such
                 a run needs ``strict=False``.
             delay: Seconds before each event.
@@ -209,13 +209,13 @@ class ScriptedModel:
             except Exception as error:  # a function of the user's may raise anything
                 observer.on_error(error)
                 return Disposable()
-            telling = _Telling(self, self._told(number, answer), observer)
+            emission = _Emission(self, self._to_answer(number, answer), observer)
             if self._delay > 0:
-                telling.paced(self._delay, self._scheduler or _clock(scheduler))
+                emission.paced(self._delay, self._scheduler or _clock(scheduler))
             else:
                 # The trampoline of the subscription: by the time it runs, the subscriber can leave.
-                telling.at_once(self._scheduler or CurrentThreadScheduler.singleton())
-            return telling
+                emission.at_once(self._scheduler or CurrentThreadScheduler.singleton())
+            return emission
 
         return Observable(subscribe)
 
@@ -224,15 +224,15 @@ class ScriptedModel:
         if difference is not None:
             raise RequestChangedError(number, difference)
 
-    def _told(self, number: int, answer: Reply | str | StoredResponse) -> _Told:
+    def _to_answer(self, number: int, answer: Reply | str | StoredResponse) -> _Answer:
         if isinstance(answer, StoredResponse):
-            return _Told(answer.events, answer.error)
+            return _Answer(answer.events, answer.error)
         reply = to_reply(answer)
         error = None if reply.error is None else error_to_exception(reply.error)
-        return _Told(reply_events(reply, number, self.model), error, reply.stalls)
+        return _Answer(reply_events(reply, number, self.model), error, reply.stalls)
 
 
-class _Told(Struct, frozen=True):
+class _Answer(Struct, frozen=True):
     """One answer as events, and how it ends."""
 
     events: Sequence[ResponseEvent]
@@ -240,19 +240,19 @@ class _Told(Struct, frozen=True):
     stalls: bool = False
 
 
-class _Telling(abc.DisposableBase):
+class _Emission(abc.DisposableBase):
     """One answer on its way to one subscriber."""
 
     def __init__(
         self,
         model: ScriptedModel,
-        told: _Told,
+        answer: _Answer,
         observer: abc.ObserverBase[ResponseEvent],
     ) -> None:
         self._model = model
-        self._told = told
+        self._answer = answer
         self._observer = observer
-        self._events = iter(told.events)
+        self._events = iter(answer.events)
         self._timer = MultipleAssignmentDisposable()
         self._over = False
 
@@ -280,11 +280,11 @@ class _Telling(abc.DisposableBase):
         if event is not None:
             self._observer.on_next(event)
             return True
-        if self._told.stalls:
+        if self._answer.stalls:
             return False
         self._over = True
-        if self._told.error is not None:
-            self._observer.on_error(self._told.error)
+        if self._answer.error is not None:
+            self._observer.on_error(self._answer.error)
         else:
             self._observer.on_completed()
         return False

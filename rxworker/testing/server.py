@@ -29,7 +29,7 @@ from rxworker.transport.listening import stop_listening
 AnswerLike: TypeAlias = ServedResponse | Reply | str | Path
 
 HOST = "127.0.0.1"
-# A client that obeys this header shows the server's complaint at once, and does not try again.
+# A client that obeys this header shows the server's error at once, and does not try again.
 FINAL = {"x-should-retry": "false"}
 # Where a response in the background is taken up again.
 RESUMED = re.compile(r"/responses/[^/]+$")
@@ -87,7 +87,7 @@ class Listener:
         await self._server.wait_closed()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """ServedResponse one request."""
+        """Answer one request."""
         received = to_received(
             request.method, request.path_qs, request.headers, await request.content.read()
         )
@@ -101,7 +101,7 @@ class Listener:
         return response
 
     def _answer(self, received: Received, wire: Wire | None) -> tuple[ServedResponse, list[bytes]]:
-        """The next answer and its frames, or a complaint in the shape of the provider's errors."""
+        """The next answer and its frames, or an error in the shape of the provider's errors."""
         is_resumed = received.method == "GET" and RESUMED.search(received.path)
         if received.method != "POST" and not is_resumed:
             return _complaint(wire, 405, f"{received.method}: only POST takes an answer")
@@ -189,7 +189,7 @@ class ReplayServer:
     r"""Answers one request after the other, on a free port of this machine.
 
     The end of a path selects the protocol, and a `Reply` is rendered accordingly: ``/messages``,
-    ``/chat/completions``, ``/responses``, ``:streamGenerateContent`` or ``/api/chat``. What is no reply is sent at any path.
+    ``/chat/completions``, ``/responses``, ``:streamGenerateContent`` or ``/api/chat``. What is not a reply is sent at any path.
     Only ``POST`` takes an answer, and the ``GET`` that takes up a response in the background (``/responses/<id>``).
 
     Args:

@@ -165,7 +165,7 @@ class Timeline:
         return self.on(USAGE, handler)
 
     def on_ping(self, handler: HandlerLike[Ping, S]) -> abc.DisposableBase:
-        """Call the handler with every sign of life."""
+        """Call the handler with every ping."""
         return self.on(PING, handler)
 
     def on_status(self, handler: HandlerLike[Status, S]) -> abc.DisposableBase:

@@ -95,7 +95,7 @@ class Unknown(Struct, frozen=True):
     """The return value of `Reconcile` if it cannot find out.
 
     Attributes:
-        reason: For people.
+        reason: Shown to users.
     """
 
     reason: str = ""

@@ -1,7 +1,7 @@
 """Waiting for work that may not want to stop.
 
-Work runs in a task that the waiting task can leave behind: a coroutine that swallows its cancellation must not hold the run for
-ever. A call of a run has a task anyway, and `at_work` holds what to silence when that one is left behind. Work that has a
+Work runs in a task that the waiting task can abandon: a coroutine that swallows its cancellation must not hold the run for
+ever. A call of a run has a task anyway, and `at_work` holds what to silence when that one is abandoned. Work that has a
 time-out, or that is done within another task, has one of its own, by `within`.
 """
 
@@ -42,7 +42,7 @@ class TooLateError(Exception):
     """Work did not end in time.
 
     Attributes:
-        stopped: Whether it has stopped; otherwise it was left behind, and still runs.
+        stopped: Whether it has stopped; otherwise it was abandoned, and still runs.
     """
 
     def __init__(self, stopped: bool) -> None:
@@ -114,7 +114,7 @@ async def stop_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 def _leave(task: asyncio.Task[Any]) -> bool:
-    """Leave a task behind; whether something was done in it that does not stop."""
+    """Abandon a task; whether something runs in it that does not stop."""
     work = at_work.pop(task, None)
     if work is None:
         return False
@@ -136,7 +136,7 @@ async def _stop(task: asyncio.Task[Any], name: str) -> bool:
 
 def _warn(name: str) -> None:
     logger.warning(
-        "tool %s was cancelled and has not stopped within %g seconds: it is left behind",
+        "tool %s was cancelled and has not stopped within %g seconds: it is abandoned",
         name,
         GRACE,
         extra={"tool": name},

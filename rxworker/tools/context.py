@@ -37,10 +37,10 @@ class ToolContext:
         variables: Values shared by the hooks and tools of a run.
         cancelled: Whether the call was cancelled. A tool in a thread may check it from time to time, and stop.
 
-    >>> heard: list[object] = []
-    >>> context = ToolContext("call_1", "copy", report=heard.append)
+    >>> received: list[object] = []
+    >>> context = ToolContext("call_1", "copy", report=received.append)
     >>> context.progress({"files": 3})
-    >>> heard
+    >>> received
     [{'files': 3}]
     """
 
@@ -95,7 +95,7 @@ class ToolContext:
         if self.cancelled or report is None:
             return
         try:
-            # A copy, and surely JSON: what the tool does to the value afterwards is no news of now.
+            # A copy, and valid JSON: a later change of the value by the tool must not change an event that was emitted.
             shown: Json = msgspec.json.decode(msgspec.json.encode(to_json_value(value)))
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(

@@ -200,7 +200,7 @@ def _function(function: Any) -> tuple[Callable[..., Any], bool]:
         )
     if not inspect.isroutine(function):
         raise ConfigurationError(
-            f"{function!r} is no function: put @tool on a function or a method that calls it"
+            f"{function!r} is not a function: put @tool on a function or a method that calls it"
         )
     if function.__name__ == "<lambda>":
         raise ConfigurationError(

@@ -154,7 +154,7 @@ class FunctionTool(Generic[P, B_co]):
 class ArgumentDecoder:
     """Turns JSON text into the arguments of a function.
 
-    The types are taken as they are: a text is no number, even if it looks like one.
+    The types are taken as they are: a text is not a number, even if it looks like one.
 
     Args:
         parameters: The function's parameters.
@@ -187,7 +187,7 @@ class ArgumentDecoder:
             raise self._invalid(reason, path) from error
         # No JSON, a lone surrogate, or brackets without end.
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise self._invalid(f"this is no JSON object: {error}", "$") from error
+            raise self._invalid(f"this is not a JSON object: {error}", "$") from error
         named: dict[str, Any] = {}
         for field, name in self._fields:
             value = getattr(given, field)

@@ -23,7 +23,7 @@ def check_schema(schema: JsonObject, where: str) -> None:
         where: The owner of the schema, for the error.
 
     Raises:
-        ConfigurationError: It is no object's, it refers to other places with ``$ref``, or it is no JSON.
+        ConfigurationError: It is not an object's, it refers to other places with ``$ref``, or it is not JSON.
     """
     reason = _complaint(schema)
     if reason is not None:
@@ -32,7 +32,7 @@ def check_schema(schema: JsonObject, where: str) -> None:
 
 def _complaint(schema: object) -> str | None:
     if not isinstance(schema, dict):
-        return f"is {type(schema).__qualname__}, which is no JSON schema"
+        return f"is {type(schema).__qualname__}, which is not a JSON schema"
     try:
         msgspec.json.encode(cast("object", schema))
     except (TypeError, ValueError, RecursionError) as error:
@@ -49,7 +49,7 @@ def _complaint(schema: object) -> str | None:
 def inlined(schema: JsonObject) -> JsonObject:
     """The schema with its references within itself replaced by what they refer to.
 
-    Where one leads back to itself, or to nowhere, anything is allowed: what stands behind it cannot be written down
+    Where one leads back to itself, or to nowhere, anything is allowed: what it refers to cannot be written down
     without a reference, and the receiver of the arguments validates them.
 
     >>> inlined({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}})

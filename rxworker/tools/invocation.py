@@ -154,7 +154,7 @@ async def attempts(
         call: The call.
         place: The index of the call among the calls of its response.
         call_scope: The scope that it shares with the other calls.
-        own_task: Whether the task in which it runs is the call's own, which `stop_all` may leave behind.
+        own_task: Whether the task in which it runs is the call's own, which `stop_all` may abandon.
 
     Raises:
         ToolError: The error of the last attempt.
@@ -207,9 +207,7 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
     if isinstance(error, TooLateError):
         text = f"{call.name} gave no result within {policy.timeout:g} seconds"
         if not error.stopped:
-            text += (
-                " and does not stop: it is left behind, and whether it has an effect is not known"
-            )
+            text += " and does not stop: it is abandoned, and whether it has an effect is not known"
         return ToolTimeoutError(text, tool=call.name)
     if isinstance(error, asyncio.CancelledError):
         # The call was not cancelled: something that the tool waited for was.

@@ -33,7 +33,7 @@ class MismatchError(ValueError):
 
 
 class JsonDecoder(Generic[T]):
-    """Decodes JSON text to a type. The types are taken as they are: a text is no number, even if it looks like one.
+    """Decodes JSON text to a type. The types are taken as they are: a text is not a number, even if it looks like one.
 
     A float without a fraction is accepted as an integer, as JSON schema has it.
 
@@ -57,7 +57,7 @@ class JsonDecoder(Generic[T]):
 
         Raises:
             msgspec.ValidationError: It does not fit; the message names the path.
-            msgspec.DecodeError: It is no JSON.
+            msgspec.DecodeError: It is not JSON.
             UnicodeError: It has a lone surrogate, or is not UTF-8.
             RecursionError: It is nested too deeply.
         """
@@ -89,7 +89,7 @@ def explain(message: str) -> tuple[str, str]:
 
 
 def _message(error: msgspec.ValidationError) -> str:
-    """The message of msgspec, with the paths within a custom type behind its own."""
+    """The message of msgspec, with the paths within a custom type after its own."""
     cause = error.__cause__
     if not isinstance(cause, MismatchError):
         return str(error)
@@ -105,7 +105,7 @@ def _with_integers(text: str | bytes) -> bytes | None:
         value: object = msgspec.json.decode(text)
         whole = _whole(value)
         return None if whole is value else msgspec.json.encode(whole)
-    # What stands behind the first mistake was not read before.
+    # The first decoding stopped at the first mistake, so the rest was not read.
     except (ValueError, RecursionError):
         return None
 

@@ -1,7 +1,7 @@
 """A FIFO concurrency limiter for calls, of which some run alone.
 
 Calls wait in a queue. The first one enters as soon as there is room: a call that runs alone, when no other call is inside; any other call, when no call
-inside runs alone and fewer than the limit are inside. No call overtakes another, so that the calls behind one that runs alone wait until it has left.
+inside runs alone and fewer than the limit are inside. No call overtakes another, so that the calls after one that runs alone wait until it has left.
 """
 
 from __future__ import annotations

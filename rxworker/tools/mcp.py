@@ -69,15 +69,15 @@ class McpTool:
         """Have the server run it.
 
         Raises:
-            InvalidArgumentError: The arguments are no object.
+            InvalidArgumentError: The arguments are not an object.
             ExecutionFailedError: The server reports a failure, or does not answer.
         """
         name = self.meta.name
         arguments = _arguments(input_json, name)
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
-            told = {"progress": progress, "total": total, "message": message}
-            context.progress({key: value for key, value in told.items() if value is not None})
+            fields = {"progress": progress, "total": total, "message": message}
+            context.progress({key: value for key, value in fields.items() if value is not None})
 
         client = self._connection.client(name)
         try:
@@ -255,7 +255,7 @@ async def mcp_client(
         env: Additional environment variables of the program.
         cwd: The working directory of the program.
         headers: Additional headers of each HTTP request, such as ``Authorization``.
-        request_timeout: Seconds until the server must have connected, and must have answered each request that is no call of a tool.
+        request_timeout: Seconds until the server must have connected, and must have answered each request that is not a call of a tool.
 
     Raises:
         ConfigurationError: The package is missing, or neither or both of ``command`` and ``url`` are given.
@@ -355,7 +355,7 @@ def _arguments(input_json: str | bytes, tool: str) -> dict[str, Any]:
         return msgspec.json.decode(input_json or b"{}", type=dict[str, Any])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(
-            f"invalid arguments at $: this is no JSON object: {error}", tool=tool
+            f"invalid arguments at $: this is not a JSON object: {error}", tool=tool
         ) from error
 
 

@@ -1,6 +1,6 @@
 """A connection to an MCP server.
 
-Theory of operation. A connection lives in a task of its own, which opens it, reports this, and waits until it may close it.
+Theory of operation. A connection runs in a task of its own, which opens it, reports this, and waits until it may close it.
 That is because the package opens and closes in one and the same task, whereas a program may leave the ``async with`` in
 another one, and its calls are made in still others. A call that is cancelled is cancelled at the server, too.
 """
@@ -41,7 +41,7 @@ class Connection:
 
     Args:
         where: The name of the server in errors.
-        seconds: How long the server may take to connect, and to answer a request that is no call of a tool.
+        seconds: How long the server may take to connect, and to answer a request that is not a call of a tool.
     """
 
     def __init__(self, where: str, seconds: float) -> None:
@@ -62,7 +62,7 @@ class Connection:
         return self._client
 
     async def request(self, send: Callable[[mcp.Client], Awaitable[A]]) -> A:
-        """Send a request that is no call of a tool.
+        """Send a request that is not a call of a tool.
 
         Raises:
             TransportError: The connection is closed, or the server does not answer in time.
@@ -131,7 +131,7 @@ class Connection:
             raise
         if self._task.done():
             error = self._task.exception()
-            text = f"{self.where} is no MCP server that can be used: {_innermost(error)}"
+            text = f"{self.where} is not an MCP server that can be used: {_innermost(error)}"
             raise TransportError(text) from error
 
     async def close(self) -> None:

@@ -311,7 +311,7 @@ async def run_calls(
     cancelled: dict[int, FinishedCall] = {}
 
     def emit_open(event: ToolEvent) -> None:
-        if not is_over:  # else a call that was left behind has ended after all
+        if not is_over:  # else an abandoned call has ended after all
             emit(event)
 
     def report(call: ToolCall, place: int, task: asyncio.Task[FinishedCall]) -> None:

@@ -86,7 +86,7 @@ def schema_of(annotation: Any) -> JsonObject:
         raise ValueError(f"the type {name_of(annotation)} is nested too deeply") from error
     except NameError as error:
         raise TypeError(
-            f"the type {name_of(annotation)} mentions {error.name!r}, which is no name of its module; a class within a function "
+            f"the type {name_of(annotation)} mentions {error.name!r}, which is not a name of its module; a class within a function "
             "can be found only if annotations are not postponed, so define both at the top of the module"
         ) from error
 

@@ -112,7 +112,7 @@ def _read(
         ) from error
     if _is_pydantic_field(parameter.default):
         raise ConfigurationError(
-            f"{where}: pydantic's Field is no default here; write {parameter.name}: Annotated[<type>, Field(...)] = <default>"
+            f"{where}: pydantic's Field is not a default here; write {parameter.name}: Annotated[<type>, Field(...)] = <default>"
         )
     return Parameter(
         name=parameter.name,

@@ -37,7 +37,7 @@ class Toolbox:
             given, the text is the usual one. Another toolbox that is given as ``tools`` hands its own on.
 
     Raises:
-        ConfigurationError: One is no tool, or two have the same name.
+        ConfigurationError: One is not a tool, or two have the same name.
 
     >>> from rxworker import tool
     >>> @tool
@@ -105,7 +105,7 @@ class Toolbox:
         """Put tools in: all of them, or with an error none.
 
         Raises:
-            ConfigurationError: One is no tool, or its name is taken.
+            ConfigurationError: One is not a tool, or its name is taken.
         """
         added: dict[str, Tool] = {}
         for tool in map(adapted, tools):
@@ -184,14 +184,14 @@ def _checked_name(tool: Tool) -> str:
             f"{_origin(cast('object', tool))} is a method without its object: take it from one, such as app.{tool.__name__}; "
             "for a static method put @tool above @staticmethod"
         )
-    # Who passes a plain function has not heeded the types, so they are no proof here.
+    # A caller that passes a plain function has ignored the types, so they prove nothing here.
     if not isinstance(getattr(tool, "meta", None), ToolMeta) or not hasattr(tool, "execute"):
         hint = (
             "decorate it with @tool"
             if callable(tool)
             else "it needs an execute method, and a meta or a name, a description and an input_schema"
         )
-        raise ConfigurationError(f"{_origin(tool)} is no tool: {hint}")
+        raise ConfigurationError(f"{_origin(tool)} is not a tool: {hint}")
     name = check_name(check_meta(tool.meta).name)
     check_members(tool)
     check_schema(tool.meta.input_schema, f"tool {name!r} ({_origin(tool)})")
@@ -199,6 +199,6 @@ def _checked_name(tool: Tool) -> str:
 
 
 def _origin(tool: object) -> str:
-    """Where a tool comes from, for people."""
+    """Where a tool comes from, for messages of errors."""
     it = tool if hasattr(tool, "__qualname__") else type(tool)
     return f"{getattr(it, '__module__', '?')}.{getattr(it, '__qualname__', '?')}"

@@ -41,13 +41,13 @@ logger = logging.getLogger("rxworker.transport")
 class Retry(Settings, frozen=True):
     """How often to try again, and how long to wait before it.
 
-    The wait is the one that the provider specifies, else ``first · 2ⁿ`` up to ``most``, less up to a quarter by chance so that many
+    The wait is the one that the provider specifies, else ``first · 2ⁿ`` up to ``maximum``, less up to a quarter, with jitter, so that many
     clients do not come back at once.
 
     Attributes:
         retries: How many times to try again after the first.
         first: Seconds before the first retry.
-        most: The longest wait of our own, in seconds.
+        maximum: The longest wait of our own, in seconds.
         patience: There is no retry if the provider specifies a wait of more than these seconds.
 
     Raises:
@@ -56,13 +56,13 @@ class Retry(Settings, frozen=True):
 
     retries: int = 2
     first: float = 0.5
-    most: float = 8.0
+    maximum: float = 8.0
     patience: float = 120.0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         check_number("Retry(retries)", self.retries, whole=True)
-        for name in ("first", "most", "patience"):
+        for name in ("first", "maximum", "patience"):
             check_number(f"Retry({name})", getattr(self, name))
 
     def delay(
@@ -86,7 +86,7 @@ class Retry(Settings, frozen=True):
         if error.retry_after:
             return error.retry_after if error.retry_after <= self.patience else None
         doublings = min(attempt - 1, 64)  # far beyond any longest wait, and still a number
-        return min(self.first * 2.0**doublings, self.most) * (1 - chance() / 4)
+        return min(self.first * 2.0**doublings, self.maximum) * (1 - chance() / 4)
 
 
 SHORTEST_STEP = 0.001
@@ -97,7 +97,7 @@ class Timeouts(Settings, frozen=True):
     """How long a client waits; ``None`` waits for as long as it takes.
 
     What counts is an event that brings the response further. A comment, a ping, or bytes of a frame that is not whole show only that
-    the connection lives: as long as such a sign comes, a wait may be some times as long, and no longer.
+    the connection is open: as long as one arrives, a wait may be some times as long, and no longer.
 
     Attributes:
         first: Seconds from the request to its first event.
@@ -129,7 +129,7 @@ class Timeouts(Settings, frozen=True):
             return f"{limit:g} seconds"
         if self.keep_alive is None or waited < limit * self.keep_alive:
             return ""
-        return f"{limit * self.keep_alive:g} seconds but signs that the connection lives"
+        return f"{limit * self.keep_alive:g} seconds but keep-alives"
 
 
 class Answer(Receiver, abc.DisposableBase):
@@ -228,7 +228,7 @@ class Answer(Receiver, abc.DisposableBase):
         if self._background is not None and not self._over:
             self._background.cancel()
         self._stop()
-        if self._clock is None or self._told:
+        if self._clock is None or self._has_emitted:
             self._observer.on_error(error)
             return
         self._failures += 1
@@ -288,7 +288,7 @@ class Answer(Receiver, abc.DisposableBase):
         ):
             self._context.run(self._break_off, f"nothing came for {over}")
         elif (
-            not self._told
+            not self._has_emitted
             and times.first is not None
             and (over := times.overrun(times.first, quiet, waited))
         ):

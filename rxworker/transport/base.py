@@ -29,7 +29,7 @@ class Transport(Protocol):
     def send(self, request: HttpRequest) -> Observable[bytes]:
         """The body, as it arrives. Cold: each subscription sends the request, disposing it closes the connection.
 
-        It fails with `HttpStatusError` when the answer is no stream, with `TransportTimeoutError` when no connection
+        It fails with `HttpStatusError` when the answer is not a stream, with `TransportTimeoutError` when no connection
         comes about in time, and with `TransportError` when it breaks.
         """
         ...
@@ -70,7 +70,7 @@ class Pressure(Protocol):
 
 
 PRESSURE: ContextVar[Pressure | None] = ContextVar("rxworker_pressure", default=None)
-"""Whom a connection that is opened here waits for."""
+"""The subscriber that a connection opened in this context waits for."""
 
 
 class RecordingTransport:

@@ -183,7 +183,7 @@ class Client:
             raise LocalProtocolError(message) from error
 
     def _explained(self, error: Exception) -> Exception:
-        """An answer that is no stream, in the provider's words."""
+        """An answer that is not a stream, in the provider's words."""
         if not isinstance(error, HttpStatusError):
             return error
         explained = self.provider.error(error.status, error.headers, error.body)

@@ -277,7 +277,7 @@ def _translated(error: Exception, url: str, connect_timeout: float | None) -> Tr
                 ),
             )
         case aiohttp.InvalidURL():
-            return _because(error, TransportError(f"{url!r} is no address: check base_url"))
+            return _because(error, TransportError(f"{url!r} is not an address: check base_url"))
         case aiohttp.ClientConnectorCertificateError():
             message = f"the certificate of {url} is not trusted: {error}. Is base_url right?"
             return _because(error, TransportError(message))

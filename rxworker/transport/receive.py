@@ -76,7 +76,7 @@ class Receiver(abc.ObserverBase[bytes]):
         )
         self._reads = 0
         self._progress = 0  # reads that brought an event, other than pings
-        self._told = False
+        self._has_emitted = False
         self._over = False
         self._failure: Exception | None = None
         self._usage: Usage | None = None
@@ -93,7 +93,7 @@ class Receiver(abc.ObserverBase[bytes]):
             return
         if events and (type(events[0]) is not Ping or not all(type(e) is Ping for e in events)):
             self._progress += 1
-        self._tell(events)
+        self._emit(events)
 
     def on_completed(self) -> None:
         """Take the end of the connection."""
@@ -101,7 +101,7 @@ class Receiver(abc.ObserverBase[bytes]):
             return
         events = self._decoder.finish()
         if events:
-            self._tell(events)
+            self._emit(events)
         self._close()
 
     def on_error(self, error: Exception) -> None:
@@ -113,7 +113,7 @@ class Receiver(abc.ObserverBase[bytes]):
         if not self._reads:
             self._fail(error)
             return
-        self._tell(self._decoder.finish(), error)
+        self._emit(self._decoder.finish(), error)
         self._close()
 
     def _goes_on(self, error: Exception | None) -> bool:
@@ -127,7 +127,7 @@ class Receiver(abc.ObserverBase[bytes]):
             events = self._decoder.finish()
         except Exception:  # its first exception has more details
             events = ()
-        self._tell(events, error)
+        self._emit(events, error)
         if isinstance(error, RemoteProtocolError):
             self._close()  # what comes after the end of a response changes nothing
         elif not self._over:
@@ -146,7 +146,7 @@ class Receiver(abc.ObserverBase[bytes]):
     def _feed_one_by_one(self, data: bytes) -> Sequence[Part]:
         return gather(self._decoder.feed(data))
 
-    def _tell(
+    def _emit(
         self,
         parts: Sequence[Part],
         broken: Exception | None = None,
@@ -155,25 +155,25 @@ class Receiver(abc.ObserverBase[bytes]):
         if self._failure is not None or not _FAILING.isdisjoint(map(type, parts)):
             for event in flatten(parts):
                 if not self._over:
-                    self._tell_one(event, broken)
+                    self._emit_one(event, broken)
             return
         if not parts or self._over:
             return
         for part in parts:
             if type(part) is Usage:
                 self._usage = part
-        self._told = True
+        self._has_emitted = True
         if len(parts) == 1 and not isinstance(parts[0], Deltas):
             self._observer.on_next(parts[0])
         else:
             self._push_many(parts)
 
-    def _tell_one(self, event: ResponseEvent, broken: Exception | None) -> None:
+    def _emit_one(self, event: ResponseEvent, broken: Exception | None) -> None:
         if type(event) in _RARE:
             event = self._look_at(event, broken)
             if self._over:
                 return
-        self._told = True
+        self._has_emitted = True
         self._observer.on_next(event)
         if self._failure is not None and _is_failed(event):
             self._fail(self._failure)
@@ -195,7 +195,7 @@ class Receiver(abc.ObserverBase[bytes]):
             else:
                 self._failure = error_to_exception(event)
                 self._failure.__cause__ = broken
-            if not self._told:
+            if not self._has_emitted:
                 self._fail(self._failure)
             elif self._usage is not None:
                 # More was received than was counted: the response was cut before its last usage.
@@ -239,7 +239,7 @@ def _is_failed(event: ResponseEvent) -> bool:
 
 
 def _because(event: Error, cause: Exception) -> Error:
-    """The event of a stream that was cut, with what is known of the knife."""
+    """The event of a stream that was cut, annotated with the transport error."""
     kind = next((kind for sort, kind in CAUSES if isinstance(cause, sort)), "unknown")
     retryable = isinstance(cause, RxWorkerError) and cause.retryable
     return replace(event, code=kind, kind=kind, message=str(cause), retryable=retryable)

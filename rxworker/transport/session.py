@@ -52,7 +52,7 @@ async def close_session() -> None:
 
 
 async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
-    # No total time-out: a long answer is no failure. Many streams may go to one host at once.
+    # No total time-out: a long answer is not a failure. Many streams may go to one host at once.
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=None),

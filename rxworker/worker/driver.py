@@ -389,7 +389,7 @@ class RunDriver(Generic[T_co]):
         error = outcome if isinstance(outcome, Exception) else None
         if isinstance(outcome, Exception):
             self.outcome.set_exception(outcome)
-            self.outcome.exception()  # a run need not be awaited, so asyncio is not to complain
+            self.outcome.exception()  # a run need not be awaited, so asyncio must not report its error
         else:
             self.outcome.set_result(outcome)
         try:

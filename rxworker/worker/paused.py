@@ -312,7 +312,7 @@ def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObje
     if tool is None and isinstance(call.input, str):
         return given  # its tool may take free text, which the process that has the tool knows
     meta = ToolMeta(call.name, "", {}) if tool is None else tool.meta
-    why = "invalid arguments at $: this is no JSON object"
+    why = "invalid arguments at $: this is not a JSON object"
     try:
         decoded = decode_arguments(given, meta)
         # A model writes this for no arguments. A person may have meant those that were shown.

@@ -96,9 +96,9 @@ async def test_arguments_arrive_with_their_types() -> None:
         ('{"city": "Oslo", "zip": 1}', "$.zip", "unknown field `zip`"),
         ("[]", "$", "Expected `object`, got `array`"),
         ('"Oslo"', "$", "Expected `object`, got `str`"),
-        ("Oslo", "$", "this is no JSON object"),
-        ('{"city": "Os', "$", "this is no JSON object"),
-        ('{"city": "\ud800"}', "$", "this is no JSON object"),
+        ("Oslo", "$", "this is not a JSON object"),
+        ('{"city": "Os', "$", "this is not a JSON object"),
+        ('{"city": "\ud800"}', "$", "this is not a JSON object"),
     ],
 )
 async def test_what_does_not_fit_is_named_by_its_path(text: str, path: str, reason: str) -> None:

@@ -240,7 +240,7 @@ def test_what_is_no_function_is_refused() -> None:
 
     for thing in (Caller(), Caller, functools.partial(add, 1)):
         made: Any = thing
-        with pytest.raises(ConfigurationError, match="is no function"):
+        with pytest.raises(ConfigurationError, match="is not a function"):
             tool(made)
 
 

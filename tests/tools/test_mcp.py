@@ -168,7 +168,7 @@ async def test_a_tool_that_is_not_there_is_named(mcp_address: str) -> None:
     "command", [["no-such-program-anywhere"], [sys.executable, "-c", "print('no MCP')"]]
 )
 async def test_what_is_no_server_is_an_error(command: list[str]) -> None:
-    with pytest.raises(TransportError, match="is no MCP server that can be used"):
+    with pytest.raises(TransportError, match="is not an MCP server that can be used"):
         async with mcp_tools(command):
             raise AssertionError
 
@@ -177,7 +177,7 @@ async def test_the_errors_of_a_server_name_it_without_its_arguments_and_its_quer
     with pytest.raises(TransportError, match="no-such-program") as command:
         async with mcp_tools(["no-such-program", "--token", "hunter2"]):
             raise AssertionError
-    with pytest.raises(TransportError, match=r"http://127\.0\.0\.1:1/mcp is no MCP") as url:
+    with pytest.raises(TransportError, match=r"http://127\.0\.0\.1:1/mcp is not an MCP") as url:
         async with mcp_tools(url="http://me:hunter2@127.0.0.1:1/mcp?key=hunter2"):
             raise AssertionError
     assert "hunter2" not in f"{command.value} {url.value}"

@@ -33,7 +33,7 @@ def nested(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("string", "is str, which is no JSON schema"),
+        ("string", "is str, which is not a JSON schema"),
         ({"type": "array", "items": {}}, "has the type 'array'"),
         ({"properties": {}}, "has the type None"),
         ({"type": "object", "default": object()}, "has no JSON form"),

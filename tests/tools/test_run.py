@@ -306,7 +306,7 @@ async def test_any_object_of_the_right_shape_is_a_tool() -> None:
         await run_call(toolbox, call("shout"))
     ).text == "The tool failed: ValueError: words only"
     free = await run_call(toolbox, ToolCall("1", "shout", "free text"))
-    assert "this is no JSON object but the text 'free text'" in free.text
+    assert "this is not a JSON object but the text 'free text'" in free.text
 
 
 async def test_the_context_knows_the_call() -> None:

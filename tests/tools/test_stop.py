@@ -64,7 +64,7 @@ async def test_a_time_out_gives_it_up_and_says_so(
             Toolbox([stubborn.hold_a_moment]), ToolCall("1", "hold_a_moment", {})
         )
     assert result.is_error
-    assert "does not stop: it is left behind" in result.text
+    assert "does not stop: it is abandoned" in result.text
     assert "tool hold_a_moment was cancelled and has not stopped" in caplog.text
 
 

@@ -24,7 +24,7 @@ def fly() -> None: ...
 
 
 class Echo:
-    """A tool that is no function."""
+    """A tool that is not a function."""
 
     meta = ToolMeta("echo", "Say it again.", {"type": "object"})
 
@@ -87,9 +87,9 @@ def plain(where: str) -> str:
 @pytest.mark.parametrize(
     ("thing", "message"),
     [
-        (plain, r"\.plain is no tool: decorate it with @tool"),
-        (App, r"\.App is no tool"),
-        ("look", r"builtins\.str is no tool: it needs an execute method, and a meta or a name"),
+        (plain, r"\.plain is not a tool: decorate it with @tool"),
+        (App, r"\.App is not a tool"),
+        ("look", r"builtins\.str is not a tool: it needs an execute method, and a meta or a name"),
         (
             App.look,
             r"\.App\.look is a method without its object: take it from one, such as app\.look",

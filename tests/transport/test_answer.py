@@ -53,7 +53,7 @@ class Steady(Retry, frozen=True):
         return super().delay(error, attempt, chance)
 
 
-RETRY = Steady(retries=TRIES - 1, first=40.0, most=40.0)
+RETRY = Steady(retries=TRIES - 1, first=40.0, maximum=40.0)
 
 
 def explain(error: Exception) -> Exception:
@@ -187,7 +187,7 @@ def test_signs_of_life_make_a_pause_longer_but_not_endless(
     sends: dict[int, bytes] = {5: begins} | dict.fromkeys(EACH_30, sign)
     at, told = end_of(sends, times)
     assert 5 + ends <= at <= 5 + ends + 100 / 4
-    assert "signs that the connection lives" in told or times.keep_alive == 1.0
+    assert "but keep-alives" in told or times.keep_alive == 1.0
 
 
 def test_silence_behind_signs_of_life_is_no_longer_than_any_other() -> None:
@@ -223,7 +223,7 @@ def test_signs_of_life_make_the_wait_for_the_first_event_longer_but_not_endless(
 
     (end,) = clock.start(create, disposed=9000.0).messages
     assert 700 <= end.time <= 725
-    assert "nothing came within 500 seconds but signs" in str(end.value)
+    assert "nothing came within 500 seconds but keep-alives" in str(end.value)
 
 
 def asked(answer: Answer) -> Answer:

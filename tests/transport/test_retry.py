@@ -19,7 +19,7 @@ def least() -> float:
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    retry = Retry(retries=9, first=1.0, most=5.0)
+    retry = Retry(retries=9, first=1.0, maximum=5.0)
     assert [retry.delay(BUSY, n, most) for n in range(1, 6)] == [1.0, 2.0, 4.0, 5.0, 5.0]
 
 

@@ -253,7 +253,7 @@ async def test_the_tool_receives_the_object_that_the_last_hook_has_seen(way: Way
         if is_double or (expected is None and way not in FROM_A_MODEL):
             with pytest.raises(HookError if way in FROM_A_HOOK else LocalProtocolError) as refused:
                 await way(given, shell, [guard], events)
-            why = "the member 'command' twice" if is_double else "this is no JSON object"
+            why = "the member 'command' twice" if is_double else "this is not a JSON object"
             assert why in str(refused.value), given
             assert (guard.seen, shell.received) == ([], []), given
             continue
@@ -269,7 +269,7 @@ async def test_the_tool_receives_the_object_that_the_last_hook_has_seen(way: Way
             assert starts[0].input is guard.objects[0], given
         if expected is None:
             assert stops[0].result is not None
-            assert "this is no JSON object" in stops[0].result.text, given
+            assert "this is not a JSON object" in stops[0].result.text, given
         for event in events:
             if isinstance(event, RunResume):
                 assert [call.input for call in event.pause.pending] == [expected], given

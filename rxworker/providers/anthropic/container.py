@@ -6,7 +6,7 @@ also has to hold the call of the code execution tool, whose result comes in a la
 nothing but results until then (https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling).
 
 So a call of Anthropic's own tools is sent back if its result is in the conversation, or if it is pending: only results
-stand behind it, and its container is the one that is sent. Any other one is taken out, because Anthropic refuses it; a
+follow it, and its container is the one that is sent. Any other one is taken out, because Anthropic refuses it; a
 call that its code made is then sent as one that the model made. So the conversation stays valid when the container has
 expired (for example after an approval that took long) and when the user writes in the middle.
 """

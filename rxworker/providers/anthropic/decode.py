@@ -141,7 +141,7 @@ class AnthropicDecoder:
     def _take_row(
         self, event: WireBlockDelta, rest: Iterator[WireEvent], made: list[Part]
     ) -> WireEvent | None:
-        """Take a delta together with those behind it that add to the same text; what comes behind them."""
+        """Take a delta together with those after it that add to the same text. Returns the first other event."""
         delta: Any = event.delta
         kind: type[object] = delta.__class__
         place = event.index
@@ -151,22 +151,22 @@ class AnthropicDecoder:
             made += self._take_delta(event)
             return next(rest, None)
         texts: list[str] = [delta.text]
-        behind: WireEvent | None = None
-        for behind in rest:
-            if type(behind) is not WireBlockDelta or behind.index != place:
+        following: WireEvent | None = None
+        for following in rest:
+            if type(following) is not WireBlockDelta or following.index != place:
                 break
-            more: Any = behind.delta
+            more: Any = following.delta
             if more.__class__ is not kind:
                 break
             texts.append(more.text)
         else:
-            behind = None
+            following = None
         row: Deltas[ResponseEvent] = Deltas(grow(block.index, delta.text), texts)
         if len(texts) < FEW:
             made += row
         else:
             made.append(row)
-        return behind
+        return following
 
     def finish(self) -> Events:
         """The bytes ended. Before the end of the message, that is an error."""
@@ -212,7 +212,7 @@ class AnthropicDecoder:
         return events
 
     def _take_usage(self, usage: JsonObject | None) -> Events:
-        """The numbers so far with the news over them; what is absent or null in the news stays."""
+        """The numbers so far, updated; what is absent or null in the update stays."""
         if not usage:
             return []
         if None in usage.values():

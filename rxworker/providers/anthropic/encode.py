@@ -92,7 +92,7 @@ def encode(
         conversation: The conversation so far.
         tools: The tools that the model may call.
         options: Settings.
-        max_tokens: The most to write, if the options have none.
+        max_tokens: The maximum to write, if the options have none.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
         now: Seconds since the epoch; a container that has expired is not sent.
@@ -142,7 +142,7 @@ def encode(
 class MessagesEncoder(MessageEncoder):
     """Messages to those of the protocol.
 
-    A message is done when two more stand behind it, or one of the user's: the last may grow, and an answer may lose what
+    A message is done when two more follow it, or one of the user's: the last may grow, and an answer may lose what
     only the last may hold; if nothing is left of it, the one before it grows. Behind a cache point nothing is done, since which points count is
     known at the end. Nor is anything done while a call of Anthropic's own tools may still be answered, see `container`.
 
@@ -150,37 +150,39 @@ class MessagesEncoder(MessageEncoder):
         echo: That of the last answer of Anthropic's that has one.
     """
 
-    __slots__ = ("_done", "_own_calls", "_points", "_said", "echo")
+    __slots__ = ("_done", "_open", "_own_calls", "_points", "echo")
 
     def __init__(self) -> None:
         super().__init__()
         self.echo: JsonObject | None = None
         self._own_calls = OwnCalls()
         self._done: list[Part] = []
-        self._said: list[tuple[str, list[JsonObject]]] = []  # what comes behind that
-        # What each cache point stands behind: so many messages of these, and so many blocks of the last.
+        self._open: list[tuple[str, list[JsonObject]]] = []  # what follows that
+        # What each cache point follows: so many messages of these, and so many blocks of the last.
         self._points: list[tuple[int, int, CachePoint]] = []
 
     def feed(self, message: Message) -> None:
         """Take the next message."""
-        said = self._said
+        open_messages = self._open
         role = "assistant" if message.role == "assistant" else "user"
         encoders = ASSISTANT if role == "assistant" else USER
         own = message.provider == NAME
-        first = len(said[-1][1]) if said and said[-1][0] == role else 0
+        first = len(open_messages[-1][1]) if open_messages and open_messages[-1][0] == role else 0
         for block in message.content:
             encoder = encoders.get(type(block))
             encoded = encoder(block, own) if encoder else None
             if encoded is not None:
-                if not said or said[-1][0] != role:
-                    said.append((role, []))
-                said[-1][1].append(encoded)
+                if not open_messages or open_messages[-1][0] != role:
+                    open_messages.append((role, []))
+                open_messages[-1][1].append(encoded)
             elif isinstance(block, CachePoint):
-                self._points.append((len(said), len(said[-1][1]) if said else 0, block))
+                self._points.append(
+                    (len(open_messages), len(open_messages[-1][1]) if open_messages else 0, block)
+                )
         if own:
             self.echo = message.echo or self.echo
-            if said and said[-1][0] == role:
-                self._own_calls.add(said[-1][1][first:], container_id(message.echo))
+            if open_messages and open_messages[-1][0] == role:
+                self._own_calls.add(open_messages[-1][1][first:], container_id(message.echo))
 
     def messages(
         self, marks: int = MOST_MARKS, container: str | None = None
@@ -191,31 +193,35 @@ class MessagesEncoder(MessageEncoder):
             marks: How many cache points may be in it; the last ones count.
             container: The id of the container that is sent.
         """
-        if self._points or self._own_calls.is_open(self._said):
+        if self._points or self._own_calls.is_open(self._open):
             # Its encoded form is not known before the end, so all of it is kept unchanged.
-            said = self._marked(marks)
-            self._own_calls.settle(said, container)
-            said = _settled(said)
+            open_messages = self._marked(marks)
+            self._own_calls.settle(open_messages, container)
+            open_messages = _settled(open_messages)
         else:
-            self._own_calls.settle(self._said, container)
-            said = _settled(self._said)
+            self._own_calls.settle(self._open, container)
+            open_messages = _settled(self._open)
             # The last user message may grow, but will not be empty.
-            left = 1 if said and said[-1][0] == "user" else 2
-            if len(said) > left:
-                self._done += self.parts([*map(_message, said[:-left])])
-            self._said = said = said[-left:]
-        return array([*self._done, *self.parts([*map(_message, said)])] if said else self._done)
+            left = 1 if open_messages and open_messages[-1][0] == "user" else 2
+            if len(open_messages) > left:
+                self._done += self.parts([*map(_message, open_messages[:-left])])
+            self._open = open_messages = open_messages[-left:]
+        return array(
+            [*self._done, *self.parts([*map(_message, open_messages)])]
+            if open_messages
+            else self._done
+        )
 
     def _marked(self, marks: int) -> list[tuple[str, list[JsonObject]]]:
-        said = [(role, [*blocks]) for role, blocks in self._said]
+        open_messages = [(role, [*blocks]) for role, blocks in self._open]
         for place, end, point in self._points[max(len(self._points) - marks, 0) :]:
             if place:
-                mark_last(said[place - 1][1], end, cache_control(point.ttl))
-        return said
+                mark_last(open_messages[place - 1][1], end, cache_control(point.ttl))
+        return open_messages
 
 
-def _message(said: tuple[str, list[JsonObject]]) -> JsonObject:
-    role, blocks = said
+def _message(open_messages: tuple[str, list[JsonObject]]) -> JsonObject:
+    role, blocks = open_messages
     # Results come first in a user message.
     if role == "user" and len(blocks) > 1:
         results = [block for block in blocks if block["type"] == RESULT]

@@ -89,7 +89,7 @@ def encode_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObjec
 
 
 def limit_of(options: Options, default: int) -> int:
-    """The most tokens to write.
+    """The maximum of tokens to write.
 
     Raises:
         ConfigurationError: The thinking budget leaves no room for the answer.

@@ -40,11 +40,11 @@ class Anthropic(Service):
         api_key: The key; without one, the environment variable ``ANTHROPIC_API_KEY`` is read for each request. A server
             of your own (``base_url``) needs none.
         base_url: Where the service is; without one, ``ANTHROPIC_BASE_URL``, or else Anthropic.
-        max_tokens: The most tokens of an answer, if the request's options have none.
+        max_tokens: The maximum of tokens of an answer, if the request's options have none.
         now: Returns the time in seconds since the epoch. A container of the code execution tool is sent until it expires.
 
     Raises:
-        ConfigurationError: The ``base_url`` is no address.
+        ConfigurationError: The ``base_url`` is not an address.
 
     >>> provider = Anthropic("claude-sonnet-4-5", api_key="sk-ant-secret")
     >>> provider
@@ -74,7 +74,7 @@ class Anthropic(Service):
         """The request for the next message.
 
         Raises:
-            ConfigurationError: No key is to be had, an address, key or header cannot be sent, or a tool requires something
+            ConfigurationError: No key was found, an address, key or header cannot be sent, or a tool requires something
                 that Anthropic does not have.
         """
         url = self._url or endpoint(base_address(None, "ANTHROPIC_BASE_URL", BASE_URL), PATH)
@@ -90,10 +90,10 @@ class Anthropic(Service):
                 headers["x-api-key"] = key
         remembered, messages = self._remembered, conversation.messages
         encoder = remembered.take(messages) or MessagesEncoder()
-        most, now = self._max_tokens, self._now()
+        max_tokens, now = self._max_tokens, self._now()
         known = remembered.tools
-        said = encode(self._model, conversation, tools, options, most, encoder, known, now)
-        body = msgspec.json.encode(said)
+        payload = encode(self._model, conversation, tools, options, max_tokens, encoder, known, now)
+        body = msgspec.json.encode(payload)
         remembered.keep(messages, encoder, len(body))
         return HttpRequest(url, headers | own if own else headers, body)
 

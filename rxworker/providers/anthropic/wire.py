@@ -146,7 +146,7 @@ def convert_loosely(raw: JsonObject, name: str) -> WireEvent:
     """A message that has been read as plain JSON already: numbers may be text, and its frame's name is its type if it has none.
 
     Raises:
-        msgspec.ValidationError: It is no message of this protocol.
+        msgspec.ValidationError: It is not a message of this protocol.
     """
     named = raw if raw.get("type") else {**raw, "type": name}
     return msgspec.convert(named, WireEvent, strict=False)

@@ -46,10 +46,10 @@ WORKS = ("citationSources", "citations")
 class Sources:
     """The sources of a candidate, each reported once although servers may repeat them."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_reported",)
 
     def __init__(self) -> None:
-        self._told: JsonObject = {}
+        self._reported: JsonObject = {}
 
     def take(self, wire: WireCandidate, text: int | None) -> Iterator[ResponseEvent]:
         """The sources in a piece, as citations of the text that is open, else by themselves.
@@ -76,9 +76,9 @@ class Sources:
                 yield CitationDelta(text, work)
 
     def _found(self, name: str, metadata: Json, text: int | None) -> Iterator[ResponseEvent]:
-        if self._told.get(name) == metadata:
+        if self._reported.get(name) == metadata:
             return
-        self._told[name] = metadata
+        self._reported[name] = metadata
         if text is None:
             yield Opaque(name, metadata)
         else:
@@ -239,22 +239,22 @@ class Choice:
         yield start
         if whole.arguments:
             yield InputJsonDelta(start.index, whole.arguments)
-        yield self._blocks.stop(start.index, self._told())
+        yield self._blocks.stop(start.index, self._own_stop())
 
     def _close(self, whole: bool | None = None) -> Iterator[ResponseEvent]:
         """Close what is open: text, thoughts or a call, never more than one of them."""
         if self._prose is not None:
-            yield self._blocks.stop(self._prose, self._told(), self._seals.echo())
+            yield self._blocks.stop(self._prose, self._own_stop(), self._seals.echo())
             self._prose, self._seals = None, Seals()
         call, self._call = self._call, None
         if call is None:
             return
         if keeps_calls(self._raw) if whole is None else whole:
             self._called = True
-            yield self._blocks.stop(call.index, self._told(), call.late_echo())
+            yield self._blocks.stop(call.index, self._own_stop(), call.late_echo())
         else:
             yield self._blocks.abort(call.index, f"the call is not to be run: {self._raw}")
 
-    def _told(self) -> StopReason | None:
+    def _own_stop(self) -> StopReason | None:
         # Of several candidates, only the first one's reason is reported at the end of the response.
         return self.stop if self.index else None

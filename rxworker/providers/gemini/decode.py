@@ -131,8 +131,8 @@ class GeminiDecoder:
 
     def _take(self, chunk: WireChunk, data: bytes | None) -> Iterator[ResponseEvent]:
         if chunk.error:
-            told = read_failure({"error": chunk.error})
-            yield from self._fail(told or Failure("the provider gave no reason", "error"))
+            failure = read_failure({"error": chunk.error})
+            yield from self._fail(failure or Failure("the provider gave no reason", "error"))
             return
         yield from self._start(chunk)
         for wire in chunk.candidates or ():
@@ -172,9 +172,9 @@ class GeminiDecoder:
         """Decode the newest of the usages that wait, and drop the others. Whether there was one."""
         waiting, self._news = self._news, []
         for raw in reversed(waiting):
-            news = read_json(raw)
-            if isinstance(news, dict):
-                self._usage = merge_usage(self._usage, news)
+            update = read_json(raw)
+            if isinstance(update, dict):
+                self._usage = merge_usage(self._usage, update)
                 return True
         return False
 
@@ -200,7 +200,7 @@ class GeminiDecoder:
         self._over = True
         return [*self._new_usage(), *self._blocks.fail(failure, self._stop())]
 
-    # what is no frame of the protocol
+    # not a frame of the protocol
 
     def _take_garbage(self, frame: SseFrame) -> Events:
         self._careful = True

@@ -294,7 +294,7 @@ def _opaque(block: OpaqueBlock) -> list[JsonObject]:
     return [user_echo(block, "")]  # a part has no type
 
 
-def _said(block: Text, own: bool) -> list[JsonObject]:
+def _own_text(block: Text, own: bool) -> list[JsonObject]:
     return list(split(block.text, block.echo if own else None))
 
 
@@ -328,7 +328,7 @@ USER: dict[type, Callable[[Any], list[JsonObject]]] = {
     OpaqueBlock: _opaque,
 }
 MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
-    Text: _said,
+    Text: _own_text,
     Refusal: _refused,
     Thinking: _thought,
     Image: _made,

@@ -59,13 +59,13 @@ THOUGHTS = "thoughtsTokenCount"
 CACHED = "cachedContentTokenCount"
 
 
-def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
-    """The numbers so far with the news over them; what is absent or null in the news stays.
+def merge_usage(raw: JsonObject, update: JsonObject) -> JsonObject:
+    """The numbers so far, updated; what is absent or null in the update stays.
 
     >>> merge_usage({"a": 1, "b": 2}, {"a": 3, "b": None, "c": 4})
     {'a': 3, 'b': 2, 'c': 4}
     """
-    return raw | {key: value for key, value in news.items() if value is not None}
+    return raw | {key: value for key, value in update.items() if value is not None}
 
 
 def read_usage(raw: JsonObject) -> Usage:

@@ -107,7 +107,7 @@ class Gemini(Service):
             within the hour.
 
     Raises:
-        ConfigurationError: The ``base_url`` is no address.
+        ConfigurationError: The ``base_url`` is not an address.
 
     >>> provider = Gemini("gemini-2.5-flash", api_key="AIza-secret")
     >>> provider
@@ -150,7 +150,7 @@ class Gemini(Service):
         """The request for the next message.
 
         Raises:
-            ConfigurationError: No key, token or project is to be had, or an address, key or header cannot be sent.
+            ConfigurationError: No key, token or project was found, or an address, key or header cannot be sent.
         """
         url = self._url()
         headers = {"content-type": "application/json", "accept": "text/event-stream"}

@@ -1,8 +1,8 @@
-"""The seals on parts of a text: kept where they were, so that the next request has them in the same place.
+"""The signatures of parts of a text: kept where they were, so that the next request has them in the same place.
 
 Gemini streams a text as many parts, and any of them may carry a ``thoughtSignature``. Parts without one may be joined on
-the way back, but never with one that has one. For people the text is one block all the same, so the block's echo records
-from where to where each sealed part went, and the encoder cuts the text there again.
+the way back, but never with one that has one. Users are shown one block, so the block's echo records
+from where to where each signed part went, and the encoder cuts the text there again.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class WireCandidate(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class WireChunk(Struct, frozen=True, gc=False, rename="camel"):
-    """One frame of the stream. No content is worth losing for a name that is no text, so few types are demanded.
+    """One frame of the stream. No content is worth losing for a name that is not a text, so few types are demanded.
 
     Attributes:
         candidates: The answers.

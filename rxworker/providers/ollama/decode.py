@@ -83,7 +83,7 @@ _BOM = "\ufeff"
 
 
 def split_objects(line: bytes) -> list[bytes]:
-    r"""The objects on a line, and what is left of it where that is no object.
+    r"""The objects on a line, and the rest of it where that is not an object.
 
     >>> split_objects(b'\xef\xbb\xbf{"a": 1} {"b": 2}{"c')
     [b'{"a": 1}', b'{"b": 2}', b'{"c']

@@ -173,8 +173,8 @@ def _answered(turn: Message | None, answers: Sequence[Message]) -> Iterator[Json
     for result in sorted(results, key=order):
         yield _result(result, names.get(result.tool_use_id, ""), own)
     for message in answers:
-        if said := _said(message.content):
-            yield {"role": message.role, **said}
+        if fields := _text_and_images(message.content):
+            yield {"role": message.role, **fields}
 
 
 def _assistant(message: Message, own: bool) -> JsonObject | None:
@@ -185,7 +185,7 @@ def _assistant(message: Message, own: bool) -> JsonObject | None:
         encoded["thinking"] = "".join(thinking)
     if message.tool_calls:
         encoded["tool_calls"] = [_call(call, own) for call in message.tool_calls]
-    # Thinking alone is no answer: a response that was cut before it began to speak.
+    # Thinking alone is not an answer: the response was cut before its text began.
     return encoded if encoded["content"] or message.tool_calls else None
 
 
@@ -204,7 +204,7 @@ def _call(call: ToolCall, own: bool) -> JsonObject:
 
 def _result(result: ToolResult, name: str, own: bool) -> JsonObject:
     blocks = (Text(result.content),) if isinstance(result.content, str) else result.content
-    encoded: JsonObject = {"role": "tool", "content": "", **_said(blocks)}
+    encoded: JsonObject = {"role": "tool", "content": "", **_text_and_images(blocks)}
     if not encoded["content"] and result.is_error:
         encoded["content"] = "The tool failed and gave no reason."
     if name or result.name:
@@ -214,7 +214,7 @@ def _result(result: ToolResult, name: str, own: bool) -> JsonObject:
     return encoded
 
 
-def _said(blocks: Iterable[object]) -> JsonObject:
+def _text_and_images(blocks: Iterable[object]) -> JsonObject:
     """Text and pictures; nothing for nothing."""
     texts: list[str] = []
     images: list[Json] = []

@@ -94,7 +94,7 @@ class Ollama(Service):
             for each request.
 
     Raises:
-        ConfigurationError: The ``base_url`` is no address.
+        ConfigurationError: The ``base_url`` is not an address.
 
     >>> provider = Ollama("qwen3", base_url="box:8000")
     >>> provider.request(Conversation(), (), Options()).url

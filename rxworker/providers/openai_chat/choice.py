@@ -159,8 +159,8 @@ class Choice:
         self.ended = self.ended or raw is not None
         if self._prose is not None:
             self._close_prose()
-        told = self.stop if self.index else None
-        self.tools.close(told, runs=runs_calls(self.stop), raw=raw)
+        reason = self.stop if self.index else None
+        self.tools.close(reason, runs=runs_calls(self.stop), raw=raw)
 
     def _take_delta(self, delta: WireDelta) -> None:
         if delta.reasoning_content is not None or delta.reasoning or delta.reasoning_details:

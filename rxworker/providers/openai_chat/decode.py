@@ -96,7 +96,7 @@ class OpenAIChatDecoder:
             frame = replace(frame, data=self._halves.joined(frame.data))
         if self._broken or frame.data == DONE or frame.event == "error":
             self._take_last(frame)
-            return self._told()
+            return self._take_events()
         try:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
@@ -109,7 +109,7 @@ class OpenAIChatDecoder:
             if delta is not None:
                 return (delta,)
             self._take(chunk, frame.data)
-        return self._told()
+        return self._take_events()
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
@@ -131,7 +131,7 @@ class OpenAIChatDecoder:
             at += 1
             if place is None or like is None:
                 self._take(chunks[at - 1], datas[at - 1])
-                made += self._told()
+                made += self._take_events()
                 continue
             more: list[str] = []
             while growths[at][0] == place:
@@ -149,7 +149,7 @@ class OpenAIChatDecoder:
         choice = self._choices.get(place[0])
         return None if choice is None or self._failure else choice.grow(place[1], texts)
 
-    def _told(self) -> Events:
+    def _take_events(self) -> Events:
         events = self._events.copy()
         self._events.clear()
         return events
@@ -162,7 +162,7 @@ class OpenAIChatDecoder:
             self._end()
         else:
             self._fail(CUT)
-        return self._told()
+        return self._take_events()
 
     def _take(self, chunk: WireChunk, data: bytes) -> None:
         choices, usage = chunk.choices or (), chunk.usage
@@ -255,7 +255,7 @@ class OpenAIChatDecoder:
         return self._take(chunk, frame.data)
 
     def _take_last(self, frame: SseFrame) -> None:
-        """A frame behind which there is nothing to read."""
+        """The last frame: nothing after it is read."""
         if frame.data == DONE:
             return self._end()
         failure = self._broken or garbage_failure(frame)
@@ -286,8 +286,8 @@ def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
     if not error:
         return None
     # A bare text has its code beside it.
-    told = read_failure({"error": error} if isinstance(error, dict) else read_json(data))
-    return told or Failure("the provider gave no reason", "error")
+    failure = read_failure({"error": error} if isinstance(error, dict) else read_json(data))
+    return failure or Failure("the provider gave no reason", "error")
 
 
 def _has_usage(chunk: WireChunk) -> bool:

@@ -130,7 +130,7 @@ class MessagesEncoder(MessageEncoder):
     def __init__(self, dialect: Dialect = COMPATIBLE) -> None:
         super().__init__()
         self.dialect = dialect
-        # The messages up to the last answer, with the results of its calls, behind which others may come; and the rest.
+        # The messages up to the last answer, with the results of its calls, after which others may come; and the rest.
         self._answered: list[Part] = []
         self._rest: list[Part] = []
         self._ids: dict[str, str] = {}  # how the calls are named to the service
@@ -178,10 +178,10 @@ class MessagesEncoder(MessageEncoder):
                 refusal += block.text
             elif isinstance(block, Thinking) and own:
                 thinking.append(block)
-        # Thinking alone is no answer: a response that was cut before it began to speak.
+        # Thinking alone is not an answer: the response was cut before its text began.
         if not (calls or refusal or text):
             return
-        encoded = _said(text, refusal, own and REFUSAL in dialect.echoes)
+        encoded = _text_fields(text, refusal, own and REFUSAL in dialect.echoes)
         if calls:
             encoded["tool_calls"] = calls
         if thinking or dialect.demands_reasoning:
@@ -194,7 +194,7 @@ def _system(text: str | None) -> list[bytes]:
     return [to_json({"role": "system", "content": text})] if text else []
 
 
-def _said(text: str, refusal: str, apart: bool) -> JsonObject:
+def _text_fields(text: str, refusal: str, apart: bool) -> JsonObject:
     """A message of the model, with its refusal separate or as text."""
     if refusal and apart:
         return {"role": "assistant", "content": text or None, REFUSAL: refusal}

@@ -113,7 +113,7 @@ def count(usage: Usage) -> Counts:
 def _numbers(raw: JsonObject) -> list[int | None]:
     """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning."""
     details = _details(raw, "prompt_tokens_details")
-    told = (
+    counts = (
         raw.get("prompt_tokens"),
         raw.get("completion_tokens"),
         details.get("cached_tokens"),
@@ -123,7 +123,7 @@ def _numbers(raw: JsonObject) -> list[int | None]:
         raw.get("prompt_cache_hit_tokens"),  # DeepSeek
     )
     # A bool is an int, too, but no number.
-    numbers = [number if type(number) is int else None for number in told]
+    numbers = [number if type(number) is int else None for number in counts]
     *numbers, elsewhere, hit = numbers
     if numbers[2] is None:
         numbers[2] = hit if elsewhere is None else elsewhere

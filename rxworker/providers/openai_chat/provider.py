@@ -25,7 +25,7 @@ PATH = "/chat/completions"
 
 
 class OpenAIChat(OpenAIService):
-    """A model behind the Chat Completions protocol.
+    """A model that speaks the Chat Completions protocol.
 
     Args:
         model: The name of the model, for example ``gpt-4.1-mini``.
@@ -36,7 +36,7 @@ class OpenAIChat(OpenAIService):
         headers: Headers for every request. With an ``authorization`` or ``api-key`` among them no key is looked for.
 
     Raises:
-        ConfigurationError: The ``base_url`` is no address, or a header cannot be sent.
+        ConfigurationError: The ``base_url`` is not an address, or a header cannot be sent.
 
     >>> OpenAIChat("llama3.2", base_url="http://127.0.0.1:11434").request(Conversation(), (), Options()).url
     'http://127.0.0.1:11434/v1/chat/completions'
@@ -59,7 +59,7 @@ class OpenAIChat(OpenAIService):
         """The request for the next message.
 
         Raises:
-            ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
+            ConfigurationError: No key was found, or an address, key or header cannot be sent.
         """
         url = self._endpoint()
         headers = self._headers_for(url, options)
@@ -68,8 +68,8 @@ class OpenAIChat(OpenAIService):
         encoder = remembered.take(conversation.messages)
         if encoder is None or encoder.dialect is not dialect:
             encoder = MessagesEncoder(dialect)
-        said = encode(self._model, conversation, tools, options, encoder, remembered.tools)
-        body = msgspec.json.encode(said)
+        payload = encode(self._model, conversation, tools, options, encoder, remembered.tools)
+        body = msgspec.json.encode(payload)
         remembered.keep(conversation.messages, encoder, len(body))
         return HttpRequest(url, headers, body)
 

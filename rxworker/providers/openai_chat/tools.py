@@ -209,7 +209,7 @@ def _begins_anew(known: PendingCall, name: str, text: str) -> bool:
 
 
 def _text(arguments: Json) -> str:
-    """Arguments that are no text, as some servers send them."""
+    """Arguments that are not a text, as some servers send them."""
     return "" if arguments is None else msgspec.json.encode(arguments).decode()
 
 

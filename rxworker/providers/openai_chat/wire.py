@@ -131,7 +131,7 @@ def growth_of(chunk: WireChunk) -> tuple[Place | None, str]:
     delta = choice.delta
     if delta is None or choice.finish_reason or choice.usage or not delta.is_plain():
         return NO_GROWTH
-    text: Json = delta.content  # pyright: ignore[reportAssignmentType] - a list of parts is no text
+    text: Json = delta.content  # pyright: ignore[reportAssignmentType] - a list of parts is not a text
     number: int | None = None
     if delta.tool_calls:
         piece = delta.tool_calls[0]

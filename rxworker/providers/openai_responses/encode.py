@@ -4,7 +4,7 @@ The input is a row of items: messages, calls and their results each stand for th
 
 - An answer of this protocol goes back as the items that it came as, in their order and with all that they hold: ids, encrypted thoughts,
   phases, callers. What a block holds replaces what its item holds, so a text or an argument that was changed afterwards is sent as changed. A
-  thought with nothing behind it, as in an answer that was cut, is left out, since the service refuses it.
+  thought with nothing after it, as in an answer that was cut, is left out, since the service refuses it.
 - Of another provider's answer, the texts and the calls go back. Its thoughts, its own tools' calls and
   results, and blocks of unknown kinds are left out. Ids of calls that are too long for the service are shortened.
 - The result of a call is of the sort the call was of: that of a tool with free text has another name.
@@ -353,8 +353,8 @@ def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonO
     if item is None:
         whole = "".join(texts)
         return {"role": "assistant", "content": whole} if whole else None
-    told = [text for _, text, _ in parts_of(item, CONTENT)]
-    if "".join(told) == "".join(texts):
+    recorded = [text for _, text, _ in parts_of(item, CONTENT)]
+    if "".join(recorded) == "".join(texts):
         return item
     changed: JsonObject = {CONTENT: [_part(block) for block in blocks if block.text]}
     return item | changed if changed[CONTENT] else None
@@ -371,13 +371,13 @@ def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObjec
     if item is None:
         return None
     text = "".join(block.text for block in blocks)
-    told = ["".join(one for _, one, _ in parts_of(item, field)) for field in (SUMMARY, CONTENT)]
-    if text in ("".join(told), *filter(None, told)):
+    recorded = ["".join(one for _, one, _ in parts_of(item, field)) for field in (SUMMARY, CONTENT)]
+    if text in ("".join(recorded), *filter(None, recorded)):
         return item
     summary: Json = [{"type": "summary_text", "text": text}]
     content: Json = [{"type": "reasoning_text", "text": text}]
-    changed: JsonObject = {SUMMARY: summary if text and told[0] else []}
-    return item | changed | ({CONTENT: content if text else []} if told[1] else {})
+    changed: JsonObject = {SUMMARY: summary if text and recorded[0] else []}
+    return item | changed | ({CONTENT: content if text else []} if recorded[1] else {})
 
 
 def _custom_call(call: ToolCall, item: JsonObject) -> JsonObject:
@@ -400,12 +400,12 @@ def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
     named = item.get("type"), item.get("call_id"), item.get("name")
     if is_same and named == (FUNCTION_CALL, call.id, call.name):
         return item
-    said = text if is_same else _same(arguments(call), text)
+    sent = text if is_same else _same(arguments(call), text)
     return item | {
         "type": FUNCTION_CALL,
         "call_id": call.id,
         "name": call.name,
-        "arguments": said,
+        "arguments": sent,
     }
 
 

@@ -29,7 +29,7 @@ class Outcome(Struct, frozen=True):
         called: Whether a call of a client's tool was completed.
         malformed: Whether there is a call that names no tool.
         refused: Whether there is a refusal.
-        waiting: The types of items that wait for a client, but are no calls of its tools.
+        waiting: The types of items that wait for a client, but are not calls of its tools.
     """
 
     called: bool = False
@@ -61,7 +61,7 @@ def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReas
     if response.incomplete_details:
         reason = _reason(response.incomplete_details)
         kind = known_kind(reason) if reason else None
-        # An unknown reason is no objection to a complete response.
+        # An unknown reason does not invalidate a complete response.
         if reason and (kind in CUT or status != COMPLETED):
             return StopReason(kind if kind in CUT else StopKind.INCOMPLETE, reason)
     if status != COMPLETED:
@@ -147,8 +147,8 @@ def response_failure(response: WireResponse, status: str) -> Failure:
     """The failure of a response that failed or was cancelled."""
     if status == CANCELLED:
         return Failure("the response was cancelled", CANCELLED, CANCELLED)
-    told = read_failure({"error": response.error}) if response.error else None
-    return _refined(told or Failure(SILENT, status))
+    failure = read_failure({"error": response.error}) if response.error else None
+    return _refined(failure or Failure(SILENT, status))
 
 
 def _refined(failure: Failure) -> Failure:

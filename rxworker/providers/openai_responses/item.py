@@ -114,7 +114,7 @@ class Item:
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the client must answer it, though it is no call of one of its tools."""
+        """Whether the client must answer it, though it is not a call of one of its tools."""
         return waits_for_client(self._wire)
 
     def takes(self, text: Text) -> bool:
@@ -157,7 +157,7 @@ class Item:
             wire: The complete item, if it was sent.
             events: The list that the events are added to.
             whole: Whether the response allows the item to be complete.
-            reason: The reason for an incomplete item, for people.
+            reason: The reason for an incomplete item, shown to users.
         """
         self.ended = True
         if wire is not None:
@@ -269,8 +269,8 @@ def missing(text: str, pieces: list[str]) -> str:
     """
     if len(pieces) > 1:
         pieces[:] = ["".join(pieces)]
-    told = pieces[0] if pieces else ""
-    return text[len(told) :] if text.startswith(told) else ""
+    sent = pieces[0] if pieces else ""
+    return text[len(sent) :] if text.startswith(sent) else ""
 
 
 DELTAS = {

@@ -3,7 +3,7 @@
 Several items may be open at once, and they may end in any order. An item is known by its ``output_index``; its
 ``item_id`` is not to be relied on, since one server changes it with every event. Servers that send no ``output_index``
 are helped: the item is then the one of that id, else the last open one of the type that the event belongs to, else a new
-one behind the others.
+one after the others.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Items:
         Raises:
             msgspec.DecodeError: Something is needed of its output, which cannot be read; see `read_items`.
         """
-        told = len(response.output) if isinstance(response.output, list) else 0
+        count = len(response.output) if isinstance(response.output, list) else 0
         begun = [item for item in self.all if not item.ended]
-        if not begun and told <= len(self.all):
+        if not begun and count <= len(self.all):
             return
         output = read_items(response.output)
         if not self.all:

@@ -119,7 +119,7 @@ def block_type_of(item: JsonObject) -> BlockType:
 
 
 def waits_for_client(item: JsonObject) -> bool:
-    """Whether the client must answer it, though it is no call of one of its tools."""
+    """Whether the client must answer it, though it is not a call of one of its tools."""
     kind = item.get("type")
     if kind == "tool_search_call":
         return item.get("execution") == "client"

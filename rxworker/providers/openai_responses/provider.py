@@ -33,7 +33,7 @@ PATH = "/responses"
 
 
 class OpenAIResponses(OpenAIService):
-    """A model behind the Responses protocol.
+    """A model that speaks the Responses protocol.
 
     The requests let the service store nothing, and include its encrypted reasoning in the response, so that the next request can send
     it back. Reasoning in readable text is sent for ``extra={"reasoning": {"summary": "auto"}}``.
@@ -50,7 +50,7 @@ class OpenAIResponses(OpenAIService):
         headers: Headers for every request. With an ``authorization`` or ``api-key`` among them no key is looked for.
 
     Raises:
-        ConfigurationError: The ``base_url`` is no address, or a header cannot be sent.
+        ConfigurationError: The ``base_url`` is not an address, or a header cannot be sent.
 
     >>> OpenAIResponses("gpt-5", api_key="sk-secret").request(Conversation(), (), Options()).url
     'https://api.openai.com/v1/responses'
@@ -73,16 +73,16 @@ class OpenAIResponses(OpenAIService):
         """The request for the next message.
 
         Raises:
-            ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
+            ConfigurationError: No key was found, or an address, key or header cannot be sent.
         """
         url = self._endpoint()
         headers = self._headers_for(url, options)
         remembered = self._remembered
         encoder = remembered.take(conversation.messages) or InputEncoder()
-        said = encode(self._model, conversation, tools, options, encoder, remembered.tools)
-        body = msgspec.json.encode(said)
+        payload = encode(self._model, conversation, tools, options, encoder, remembered.tools)
+        body = msgspec.json.encode(payload)
         remembered.keep(conversation.messages, encoder, len(body))
-        return HttpRequest(url, headers, body, is_background=said.get("background") is True)
+        return HttpRequest(url, headers, body, is_background=payload.get("background") is True)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""

@@ -121,9 +121,9 @@ def _of_type(kind: str, names: tuple[str, ...]) -> Any:
         types["response"] = _Last | None
     own = [(name, types[name], None) for name in names]
     rest = {name: field.default for name, field in known.items() if name not in names}
-    said = rest | {"type": kind}
+    namespace = rest | {"type": kind}
     return msgspec.defstruct(
-        "WireEvent", own, tag_field="type", tag=kind, namespace=said, frozen=True, gc=False
+        "WireEvent", own, tag_field="type", tag=kind, namespace=namespace, frozen=True, gc=False
     )
 
 

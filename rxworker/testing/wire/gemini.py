@@ -101,8 +101,8 @@ def _candidate(part: JsonObject) -> JsonObject:
 
 def _finish(reply: Reply) -> JsonObject:
     detail = reply.stop_reason.detail
-    told: JsonObject = {"finishReason": stop_word(reply, STOP_WORDS)}
-    return {**told, "finishMessage": detail} if detail else told
+    finish: JsonObject = {"finishReason": stop_word(reply, STOP_WORDS)}
+    return {**finish, "finishMessage": detail} if detail else finish
 
 
 def _usage(usage: Usage | None, *, ended: bool) -> JsonObject:

@@ -215,8 +215,8 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
     if not reply.breaks:
         return [*events, _last(reply, head, items)]
     if error:  # reported twice, as by the real service
-        told: JsonObject = {"code": error["code"], "message": error["message"]}
-        failed: JsonObject = {**head, "status": "failed", "error": told}
+        body: JsonObject = {"code": error["code"], "message": error["message"]}
+        failed: JsonObject = {**head, "status": "failed", "error": body}
         events += [event("error", error=error), event("response.failed", response=failed)]
     return events
 
