@@ -14,10 +14,12 @@ import pytest
 
 from rxworker import Answer, Approve, Deny, Finished, Paused, RunResult, before_tool_call
 from rxworker.errors import LocalProtocolError
+from rxworker.events import PausedCall, PauseState
 from rxworker.hooks import Hook, ToolCallContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run
-from rxworker.log.format import records_of
+from rxworker.log.format import records_of, upgrade_pause
 from rxworker.log.values import StoredStatus
+from rxworker.messages import ToolCall, ToolResult
 from rxworker.testing import say
 from rxworker.views import RunView
 from rxworker.views.changes import ViewPause
@@ -176,6 +178,27 @@ async def test_the_run_that_was_saved_is_resumed(golden: Path) -> None:
     async with MemoryLog() as log:
         result = await worker(log, "several", say("Done.")).resume(saved, decisions=decisions)
         assert results_in(result) == results
+
+
+def test_a_resumed_run_of_the_version_before_keeps_what_was_decided() -> None:
+    first, second = ToolCall("a", "show", {}), ToolCall("c", "pay", {"euros": 3})
+    refused = ToolResult("b", "no", is_error=True, name="pay")
+    members = msgspec.to_builtins(
+        {
+            "type": "run_resume",
+            "pending": [first, second],
+            "refused": [refused],
+            "places": [0, 2],
+            "key": "run-1/1",
+            "spared": [[("limit", 0), ("note", 0)], []],
+            "approved": [0],
+            "offered": True,
+        }
+    )
+    spared = (("limit", 0), ("note", 0))
+    calls = (PausedCall(0, first, spared, is_approved=True), PausedCall(2, second))
+    pause = PauseState("client_tool", calls, (), refused={1: refused}, key="run-1/1")
+    assert upgrade_pause(members) == {"type": "run_resume", "pause": pause}
 
 
 def without(name: str) -> Callable[[dict[str, Any]], object]:

@@ -272,6 +272,29 @@ async def test_a_result_that_an_older_version_kept_with_the_end_of_its_call_is_u
     assert all("held" not in repr(record) for record in await stored(log, run))
 
 
+async def test_a_result_that_an_older_version_kept_is_of_its_own_turn() -> None:
+    seen: list[str] = []
+
+    @after_tool_call(matcher="pay")
+    def look(context: ToolResultContext) -> None:
+        seen.append(context.result.text)
+
+    run, entries, _ = await whole(hooks=[look])
+    stops = [
+        n for n, e in enumerate(entries) if e.kind == "tool_stop" and b'"result"' not in e.body
+    ]
+    body = msgspec.json.decode(entries[stops[0]].body)
+    call_id = body["event"]["call_id"]
+    body["private"] = {"held": {"tool_use_id": call_id, "content": "paid 1", "name": "pay"}}
+    stop = with_body(entries[stops[0]], msgspec.json.encode(body))
+    start, rest = entries[: stops[0]], entries[stops[0] + 1 : stops[-1] + 1]
+    log = await cut(run, [*start, stop, *rest])
+    seen.clear()
+    assert isinstance(await (await Bank().worker(log, hooks=[look]).recover(run)), Finished)
+    assert len(stops) == 2
+    assert ["is not known" in text for text in seen] == [True]
+
+
 async def test_two_processes_recover_and_one_wins() -> None:
     run, entries, _ = await whole()
     log = await cut(run, entries[:4])
