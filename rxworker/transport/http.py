@@ -34,36 +34,20 @@ TOGETHER = 256 * 1024
 """The approximate number of bytes that are pushed together; a read of a socket brings no more that is not compressed."""
 
 
-_HAS_LOW_WATER = hasattr(StreamReader, "_low_water")
+def before_cut(content: StreamReader) -> bytes:
+    """What arrived before the connection was cut; nothing while it is not.
 
-
-def parse_when_empty(content: StreamReader) -> None:
-    """Let aiohttp resume its parser when all that arrived is read, instead of at each HTTP chunk.
-
-    A provider sends an HTTP chunk for each token, and resuming costs aiohttp four calls a chunk. There is no public way.
+    Once a connection is cut, aiohttp raises the error, and has no public way to read what arrived before.
     """
-    if _HAS_LOW_WATER:
-        content._low_water = 1  # pyright: ignore[reportPrivateUsage] - see above
-
-
-def all_of(content: StreamReader) -> bytes:
-    """The whole response if it arrived before any of it was read, and what arrived before the connection was cut; else nothing.
-
-    aiohttp would read a whole response chunk by chunk. Once a connection is cut it raises the error, and has no public way to read
-    what arrived before.
-    """
-    is_cut = content.exception() is not None
-    if not (is_cut or content.is_eof()):
+    if content.exception() is None:
         return b""
     try:
         kept = content._buffer  # pyright: ignore[reportPrivateUsage] - see above
-        whole = b"".join(kept)
+        arrived = b"".join(kept)
     except (AttributeError, TypeError):
         return b""
-    if len(whole) != content.total_bytes and not is_cut:
-        return b""
     kept.clear()
-    return whole
+    return arrived
 
 
 def with_rest(chunk: bytes, content: StreamReader) -> bytes:
@@ -200,10 +184,9 @@ class _Exchange(abc.DisposableBase):
             raise await _answer(response, shown(self._request.url))
         pressure = PRESSURE.get()
         content = response.content
-        parse_when_empty(content)
         # At the end nothing is awaited: most answers of a tool loop come with their end.
         while not (self._is_over or content.at_eof()) and (
-            chunk := all_of(content) or await content.readany()
+            chunk := before_cut(content) or await content.readany()
         ):
             if len(chunk) > AHEAD:  # the rest may have been held back
                 chunk = with_rest(chunk, content)
