@@ -1,6 +1,10 @@
 """One watcher of a hub: a cursor in its history, with a delivery.
 
-A watcher with an observer is pushed to; a `Reader` takes its records itself. Neither has a buffer: what a watcher has not seen is in the history.
+Theory of operation. A watcher with an observer is pushed to; a `Reader` takes its records itself. Neither has a buffer: what a watcher has not seen is in the history, and
+``seen`` is all that distinguishes two watchers of one delivery. Those of one delivery that are pushed to once a turn are in a group, which keeps
+the number for all of them. What
+surprises: a watcher may be disposed in the middle of a push, by itself or by another one. So `Watcher.silence` replaces its functions instead of setting a flag that each push
+would have to read.
 """
 
 from __future__ import annotations

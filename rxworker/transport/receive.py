@@ -1,4 +1,12 @@
-"""From the bytes of a response to its events, also when the connection breaks in the middle."""
+"""From the bytes of a response to its events, also when the connection breaks in the middle.
+
+Theory of operation. A `Receiver` has three states. *Nothing emitted*: an error is passed on alone, so that the request can be made again and no observer notices. *Emitting*: events
+pass; the first `Error` among them, or the exception of the connection, is kept as the failure. *Over*: it has ended, and drops whatever arrives. An error ends the response only
+after its ``Status(FAILED)``, which the decoder emits after it has closed the open blocks. What surprises: the usage is emitted a second time before an error, as a partial
+one, since more was received than was counted; and an error of the connection after the terminal event of the response changes nothing.
+
+Reads that hold neither a usage nor an error are the usual case, and are pushed as they are, several deltas as one `Deltas`.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +203,7 @@ class Receiver(abc.ObserverBase[bytes]):
             else:
                 self._failure = error_to_exception(event)
                 self._failure.__cause__ = broken
-            if not self._has_emitted:
+            if not self._has_emitted:  # without the event: the request may be made again
                 self._fail(self._failure)
             elif self._usage is not None:
                 # More was received than was counted: the response was cut before its last usage.
