@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rxworker.errors import ToolError
 from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools.base import policy_of
+from rxworker.tools.base import Tool, policy_of
 from rxworker.tools.cancellation import ended, stop_all
 from rxworker.tools.invocation import (
     CallScope,
@@ -185,7 +185,7 @@ class EarlyCalls:
         self._is_held = self._is_held or policy.barrier
         if self._is_held or not policy.starts_early:
             return False
-        self._calls[place] = _Early(self, call, place)
+        self._calls[place] = _Early(self, tool, call, place)
         self.accepted += 1
         return True
 
@@ -193,6 +193,11 @@ class EarlyCalls:
         """Whether this very call has started, or waits for its turn."""
         early = self._calls.get(place)
         return early is not None and early.is_for(call)
+
+    def tool_at(self, place: int) -> Tool | None:
+        """The tool of the call that has started at this place, also if it was removed since."""
+        early = self._calls.get(place)
+        return None if early is None else early.tool
 
     def take(self, call: ToolCall, place: int = 0) -> asyncio.Task[FinishedCall] | None:
         """Hand a call over, once, if this very one has started: the same place, id, tool and arguments."""
@@ -254,7 +259,8 @@ class EarlyCalls:
 class _Early:
     """One call, and whether its events are still emitted."""
 
-    def __init__(self, owner: EarlyCalls, call: ToolCall, place: int) -> None:
+    def __init__(self, owner: EarlyCalls, tool: Tool, call: ToolCall, place: int) -> None:
+        self.tool = tool
         self.call = call
         self.place = place
         self.is_running = False

@@ -346,7 +346,7 @@ async def _run_calls(
     if early is not None:
         discard_early(context, scope, keep={each.place: each.call for each in allowed})
     # A tool may be removed while it runs; its hooks run for the result all the same.
-    tools = [context.tools.get(each.call.name) for each in allowed]
+    tools = [_tool_of(context, early, each) for each in allowed]
     CALLING.set(context)
     emit_call = hold_back(context, emit, {each.place for each in allowed if each.is_approved})
     barrier = None if context.journal.writer is None else context.journal.barrier
@@ -439,6 +439,11 @@ async def _execute(
         raise ConfigurationError(
             f"the executor of call_tools completed without a result of {names}"
         )
+
+
+def _tool_of(context: RunContext, early: EarlyCalls | None, each: PausedCall) -> Tool | None:
+    tool = context.tools.get(each.call.name)
+    return early.tool_at(each.place) if tool is None and early is not None else tool
 
 
 def _ignore(_: object) -> None: ...

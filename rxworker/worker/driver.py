@@ -292,12 +292,8 @@ class RunDriver(Generic[T_co]):
         """The error that the run fails with, if its task was cancelled."""
         if isinstance(self._stop, LimitExceededError | LogError | RunHandedOverError):
             return self._stop
-        if cause is not None and isinstance(cause.__cause__, KeyboardInterrupt):
-            interrupt = cause.__cause__  # raised by a tool; it has left the event loop
-            error = RunCancelledError(describe(interrupt))
-            error.__cause__ = interrupt
-            return error
-        if self._stop is None and cause is not None and not self.task.cancelling():
+        is_ours = self._stop is not None or self.task.cancelling()
+        if cause is not None and (isinstance(cause.__cause__, KeyboardInterrupt) or not is_ours):
             return cut_off(cause)
         error = self._stop or RunCancelledError("its task was cancelled")
         error.__cause__ = self._interrupt

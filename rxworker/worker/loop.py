@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from reactivex import Observable, abc
 
-from rxworker.errors import RunCancelledError, as_exception
+from rxworker.errors import RunCancelledError, as_exception, describe
 from rxworker.operators.disposables import Both, Slot
 from rxworker.operators.kernel import Many, Sink, Stage, connect, many
 from rxworker.tools.cancellation import is_destroyed
@@ -170,8 +170,10 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
                 self._end(cut_off(error))
             raise
         except BaseException as error:
-            if is_destroyed(error, self._task):
-                raise
+            if is_destroyed(error, self._task) or (
+                self._is_disposed and not isinstance(error, Exception)
+            ):
+                raise  # an interrupt that no observer receives any more leaves the event loop, as from any task
             self._end(as_exception(error))
         else:
             self._end()
@@ -192,9 +194,14 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
 
 
 def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
-    """The error for a cancellation that was not requested."""
-    error = RunCancelledError("something that it waited for was cancelled")
-    error.__cause__ = cause
+    """The error for a cancellation that was not requested. That of an interrupt in a tool, which has left the event loop, names the interrupt."""
+    interrupt = cause.__cause__
+    if isinstance(interrupt, KeyboardInterrupt):
+        error = RunCancelledError(describe(interrupt))
+        error.__cause__ = interrupt
+    else:
+        error = RunCancelledError("something that it waited for was cancelled")
+        error.__cause__ = cause
     return error
 
 

@@ -96,7 +96,8 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
         for stage in stages:
             # A stage that is a coroutine is awaited here, in the task of the run: it costs one call.
             await emitter.follow(stage(one), context.scheduler)
-            if journal.state.status != "running":
+            # The usual ones before the calls end no run, and each look at the state folds the records that are new.
+            if stage is not prepare and stage is not respond and journal.state.status != "running":
                 return
         if journal.hub.flush_scheduler.is_needed:
             await let_watchers_act(journal.hub.flush_scheduler)

@@ -28,6 +28,8 @@ from rxworker.transport.clock import loop_clock
 
 A = TypeVar("A")
 
+PATIENCE = 1.0
+"""Real seconds for other threads to wake a loop in which nothing is left to happen."""
 NOTHING = "nothing is left to happen in virtual time, and the coroutine still waits: does it wait for an event that never comes, such as a stalled response without a time limit?"
 
 
@@ -43,11 +45,13 @@ class _Selector(selectors.DefaultSelector):
         if loop.run_due() or ready or (timeout is not None and timeout <= 0):
             return ready
         left = loop.seconds_left(timeout)
-        if left is None and threading.active_count() == 1:
-            raise LocalProtocolError(NOTHING)
-        if left is None or loop.has_threads():
-            # Also where another thread, such as that of a log, may still wake the loop.
+        if loop.has_threads():
             ready = super().select(left)
+        elif left is None:
+            # Another thread, such as that of a log, may still wake the loop.
+            ready = super().select(PATIENCE if threading.active_count() > 1 else 0)
+            if not ready:
+                raise LocalProtocolError(NOTHING)
         if left is not None and not ready:
             loop.scheduler.sleep(left)
             loop.run_due()

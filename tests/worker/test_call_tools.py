@@ -6,6 +6,8 @@ import asyncio
 from typing import Literal
 
 import pytest
+from reactivex import Observable
+from reactivex import operators as ops
 
 from rxworker import (
     Answer,
@@ -24,6 +26,7 @@ from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress,
 from rxworker.hooks import Abort, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.coerce import HookLike
 from rxworker.messages import validate
+from rxworker.operators.kernel import Operator
 from rxworker.state import fold_run
 from rxworker.state.run import HELD_BACK
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
@@ -31,7 +34,7 @@ from rxworker.tools import ToolContext
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.views import RunView
 from rxworker.views.changes import CallResult
-from rxworker.worker import load_paused, save_paused
+from rxworker.worker import StageName, load_paused, save_paused
 
 PAID: list[tuple[int, str]] = []
 
@@ -478,16 +481,23 @@ async def test_a_pause_that_is_at_no_call_takes_decisions_about_any() -> None:
     assert [euros for euros, _ in PAID] == [1]
 
 
+def a_little_later(source: Observable[Event]) -> Observable[Event]:
+    """The calls are made in a task of their own, which begins later."""
+    return source.pipe(ops.map(lambda event: event))
+
+
+@pytest.mark.parametrize("around", [{}, {"call_tools": a_little_later}])
 @pytest.mark.parametrize("effect", ["write", "pure"])
 async def test_the_result_of_a_tool_that_is_removed_while_it_runs_is_masked(
-    effect: Literal["write", "pure"],
+    effect: Literal["write", "pure"], around: dict[StageName, Operator[Event, Event]]
 ) -> None:
     @tool(effect=effect)
     async def leak() -> str:
         worker.tools.remove("leak")
         return "secret"
 
-    worker = Worker(ScriptedModel([call("leak"), "Done."]), tools=[leak], hooks=[mask])
+    model = ScriptedModel([call("leak"), "Done."])
+    worker = Worker(model, tools=[leak], hooks=[mask], around=around)
     run = worker.run("?")
     result = await run
     assert "secret" not in str(records_of(run))

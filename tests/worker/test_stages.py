@@ -14,7 +14,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker import Limits, Paused, Worker, before_tool_call, on_turn_end, tool
+from rxworker import Limits, Paused, Worker, before_tool_call, on_abort, on_turn_end, tool
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import (
     Event,
@@ -23,7 +23,14 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.hooks import Abort, ContinueWithMessages, Pause, ToolCallContext, TurnEndContext
+from rxworker.hooks import (
+    Abort,
+    AbortContext,
+    ContinueWithMessages,
+    Pause,
+    ToolCallContext,
+    TurnEndContext,
+)
 from rxworker.messages import Message
 from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, cut, say
@@ -303,3 +310,26 @@ async def test_what_a_stage_returns_must_be_an_observable() -> None:
     worker = Worker(ScriptedModel([]), stages={"respond": nothing})
     with pytest.raises(ConfigurationError, match="the stage nothing returned a NoneType"):
         await worker.run("go")
+
+
+@pytest.mark.parametrize("around", [{}, {"call_tools": same}])
+def test_an_interrupt_in_a_tool_ends_the_run_and_the_program_also_from_within_an_operator(
+    around: dict[StageName, Operator[Event, Event]],
+) -> None:
+    reasons: list[str] = []
+
+    @tool
+    async def interrupt() -> str:
+        """Press Ctrl-C."""
+        raise KeyboardInterrupt("now")
+
+    @on_abort
+    def note(context: AbortContext) -> None:
+        reasons.append(context.reason)
+
+    model = ScriptedModel([call("interrupt")])
+    worker = Worker(model, tools=[interrupt], hooks=[note], around=around)
+    with pytest.raises(KeyboardInterrupt):
+        worker.run_sync("go")
+    assert [reason.startswith("the run was cancelled") for reason in reasons] == [True]
+    assert worker.session.conversation.messages[-1].tool_results[0].is_error
