@@ -1,12 +1,11 @@
 """Bytes to frames: machines with ``feed`` and ``finish``, without any input or output of their own."""
 
-from rxworker.framing.decoder import Chain, Decoder, NdjsonDecoder
+from rxworker.framing.decoder import Decoder, NdjsonDecoder
 from rxworker.framing.sse import SseDecoder
 
 __all__ = [
     # how machines are put together
     "Decoder",
-    "Chain",
     # formats
     "SseDecoder",
     "NdjsonDecoder",

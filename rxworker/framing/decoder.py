@@ -1,9 +1,9 @@
-"""The interface of a decoder, two decoders in sequence, the limit for the size of a frame, and NDJSON: one JSON text a line."""
+"""The interface of a decoder, the limit for the size of a frame, and NDJSON: one JSON text a line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from rxworker.errors import RemoteProtocolError
 
@@ -36,56 +36,6 @@ class Limited(Protocol):
     def limit(self, limit: int | None) -> None: ...
 
 
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
-
-
-class Chain(Generic[A, B, C]):
-    r"""A decoder from ``A`` to ``C``, made of one from ``A`` to ``B`` and one from ``B`` to ``C``.
-
-    Args:
-        first: Takes what arrives.
-        second: Takes what the first one returns.
-
-    >>> from rxworker.framing import NdjsonDecoder, SseDecoder
-    >>> [frame.data for frame in Chain(NdjsonDecoder(), SseDecoder()).feed(b"")]
-    []
-    """
-
-    def __init__(self, first: Decoder[A, B], second: Decoder[B, C]) -> None:
-        self._first = first
-        self._second = second
-
-    @property
-    def limit(self) -> int | None:
-        """The limit of the first one; ``None`` if it has none."""
-        return self._first.limit if isinstance(self._first, Limited) else None
-
-    @limit.setter
-    def limit(self, limit: int | None) -> None:
-        if isinstance(self._first, Limited):
-            self._first.limit = limit
-
-    def feed(self, data: A, /) -> Sequence[C]:
-        """Take the next piece; return what it completed at the far end."""
-        halves = self._first.feed(data)
-        if len(halves) == 1:  # the usual case: a provider sends one event a chunk
-            return self._second.feed(halves[0])
-        whole: list[C] = []
-        for half in halves:
-            whole.extend(self._second.feed(half))
-        return whole
-
-    def finish(self) -> Sequence[C]:
-        """The input ended: the first machine ends, then the second."""
-        whole: list[C] = []
-        for half in self._first.finish():
-            whole.extend(self._second.feed(half))
-        whole.extend(self._second.finish())
-        return whole
-
-
 MAX_FRAME = 64 * 1024 * 1024
 """Bytes of a line or frame, unless another limit is set. The largest that providers send are pictures, of some megabytes."""
 
@@ -116,11 +66,6 @@ class NdjsonDecoder:
         self._pieces: list[bytes] = []  # of the unfinished line, joined once
         self._size = 0  # of these pieces
         self._ready: list[bytes] | None = None  # the lines before one that was too large
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether nothing is pending: the next byte begins a line."""
-        return not self._pieces and self._ready is None
 
     def feed(self, data: bytes, /) -> list[bytes]:
         """Take the next bytes; return the lines they completed.

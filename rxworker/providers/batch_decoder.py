@@ -1,6 +1,6 @@
 """Bytes to events in two machines, framing and decoder, with adjacent deltas of one read as one value. Pure.
 
-The plain definition is `rxworker.framing.Chain` of the same two machines; ``tests/providers/test_batch_decoder.py`` holds them equal.
+The plain definition is to feed each frame to the decoder; ``tests/providers/test_batch_decoder.py`` holds the two equal.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from rxworker.events import ResponseEvent
 from rxworker.events.deltas import Deltas, gather
+from rxworker.framing.decoder import Limited
 
 F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
@@ -20,28 +21,11 @@ Part: TypeAlias = ResponseEvent | Deltas[ResponseEvent]
 """An event, or adjacent deltas as one value."""
 
 
-class Framing(Protocol[F_co]):
-    """A machine from bytes to frames that knows whether it waits for the rest of one."""
-
-    @property
-    def limit(self) -> int | None:
-        """Bytes that a line or frame may have; ``None`` for any number. It may be changed."""
-        ...
-
-    @limit.setter
-    def limit(self, limit: int | None) -> None: ...
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether nothing is pending: the next byte begins a frame."""
-        ...
-
-    def feed(self, data: bytes, /) -> Sequence[F_co]:
-        """Take the next bytes."""
-        ...
+class Framing(Limited, Protocol[F_co]):
+    """A machine from bytes to frames."""
 
     def feed_run(self, data: bytes, /) -> Sequence[F_co]:
-        """The same; frames that arrived together may be created when they are accessed."""
+        """Take the next bytes; return the frames that they completed, which may be created when they are accessed."""
         ...
 
     def finish(self) -> Sequence[F_co]:
@@ -117,8 +101,6 @@ class BatchDecoder(Generic[F]):
 
     def finish(self) -> Events:
         """The bytes ended: first for the frames, then for the response."""
-        if self._framing.is_clear:
-            return self._decoder.finish()
         events: list[ResponseEvent] = []
         for frame in self._framing.finish():
             events += self._decoder.feed(frame)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.events.deltas import Deltas
-from rxworker.framing import Chain, SseDecoder
+from rxworker.framing import SseDecoder
+from rxworker.framing.sse_frame import SseFrame
 from rxworker.providers import OpenAIChat, OpenAIResponses
-from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_responses import decode
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
@@ -98,10 +99,21 @@ def told(decode: Callable[[bytes], Sequence[ResponseEvent]], reads: Sequence[byt
     return [repr(event) for read in reads for event in decode(read)]
 
 
+def map_repr(events: Sequence[ResponseEvent]) -> list[str]:
+    return [repr(event) for event in events]
+
+
+def one_by_one(
+    framing: SseDecoder, decoder: FrameDecoder[SseFrame], reads: Sequence[bytes]
+) -> list[ResponseEvent]:
+    """What a decoder returns for each frame alone."""
+    frames = [frame for read in reads for frame in framing.feed(read)] + framing.finish()
+    return [*(event for frame in frames for event in decoder.feed(frame)), *decoder.finish()]
+
+
 def plainly(reads: Sequence[bytes]) -> list[str]:
     """One by one."""
-    machine = Chain(SseDecoder(stray=True), OpenAIResponsesDecoder(new_id))
-    return told(machine.feed, reads) + [repr(event) for event in machine.finish()]
+    return map_repr(one_by_one(SseDecoder(stray=True), OpenAIResponsesDecoder(new_id), reads))
 
 
 def together(reads: Sequence[bytes]) -> list[str]:
@@ -229,11 +241,10 @@ def test_chunks_of_a_chat_that_came_together_make_what_they_make_one_by_one(
 ) -> None:
     opened = b"".join([CHUNKS[17], CHUNKS[18], *(CHUNKS[which] * n for which, n in runs)])
     for stream in (opened, opened[len(CHUNKS[17]) :]):
-        plain = Chain(SseDecoder(stray=True), OpenAIChatDecoder(new_id))
         batch = BatchDecoder(SseDecoder(stray=True), OpenAIChatDecoder(new_id))
         reads = [stream[at:end] for at, end in pairwise([0, *accumulate(cuts), len(stream)])]
-        one_by_one = told(plain.feed, reads), [*plain.finish()]
-        assert (told(batch.feed, reads), [*batch.finish()]) == one_by_one
+        plain = one_by_one(SseDecoder(stray=True), OpenAIChatDecoder(new_id), reads)
+        assert told(batch.feed, reads) + map_repr(batch.finish()) == map_repr(plain)
 
 
 def test_pieces_of_a_call_of_a_chat_come_as_one_value() -> None:

@@ -25,9 +25,10 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.framing import Chain, NdjsonDecoder
+from rxworker.framing import NdjsonDecoder
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers import Ollama
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.ollama import OllamaDecoder
 from rxworker.views import summarise
 
@@ -57,7 +58,7 @@ def ids() -> Callable[[], str]:
 
 
 def decode(*lines: Any, ended: bool = True) -> list[ResponseEvent]:
-    decoder = Chain(NdjsonDecoder(), OllamaDecoder(ids()))
+    decoder = BatchDecoder(NdjsonDecoder(), OllamaDecoder(ids()))
     texts = [one if isinstance(one, str) else json.dumps(one) for one in lines]
     data = "\n".join(texts) + ("\n" if ended else "")
     return [*decoder.feed(data.encode()), *decoder.finish()]
@@ -375,5 +376,5 @@ def test_an_error_behind_a_broken_line_is_the_one_that_is_reported() -> None:
 def test_empty_lines_and_crlf_change_nothing() -> None:
     plain = [json.dumps(one) for one in (line("a"), line("b"), line(**END))]
     data = "\r\n\r\n".join(plain).encode()
-    decoder = Chain(NdjsonDecoder(), OllamaDecoder())
+    decoder = BatchDecoder(NdjsonDecoder(), OllamaDecoder())
     assert [*decoder.feed(data), *decoder.finish()] == decode(*plain)
