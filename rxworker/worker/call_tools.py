@@ -58,8 +58,7 @@ from rxworker.hooks import (
 from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.messages import Message, ToolCall, ToolResult
-from rxworker.operators.disposables import Both, Call
-from rxworker.operators.kernel import Operator, Sink, Stage, connect, many
+from rxworker.operators.kernel import Operator, Sink, many, stage
 from rxworker.state import RunState, content_of, step_block
 from rxworker.tools import ClientTool, Tool
 from rxworker.tools.base import policy_of
@@ -97,40 +96,20 @@ def start_early(
     --s--d--e--m--|      with the start of the tool after e, in the records
     """
 
-    def subscribe(
-        observer: abc.ObserverBase[Event], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
-        is_over = False  # also after disposal: the rest of a burst still arrives
+    def make(observer: abc.ObserverBase[Event]) -> Sink[Event]:
+        push_many = many(observer)
 
         def on_next(event: Event) -> None:
             call = _whole_call(context, event) if isinstance(event, BlockStop) else None
             if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
-                discard_early(
-                    context, scope
-                )  # a new response: the calls of the previous one are retracted
+                # A new response: the calls of the previous one are retracted.
+                discard_early(context, scope)
             observer.on_next(event)
-            if call is not None and not is_over and _may_start(context, scope, call[0]):
+            if call is not None and _may_start(context, scope, call[0]):
                 token, pressure = CALLING.set(context), PRESSURE.set(None)
                 _early_of(context, scope).start(*call)
                 PRESSURE.reset(pressure)  # that of the response, in whose context this is called
                 CALLING.reset(token)
-
-        def on_error(error: Exception) -> None:
-            nonlocal is_over
-            is_over = True
-            discard_early(context, scope)
-            observer.on_error(error)
-
-        def on_completed() -> None:
-            nonlocal is_over
-            is_over = True
-            observer.on_completed()
-
-        def leave() -> None:
-            nonlocal is_over
-            if not is_over:
-                is_over = True
-                discard_early(context, scope)
 
         def on_many(parts: Parts[Event]) -> None:
             for part in parts:
@@ -139,11 +118,9 @@ def start_early(
                 else:
                     on_next(part)
 
-        push_many = many(observer)
-        sink = Sink(on_next, on_error, on_completed, on_many)
-        return Both(connect(source, sink, scheduler), Call(leave))
+        return Sink(on_next, observer.on_error, observer.on_completed, on_many)
 
-    return Stage(subscribe)
+    return stage(source, make)
 
 
 def discard_early(

@@ -132,10 +132,10 @@ class Definition:
         self.scheduler = scheduler
         if scheduler is not None:
             expect("scheduler", scheduler, abc.SchedulerBase, "scheduler=TestScheduler()")
-        self.stages = USUAL_STAGES
-        self.starts_early = "call_tools" not in stages
+        self.stages, self.starts_early = USUAL_STAGES, True
         if stages is not NONE or around is not NONE:
             self.stages = stages_of(stages, around)
+            self.starts_early = "call_tools" not in stages
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, tools=[{self.tools}])"

@@ -73,13 +73,13 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             await emitter.listen(response, context.scheduler, of_request)
             _expect_end(context)
             return
-        except Exception as error:
-            may_repeat = _may_repeat(context, begun)
-            wait = context.retry.delay(error, attempts) if may_repeat else None
+        except BaseException as error:
+            discard_early(context, scope)
+            wait = None
+            if isinstance(error, Exception) and _may_repeat(context, begun):
+                wait = context.retry.delay(error, attempts)
             if wait is None:
                 raise
-            # A model may raise from subscribe instead of calling on_error.
-            discard_early(context, scope)
             scope.early = None
             context.timeline.retract(reason_of(error))
             emitter.emit(AttemptRetract(reason_of(error), wait))
