@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -27,6 +28,9 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.state import RunState
+from rxworker.views.changes import Change
+from rxworker.views.tracker import Tracker
 from rxworker.worker import Decision
 from rxworker.worker.decisions import Dismiss
 
@@ -334,6 +338,48 @@ def data_line(value: Struct | Json) -> bytes:
 
 
 E = TypeVar("E")
+
+
+class RecordEncoder(ABC, Generic[E]):
+    """Encodes the records of one run: what the changes in its view are in a protocol. A subclass encodes a change."""
+
+    def __init__(self) -> None:
+        self._tracker = Tracker()
+
+    @property
+    def seq(self) -> int:
+        """The number of the last record."""
+        return self._tracker.seq
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of the run was encoded."""
+        return self._tracker.is_over
+
+    def feed(self, record: Record) -> list[E]:
+        """Encode a record, which may give nothing."""
+        return self._encoded(self._tracker.feed(record))
+
+    def catch_up(self, state: RunState, run: str) -> list[E]:
+        """Bring a late watcher to this state. The records after it come next.
+
+        Args:
+            state: The state after the records so far.
+            run: The run's id.
+        """
+        return self._encoded(self._tracker.catch_up(state, run))
+
+    def close(self, reason: str) -> list[E]:
+        """Close what is open, and report the reason. Returns nothing if the run has already ended."""
+        return self._encoded(self._tracker.close(reason))
+
+    def _encoded(self, changes: Iterable[Change]) -> list[E]:
+        return [each for change in changes for each in self._encode(change)]
+
+    @abstractmethod
+    def _encode(self, change: Change) -> Iterable[E]:
+        """Encode one change."""
+
 
 ENDED = "the records stopped before the run had ended"
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from rxworker.events import Record
 from rxworker.messages import Conversation, Json, Message, ToolMeta, ToolResult
-from rxworker.protocols.ag_ui import ag_ui_stream, read_run_input
+from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream, read_run_input
 from rxworker.protocols.common import InterruptReply
 from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.ui_messages import read_chat_request, ui_message_stream
@@ -97,14 +97,14 @@ def _read_ag_ui(data: bytes) -> RunRequest:
     given = read_run_input(data)
 
     def stream(run: WatchedRun) -> AsyncGenerator[bytes, None]:
-        return ag_ui_stream(
-            run.batches,
+        encoder = AgUiEncoder(
             given.thread_id,
             given.run_id,
             protocol=given.protocol,
             parent_run_id=given.parent_run_id,
             answered=[result.tool_use_id for result in given.results],
         )
+        return ag_ui_stream(run.batches, encoder)
 
     return RunRequest(
         given.thread_id,
@@ -119,13 +119,9 @@ def _read_ag_ui(data: bytes) -> RunRequest:
 
 
 def _stream_ag_ui(run: WatchedRun) -> AsyncGenerator[bytes, None]:
-    return ag_ui_stream(
-        run.batches,
-        run.conversation_id,
-        run.id,
-        protocol=run.query.get("protocol"),
-        snapshot=True,
-    )
+    protocol = run.query.get("protocol")
+    encoder = AgUiEncoder(run.conversation_id, run.id, protocol=protocol, snapshot=True)
+    return ag_ui_stream(run.batches, encoder)
 
 
 def _read_chat(data: bytes) -> RunRequest:

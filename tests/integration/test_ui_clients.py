@@ -45,7 +45,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages import Conversation, Message, Thinking, ToolCall, ToolResult
-from rxworker.protocols.ag_ui import ag_ui_stream, read_run_input
+from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream, read_run_input
 from rxworker.protocols.ag_ui.read import AgUiInput
 from rxworker.protocols.common import decisions_of
 from rxworker.protocols.ui_messages import read_chat_request, ui_message_stream
@@ -105,9 +105,8 @@ async def ag_ui(
 ) -> Told:
     async def answer(request: web.Request) -> AsyncIterator[bytes]:
         asked = read_run_input(await request.read())
-        return ag_ui_stream(
-            in_batches(records), asked.thread_id, asked.run_id, protocol=asked.protocol
-        )
+        encoder = AgUiEncoder(asked.thread_id, asked.run_id, protocol=asked.protocol)
+        return ag_ui_stream(in_batches(records), encoder)
 
     async def use(address: str) -> Told:
         return await clients.ask("ag_ui", address=address, client=client, given=given or {})
@@ -358,9 +357,8 @@ async def test_an_ag_ui_client_asks_about_a_paused_call_and_goes_on(
             decisions={**decisions_of(asked.replies), "call_1_2": Deny("not this one")}
         )
         records = await told(resumed)
-        return ag_ui_stream(
-            in_batches(records), asked.thread_id, asked.run_id, protocol=asked.protocol
-        )
+        encoder = AgUiEncoder(asked.thread_id, asked.run_id, protocol=asked.protocol)
+        return ag_ui_stream(in_batches(records), encoder)
 
     async def use(address: str) -> Told:
         return await clients.ask("ag_ui", address=address, client=client, given=given)
@@ -616,9 +614,8 @@ async def test_an_ag_ui_client_accepts_any_records(clients: Clients, client: str
     async def pieces(asked: AgUiInput) -> AsyncGenerator[bytes, None]:
         for number, records in enumerate(SOUPS):
             batches = in_batches(records)
-            async for piece in ag_ui_stream(
-                batches, asked.thread_id, f"run-{number}", protocol=asked.protocol
-            ):
+            encoder = AgUiEncoder(asked.thread_id, f"run-{number}", protocol=asked.protocol)
+            async for piece in ag_ui_stream(batches, encoder):
                 yield piece
 
     async def answer(request: web.Request) -> AsyncIterator[bytes]:

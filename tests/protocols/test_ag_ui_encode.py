@@ -291,7 +291,7 @@ async def test_a_watch_that_fails_is_closed_with_the_reason() -> None:
         yield numbered(TextDelta(0, "hi"))
         raise RunCancelledError("bored")
 
-    data = b"".join([piece async for piece in ag_ui_stream(batches(), "t", "r")])
+    data = b"".join([piece async for piece in ag_ui_stream(batches(), AgUiEncoder("t", "r"))])
     last = json.loads(data.split(b"\n\n")[-2].removeprefix(b"data: "))
     assert (last["type"], last["message"]) == ("RUN_ERROR", "the run was cancelled: bored")
     assert b"TEXT_MESSAGE_END" in data
@@ -302,7 +302,7 @@ async def test_what_an_unknown_error_says_is_not_told() -> None:
         yield numbered(TextDelta(0, "hi"))
         raise OSError("/home/secret")
 
-    data = b"".join([piece async for piece in ag_ui_stream(batches(), "t", "r")])
+    data = b"".join([piece async for piece in ag_ui_stream(batches(), AgUiEncoder("t", "r"))])
     assert b"RUN_ERROR" in data
     assert b"secret" not in data
 
@@ -317,7 +317,7 @@ async def test_stopping_to_read_ends_the_watch() -> None:
         finally:
             left.append("gone")
 
-    stream = ag_ui_stream(batches(), "t", "r")
+    stream = ag_ui_stream(batches(), AgUiEncoder("t", "r"))
     await anext(stream)
     await stream.aclose()
     assert left == ["gone"]

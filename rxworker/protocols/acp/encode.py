@@ -6,7 +6,7 @@ notice; a run inside the run is shown by its calls, and by its texts as the cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from rxworker.events import (
@@ -25,8 +25,8 @@ from rxworker.protocols.acp import wire
 from rxworker.protocols.acp.calls import UNNAMED, call_fields, diff_of, kind_of
 from rxworker.protocols.acp.content import blocks_of, result_blocks
 from rxworker.protocols.acp.wire import CallContent, CallOpen, CallUpdate, Diff, TextContent, Update
+from rxworker.protocols.common import RecordEncoder
 from rxworker.tools.reports import FileEdit, Plan, read_report
-from rxworker.views import Tracker
 from rxworker.views.changes import (
     BlockClose,
     BlockGrow,
@@ -52,7 +52,7 @@ FROM_USER = ("send", "resume")
 """The sources of the messages that the user has sent to a run."""
 
 
-class AcpEncoder:
+class AcpEncoder(RecordEncoder[Update]):
     """Encodes the records of one run as updates of a session.
 
     Args:
@@ -72,10 +72,10 @@ class AcpEncoder:
     """
 
     def __init__(self, cwd: str, *, shows_user: bool = False) -> None:
+        super().__init__()
         self.end: End | None = None
         self.limit = ""
         self._shows_user = shows_user
-        self._tracker = Tracker()
         self._calls = _Calls(cwd)
         self._texts = _Texts(self._calls)
         self._table: dict[type[Change], Encode] = {
@@ -94,32 +94,18 @@ class AcpEncoder:
             ViewCut: self._ended,
         }
 
-    @property
-    def seq(self) -> int:
-        """The number of the last record."""
-        return self._tracker.seq
-
     def feed(self, record: Record) -> list[Update]:
         """Encode a record, which may give no updates."""
         updates: list[Update] = []
         event = record.event
         if self._shows_user and not record.path and isinstance(event, RunStart | RunResume):
             updates.extend(self._inputs(event, record))
-        updates.extend(self._encoded(self._tracker.feed(record)))
+        updates.extend(super().feed(record))
         return updates
 
-    def close(self, reason: str) -> list[Update]:
-        """End what is open. Returns nothing if the run has already ended."""
-        return self._encoded(self._tracker.close(reason))
-
-    def _encoded(self, changes: list[Change]) -> list[Update]:
-        table = self._table
-        return [
-            update
-            for change in changes
-            if (encode := table.get(type(change))) is not None
-            for update in encode(change)
-        ]
+    def _encode(self, change: Change) -> Iterable[Update]:
+        encode = self._table.get(type(change))
+        return () if encode is None else encode(change)
 
     def _inputs(self, event: RunStart | RunResume, record: Record) -> Iterator[Update]:
         added = event.added if isinstance(event, RunStart) else 0

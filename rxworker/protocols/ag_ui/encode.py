@@ -34,9 +34,8 @@ from rxworker.protocols.ag_ui.wire import (
     TokenUsage,
     ours,
 )
-from rxworker.protocols.common import data_line, interrupt_id, pump
+from rxworker.protocols.common import RecordEncoder, data_line, interrupt_id, pump
 from rxworker.state import RunState
-from rxworker.views import Tracker
 from rxworker.views.changes import (
     BlockClose,
     BlockExtra,
@@ -66,7 +65,7 @@ from rxworker.worker.decisions import distinct
 Encode = Callable[[Any], Iterator[AgUiEvent]]
 
 
-class AgUiEncoder:
+class AgUiEncoder(RecordEncoder[AgUiEvent]):
     """Encodes the records of one run as events of AG-UI. The events are valid for any records, also incomplete ones.
 
     Args:
@@ -98,8 +97,8 @@ class AgUiEncoder:
         parent_run_id: str | None = None,
         answered: Collection[str] = (),
     ) -> None:
+        super().__init__()
         is_new = protocol is not None and not protocol.startswith("0.")
-        self._tracker = Tracker()
         self._totals = UsageTotals()
         blocks = BlockEvents(is_new=is_new)
         self._runs = RunEvents(
@@ -114,34 +113,17 @@ class AgUiEncoder:
         self._table = _table(self._runs, blocks)
         self._answered = frozenset(answered)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the last event has been returned."""
-        return self._tracker.is_over
-
     def feed(self, record: Record) -> list[AgUiEvent]:
         """Encode a record, which may give no events."""
-        if not self._tracker.is_over and record.seq > self._tracker.seq:
+        if not self.is_over and record.seq > self.seq:
             self._totals.feed(record)
-        return self._encoded(self._tracker.feed(record))
+        return super().feed(record)
 
     def catch_up(self, state: RunState, run: str) -> list[AgUiEvent]:
-        """The events that bring a late watcher to this state. The records after it come next.
-
-        Args:
-            state: The state after the records so far.
-            run: The run's id.
-        """
+        """The events that bring a late watcher to this state, after a snapshot of the messages. The records after it come next."""
         self._runs.snapshot = True
         self._totals.catch_up(state)
-        return self._encoded(self._tracker.catch_up(state, run))
-
-    def close(self, reason: str) -> list[AgUiEvent]:
-        """Close what is open, and report the reason. Returns nothing if the run has already ended."""
-        return self._encoded(self._tracker.close(reason))
-
-    def _encoded(self, changes: list[Change]) -> list[AgUiEvent]:
-        return [event for change in changes for event in self._encode(change)]
+        return super().catch_up(state, run)
 
     def _encode(self, change: Change) -> Iterator[AgUiEvent]:
         if isinstance(change, CallResult) and change.id in self._answered:
@@ -177,13 +159,8 @@ def _table(runs: RunEvents, blocks: BlockEvents) -> dict[type[object], Encode]:
 
 async def ag_ui_stream(
     batches: AsyncIterable[Sequence[Record]],
-    thread_id: str,
-    run_id: str,
+    encoder: AgUiEncoder,
     *,
-    protocol: str | None = None,
-    snapshot: bool = False,
-    parent_run_id: str | None = None,
-    answered: Collection[str] = (),
     state: RunState | None = None,
     run: str = "",
 ) -> AsyncGenerator[bytes, None]:
@@ -193,23 +170,10 @@ async def ag_ui_stream(
 
     Args:
         batches: The records, for example ``watch.batches()``.
-        thread_id: The client's id of the conversation.
-        run_id: The client's id of the run.
-        protocol: The version that the client speaks, as in its input.
-        snapshot: Whether to send the conversation so far first.
-        parent_run_id: As in the client's input.
-        answered: The ids of the calls whose results the client has sent itself.
+        encoder: A new encoder, for this client.
         state: The state before the records, for a late watcher.
         run: The run's id, with ``state``.
     """
-    encoder = AgUiEncoder(
-        thread_id,
-        run_id,
-        protocol=protocol,
-        snapshot=snapshot,
-        parent_run_id=parent_run_id,
-        answered=answered,
-    )
     if state is not None:
         yield b"".join(map(data_line, encoder.catch_up(state, run)))
     async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:

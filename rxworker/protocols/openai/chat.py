@@ -22,8 +22,7 @@ from rxworker.events import BlockType, Record
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.usage import Usage
-from rxworker.protocols.common import arguments_of, data_line, pump
-from rxworker.views import Tracker
+from rxworker.protocols.common import RecordEncoder, arguments_of, data_line, pump
 from rxworker.views.changes import (
     BlockGrow,
     Change,
@@ -86,7 +85,7 @@ def usage_of(usage: Usage) -> JsonObject:
     }
 
 
-class ChatEncoder:
+class ChatEncoder(RecordEncoder[JsonObject]):
     """Encodes the records of one run as deltas of one message.
 
     Args:
@@ -103,10 +102,10 @@ class ChatEncoder:
     """
 
     def __init__(self, tools: Sequence[str] = ()) -> None:
+        super().__init__()
         self.finish_reason: str | None = None
         self.error: CompletionError | None = None
         self._tools = frozenset(tools)
-        self._tracker = Tracker()
         self._response = ""
         self._blocks: dict[str, tuple[ShownBlock, list[str]]] = {}
         self._calls: list[JsonObject] = []
@@ -136,15 +135,7 @@ class ChatEncoder:
                 pieces.setdefault(block.response, []).extend(texts)
         return "\n\n".join(map("".join, pieces.values()))
 
-    def feed(self, record: Record) -> list[JsonObject]:
-        """Encode a record, which may give no deltas."""
-        return [delta for change in self._tracker.feed(record) for delta in self._deltas(change)]
-
-    def close(self, reason: str) -> list[JsonObject]:
-        """Report the reason why no more records come, unless the run has ended."""
-        return [delta for change in self._tracker.close(reason) for delta in self._deltas(change)]
-
-    def _deltas(self, change: Change) -> Iterator[JsonObject]:
+    def _encode(self, change: Change) -> Iterator[JsonObject]:
         match change:
             case BlockGrow(block=block, text=text) if not block.scope.id:
                 yield from self._grow(block, text)

@@ -11,7 +11,7 @@ result: clients make a call as soon as it is done, also one that a hook has answ
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Literal, TypeAlias
 
@@ -23,9 +23,8 @@ from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.usage import Usage
-from rxworker.protocols.common import ENDED, arguments_of, pump
+from rxworker.protocols.common import ENDED, RecordEncoder, arguments_of, pump
 from rxworker.protocols.openai.chat import DONE, TEXTS, waits_for
-from rxworker.views import Tracker
 from rxworker.views.changes import (
     BlockClose,
     BlockGrow,
@@ -233,7 +232,7 @@ def _calls(known: _Item) -> str:
     return f"response.{known.item['type']}_arguments"
 
 
-class ResponseEncoder:
+class ResponseEncoder(RecordEncoder[JsonObject]):
     """Encodes the records of one run as the events of one response.
 
     Args:
@@ -251,10 +250,10 @@ class ResponseEncoder:
     """
 
     def __init__(self, head: ResponseHead, usage: Callable[[], Usage] = Usage) -> None:
+        super().__init__()
         self.status: Status = "in_progress"
         self._head = head
         self._usage = usage
-        self._tracker = Tracker()
         self._time = head.created_at
         self._number = 0
         self._count = 0
@@ -270,14 +269,16 @@ class ResponseEncoder:
     def feed(self, record: Record) -> list[JsonObject]:
         """Encode a record, which may give no events."""
         self._time = record.time
-        changes = self._tracker.feed(record)
-        events = [event for change in changes for event in self._events(change)]
+        return super().feed(record)
+
+    def _encoded(self, changes: Iterable[Change]) -> list[JsonObject]:
+        events = super()._encoded(changes)
         for event in events:
             event["sequence_number"] = self._number
             self._number += 1
         return events
 
-    def _events(self, change: Change) -> Iterator[JsonObject]:
+    def _encode(self, change: Change) -> Iterator[JsonObject]:
         match change:
             case ViewBegin():
                 self._head = replace(self._head, created_at=self._time)

@@ -13,12 +13,11 @@ from typing import Any, Literal
 from rxworker.events import Record
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import StopKind, StopReason
-from rxworker.protocols.common import data_line, interrupt_id, pump
+from rxworker.protocols.common import RecordEncoder, data_line, interrupt_id, pump
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, NestedRuns, NoteParts
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState
-from rxworker.views import Tracker
 from rxworker.views.changes import (
     BlockClose,
     BlockExtra,
@@ -47,7 +46,7 @@ from rxworker.worker.decisions import distinct
 Encode = Callable[[Any], Iterator[UiMessagePart]]
 
 
-class UiMessageEncoder:
+class UiMessageEncoder(RecordEncoder[UiMessagePart]):
     """Encodes the records of one run as the parts of one message. ``useChat`` accepts the parts for any records, also incomplete ones.
 
     Args:
@@ -76,6 +75,7 @@ class UiMessageEncoder:
         continues: bool = False,
         replay: Literal["past", "last"] | None = None,
     ) -> None:
+        super().__init__()
         calls = CallParts(is_past=replay == "past")
         message = MessageParts(
             message_id,
@@ -84,38 +84,16 @@ class UiMessageEncoder:
             continues=continues,
             was_offered=continues and replay is None,
         )
-        self._tracker = Tracker()
         self._nested = NestedRuns()
         self._message = message
         self._table = _table(message, BlockParts(calls), calls)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the last part has been returned."""
-        return self._tracker.is_over
-
-    def feed(self, record: Record) -> list[UiMessagePart]:
-        """Encode a record, which may give no parts."""
-        return self._encoded(self._tracker.feed(record))
-
     def catch_up(self, state: RunState, run: str) -> list[UiMessagePart]:
-        """The parts of the current response. The client already has the earlier messages.
-
-        Args:
-            state: The state after the records so far.
-            run: The run's id.
-        """
+        """The parts of the current response. The client already has the earlier messages."""
         self._message.was_offered = True  # what is offered waits for the client now
-        return self._encoded(self._tracker.catch_up(state, run))
+        return super().catch_up(state, run)
 
-    def close(self, reason: str) -> list[UiMessagePart]:
-        """Close what is open, and report the reason. Returns nothing if the run has already ended."""
-        return self._encoded(self._tracker.close(reason))
-
-    def _encoded(self, changes: list[Change]) -> list[UiMessagePart]:
-        return [part for change in changes for part in self._parts(change)]
-
-    def _parts(self, change: Change) -> Iterator[UiMessagePart]:
+    def _encode(self, change: Change) -> Iterator[UiMessagePart]:
         if _is_nested(change):
             return self._nested.feed(change)
         return self._table[type(change)](change)
