@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import threading
 from collections.abc import Awaitable, Callable
@@ -15,10 +16,11 @@ from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
 from rxworker import Limits, Paused, Worker, before_tool_call, on_abort, on_turn_end, tool
-from rxworker.errors import ConfigurationError, RxWorkerError
+from rxworker.errors import ConfigurationError, RunCancelledError, RxWorkerError
 from rxworker.events import (
     Event,
     MessageAdd,
+    Record,
     RunStop,
     TurnStart,
     TurnStop,
@@ -31,7 +33,7 @@ from rxworker.hooks import (
     ToolCallContext,
     TurnEndContext,
 )
-from rxworker.messages import Message
+from rxworker.messages import Message, validate
 from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, cut, say
 from rxworker.transport import Retry
@@ -333,3 +335,35 @@ def test_an_interrupt_in_a_tool_ends_the_run_and_the_program_also_from_within_an
         worker.run_sync("go")
     assert [reason.startswith("the run was cancelled") for reason in reasons] == [True]
     assert worker.session.conversation.messages[-1].tool_results[0].is_error
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause"])
+@pytest.mark.parametrize("names", [*[(name,) for name in STAGES], STAGES], ids="+".join)
+async def test_a_run_with_operators_around_its_stages_is_cancelled_and_paused_like_any_other(
+    verb: str, names: tuple[StageName, ...]
+) -> None:
+    """At each of its records, from within a watcher. It may end earlier, since a stage that is subscribed to yields to the loop."""
+
+    async def ends(at: int, around: dict[StageName, Operator[Event, Event]]) -> str:
+        worker = SCENARIOS["calls"](around=around)
+        run = worker.run("go")
+
+        def act(record: Record) -> None:
+            if record.seq == at:
+                getattr(run, verb)()
+
+        run.subscribe(act, lambda error: None)
+        with contextlib.suppress(RunCancelledError):
+            async with asyncio.timeout(5):
+                await run
+        if run.state.status == "paused":
+            await worker.resume()
+        assert validate(worker.session.conversation) == []
+        return run.state.status
+
+    at, ended = 1, [""]
+    while ended != ["finished"] * 2:
+        ended = [await ends(at, {}), await ends(at, dict.fromkeys(names, same))]
+        assert ended[0] == ended[1], at
+        at += 1
+    assert at > 30
