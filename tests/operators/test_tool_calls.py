@@ -85,3 +85,10 @@ def test_calls_come_in_the_order_in_which_their_blocks_stop() -> None:
         BlockStop(0, BlockType.TOOL_USE),
     ]
     assert [call.id for call in made([*events])] == ["b", "a"]
+
+
+def test_calls_of_other_choices_and_of_blocks_that_are_aborted_are_left_out() -> None:
+    other = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("a", "look"), choice=1)
+    cut = BlockStart(1, BlockType.TOOL_USE, ToolUseMetadata("b", "look"))
+    events = [other, cut, BlockStop(0, BlockType.TOOL_USE), BlockAbort(1, BlockType.TOOL_USE, "")]
+    assert made([*events]) == []
