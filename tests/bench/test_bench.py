@@ -47,7 +47,7 @@ def told_by(done: subprocess.CompletedProcess[str]) -> Told:
     return msgspec.json.decode(done.stdout, type=Told)
 
 
-def test_without_the_harness_it_says_so(tmp_path: Path) -> None:
+def test_without_the_harness_it_prints_what_is_missing(tmp_path: Path) -> None:
     done = bench("--quick", "--perf", str(tmp_path))
     assert done.returncode == 2
     assert "nothing was measured" in done.stderr

@@ -103,7 +103,7 @@ def test_a_run(make: MakeScript, assert_linear: AssertLinear) -> None:
 
 
 @SCRIPTS
-def test_a_run_whose_state_is_asked_for_at_each_record(
+def test_a_run_whose_state_is_read_at_each_record(
     make: MakeScript, assert_linear: AssertLinear
 ) -> None:
     def prepare(n: int) -> Task:

@@ -113,7 +113,7 @@ def test_a_snapshot_is_work_by_the_text_and_not_by_the_events(work_of: WorkOf) -
     assert work_of_many < 2 * work_of_few
 
 
-def test_a_slow_reader_holds_nothing_and_delays_nobody() -> None:
+def test_a_slow_reader_holds_nothing_and_delays_no_other() -> None:
     """A hundred thousand records lie between two steps of it, and it takes the second step at once."""
 
     async def go() -> None:

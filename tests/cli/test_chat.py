@@ -76,7 +76,7 @@ def test_tools_are_imported_and_called_and_noted_beside_the_text(
     assert "ame means" in second
 
 
-def test_what_the_model_says_moves_no_cursor(
+def test_text_of_the_model_moves_no_cursor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piped(monkeypatch, "Hello?\n")
@@ -204,7 +204,7 @@ def test_a_wrong_option_is_one_line_and_exit_code_2(
     assert error.count("\n") == 1
 
 
-def test_nothing_to_say_is_nothing_wrong(
+def test_empty_input_is_not_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piped(monkeypatch, "")

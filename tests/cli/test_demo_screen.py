@@ -249,7 +249,7 @@ def test_the_picture_fits_the_terminal(width: int, height: int) -> None:
     assert sum(line.count("timeline") for line in lines) >= 1
 
 
-def test_nothing_is_drawn_over_where_nobody_sees_it_or_there_is_no_room() -> None:
+def test_nothing_is_drawn_without_a_terminal_or_room() -> None:
     assert fits(console(100, 30, watched=True))
     assert not fits(console(30, 30, watched=True))
     assert not fits(console(100, 10, watched=True))

@@ -37,7 +37,7 @@ def test_an_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("command", [["demo"], ["chat", "--provider", "anthropic", "--model", "m"]])
-def test_without_rich_demo_and_chat_say_what_to_install(
+def test_without_rich_demo_and_chat_name_the_package_to_install(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)

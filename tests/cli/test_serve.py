@@ -235,7 +235,9 @@ def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--token-env" in capsys.readouterr().out
 
 
-async def test_the_demo_forecasts_and_asks_before_it_books(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_demo_forecasts_and_pauses_before_it_books(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("rxworker.cli.demo_script.PACE", 0.0)
     worker = demo_worker()
     paused = await worker.run("Please book it.")

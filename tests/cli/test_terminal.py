@@ -245,7 +245,7 @@ def test_an_error_is_one_line_and_the_chat_continues(terminal: Open) -> None:
     assert "Traceback" not in opened.shown
 
 
-def test_what_the_model_says_is_no_command_for_the_terminal(terminal: Open) -> None:
+def test_text_of_the_model_is_not_a_command_for_the_terminal(terminal: Open) -> None:
     with ReplayServer([say("\x1b]0;owned\x07 [bold]x[/bold] done", chunk=1)]) as server:
         opened = chat(terminal, server)
         opened.type("Hello\n")

@@ -67,7 +67,7 @@ def page_module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_blocks_of_a_page_run_and_print_what_it_says(
+def test_the_blocks_of_a_page_run_and_print_what_it_shows(
     page: Path,
     page_module: ModuleType,
     tmp_path: Path,

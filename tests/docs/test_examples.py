@@ -90,7 +90,7 @@ def test_an_example_for_a_kit_is_short() -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_example_prints_what_it_should_and_complains_of_nothing(name: str) -> None:
+def test_an_example_prints_what_it_should_and_warns_of_nothing(name: str) -> None:
     with ReplayServer(list(ANSWERS[name])) as server:
         process = run_example(name, server.base_url)
     # How long a step of the event loop takes depends on the machine.

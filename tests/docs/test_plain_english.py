@@ -46,6 +46,7 @@ BELOW_WORKERS = ("providers", "testing", "tools", "transport")
 
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"``[^`]*``|`[^`]*`")
+TEST_NAME = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
 EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.).*$", re.MULTILINE)
 
 
@@ -107,6 +108,15 @@ def test_no_docstring_comment_or_message_has_retired_words() -> None:
         retired = RETIRED | (RETIRED_BELOW_WORKERS if is_below else {})
         texts = [*docstrings(module), *comments_and_texts(module)]
         if words := [each for line, text in texts for each in retired_words(text, line, retired)]:
+            found[str(module.relative_to(ROOT))] = words
+    assert found == {}
+
+
+def test_no_name_of_a_test_has_retired_words() -> None:
+    found: dict[str, list[str]] = {}
+    for module in (ROOT / "tests").rglob("test_*.py"):
+        names = TEST_NAME.findall(module.read_text(encoding="utf-8"))
+        if words := [each for name in names for each in retired_words(name.replace("_", " "))]:
             found[str(module.relative_to(ROOT))] = words
     assert found == {}
 

@@ -175,7 +175,7 @@ def samples() -> dict[str, set[str]]:
     }
 
 
-def test_the_dashboard_asks_for_metrics_and_labels_that_exist() -> None:
+def test_the_dashboard_queries_metrics_and_labels_that_exist() -> None:
     known = samples()
     board: Any = json.loads((ROOT / GRAFANA).read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]

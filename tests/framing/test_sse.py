@@ -129,7 +129,7 @@ def test_the_id_stays_and_the_retry_goes_with_one_frame() -> None:
     assert [(f.id, f.retry) for f in frames] == [("7", 100), ("7", None), ("7", None)]
 
 
-def test_stray_lines_are_dropped_unless_they_are_asked_for() -> None:
+def test_stray_lines_are_dropped_unless_they_are_requested() -> None:
     data = b'data: 1\n\nerror: {"a": 1}\n\n{\n  "error": {}\n}\n\nfoo: 1\ndata: 2\n\n'
     assert shown(decode([data])) == [("message", "1"), ("message", "2")]
     expected = [
@@ -237,7 +237,7 @@ def test_what_has_begun_is_read_when_its_end_comes_in_whatever_way(end: bytes) -
     assert frames[1].retry == 5
 
 
-def test_a_delay_that_no_frame_has_told_yet_waits_for_the_next() -> None:
+def test_a_delay_that_no_frame_has_reported_yet_waits_for_the_next() -> None:
     frames = decode([b"data: 1\n\nretry: 5\n\ndata:", b" 2\n\ndata: 3\n\n"])
     assert [(frame.data, frame.retry) for frame in frames] == [
         (b"1", None),

@@ -68,7 +68,7 @@ def test_an_unknown_attribute_is_refused_with_the_nearest_name(
 
 
 @pytest.mark.parametrize("point", CONTEXTS)
-def test_each_attribute_of_a_context_can_be_assigned_or_says_what_to_do(point: HookPoint) -> None:
+def test_each_attribute_of_a_context_can_be_assigned_or_names_the_remedy(point: HookPoint) -> None:
     context: Any = CONTEXTS[point]
     names = {name for name in dir(context) if not name.startswith("_")}
     for name in sorted(names):

@@ -34,7 +34,7 @@ async def ask(*hooks: HookLike) -> tuple[Verdict, str, list[tuple[str, str]]]:
     return verdict, name, [(event.hook, event.verdict) for event in heard]
 
 
-async def test_a_chain_asks_its_hooks_until_one_has_something_to_say() -> None:
+async def test_a_chain_calls_its_hooks_until_one_returns_a_verdict() -> None:
     first, second, third = stub("first"), stub("second", Skip("no")), stub("third")
     verdict, name, heard = await ask(chain(first, second, third, name="safety"))
     assert (verdict, name) == (Skip("no"), "safety/second")
@@ -85,7 +85,7 @@ async def test_the_settings_of_a_chain_are_for_all_of_them() -> None:
     assert inner.call_count == 0
 
 
-async def test_a_failure_within_is_reported_once_and_means_what_the_chain_says() -> None:
+async def test_a_failure_within_is_reported_once_and_has_the_effect_that_the_chain_sets() -> None:
     failing = stub("a", OSError("x"))
     with pytest.raises(HookError, match=r"hook 'c/a' failed at before_tool_call: OSError: x"):
         await ask(chain(failing, name="c"))
@@ -94,12 +94,12 @@ async def test_a_failure_within_is_reported_once_and_means_what_the_chain_says()
     assert (verdict, heard, after.call_count) == (Continue(), [("c/a", "Failed")], 0)
 
 
-async def test_a_foreign_verdict_within_is_an_error_whatever_the_chain_says() -> None:
+async def test_a_foreign_verdict_within_is_an_error_whatever_the_chain_sets() -> None:
     with pytest.raises(HookError, match="hook 'c/a' answered 'yes'"):
         await ask(chain(stub("a", "yes"), name="c", on_failure="continue"))
 
 
-async def test_a_chain_is_asked_by_hand_like_any_hook() -> None:
+async def test_a_chain_is_called_by_hand_like_any_hook() -> None:
     both = chain(stub("a"), stub("b", Skip("no")))
     assert await both(call_context("read")) == Skip("no")
     assert await chain(stub("a"))(call_context("read")) is None

@@ -83,7 +83,7 @@ async def test_what_is_quoted_is_given_to_the_program(tmp_path: Path) -> None:
         assert (await run_command(command, tmp_path, shell=True)).output == result.output, command
 
 
-async def test_a_shell_is_there_for_those_who_ask(tmp_path: Path) -> None:
+async def test_a_shell_is_used_on_request(tmp_path: Path) -> None:
     result = await run_command("echo a | tr a b && echo c > d; cat d", tmp_path, shell=True)
     assert result.output == "b\nc\n"
 
@@ -112,7 +112,7 @@ async def test_a_shell_takes_a_text(tmp_path: Path) -> None:
         await run_command(["echo"], tmp_path, shell=True)
 
 
-async def test_a_workspace_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+async def test_a_missing_workspace_is_reported_as_such(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="gone' is no folder"):
         await run_command("echo", tmp_path / "gone")
 

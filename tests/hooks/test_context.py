@@ -66,7 +66,7 @@ def test_each_point_has_its_content_and_the_tool_points_their_call(
     assert context.tool_result == tool_result
 
 
-def test_the_content_of_a_request_is_what_the_user_said_last() -> None:
+def test_the_content_of_a_request_is_the_last_text_of_the_user() -> None:
     picture = Image(url="https://example.org/a.png")
     context = send_context(
         Message.user("one"),
@@ -80,7 +80,7 @@ def test_the_content_of_a_request_is_what_the_user_said_last() -> None:
     assert context.message_history[1].text == "two"
 
 
-def test_where_the_user_said_nothing_content_is_a_message_of_its_own() -> None:
+def test_without_a_text_of_the_user_content_is_a_message_of_its_own() -> None:
     context = send_context(Message.assistant("hm"))
     context.set_content("hi")
     assert [m.text for m in context.messages] == ["hm", "hi"]

@@ -121,7 +121,7 @@ async def test_the_operator_of_hooks_is_a_hook() -> None:
         assert verdict == (Skip("never") if tool == "delete" else Continue())
 
 
-async def test_a_hook_that_nobody_waits_for_any_more_is_cancelled() -> None:
+async def test_a_hook_that_nothing_waits_for_any_more_is_cancelled() -> None:
     told: list[str] = []
 
     @before_tool_call

@@ -62,7 +62,7 @@ async def test_continue_and_skip_go_on(point: str, result: LegacyResult) -> None
     assert behind.call_count >= 1
 
 
-async def test_modify_content_changes_what_the_user_said_in_this_request() -> None:
+async def test_modify_content_changes_the_text_of_the_user_in_this_request() -> None:
     worker, model, behind = await run_with("OnMessageSend", ModifyContent("Read b."))
     assert model.requests[0].conversation.messages[0].text == "Read b."
     assert said(worker) == ["Read a.", "Done."]
@@ -107,7 +107,7 @@ async def test_messages_added_before_a_request_are_sent_too() -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_error_ends_the_run_and_the_next_hook_is_not_asked(point: str) -> None:
+async def test_error_ends_the_run_and_the_next_hook_is_not_called(point: str) -> None:
     behind = HookStub(point)
     model = ScriptedModel([call("read", path="a"), "Done."])
     worker = Worker(model, tools=[read], hooks=[answering(point, LegacyError("why")), behind])
@@ -118,7 +118,7 @@ async def test_error_ends_the_run_and_the_next_hook_is_not_asked(point: str) -> 
     assert run.state.cause == "abort"
 
 
-async def test_complete_ends_the_turn_and_the_next_hook_is_not_asked() -> None:
+async def test_complete_ends_the_turn_and_the_next_hook_is_not_called() -> None:
     worker, _, behind = await run_with("OnTurnCompleted", Complete())
     assert (said(worker), behind.call_count) == (["Read a.", "Done."], 0)
 

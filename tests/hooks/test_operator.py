@@ -242,7 +242,7 @@ async def test_a_verdict_that_comes_later_is_that_of_the_only_one_that_waits() -
     assert await ask("before_tool_call", waiting) == Skip("late")
 
 
-async def test_a_verdict_while_nothing_is_asked_is_logged(
+async def test_a_verdict_while_no_context_waits_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ring: reactivex.Subject[Any] = reactivex.Subject()

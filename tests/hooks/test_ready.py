@@ -44,7 +44,7 @@ async def ask(context: HookContext, *hooks: HookLike) -> Verdict:
 # the time
 
 
-async def test_a_time_stamp_stands_before_what_the_user_says_in_requests_only() -> None:
+async def test_a_time_stamp_precedes_the_text_of_the_user_in_requests_only() -> None:
     hours = iter(range(24))
 
     def now() -> datetime:
@@ -79,7 +79,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_git_status_tells_the_model_what_has_changed_and_nothing_twice(
+async def test_git_status_reports_changes_to_the_model_once(
     repository: Path,
 ) -> None:
     status = git_status()
@@ -97,7 +97,7 @@ async def test_git_status_tells_the_model_what_has_changed_and_nothing_twice(
     ]
 
 
-async def test_git_status_says_nothing_without_a_repository_or_after_a_failure(
+async def test_git_status_adds_nothing_without_a_repository_or_after_a_failure(
     tmp_path: Path, repository: Path
 ) -> None:
     (repository / "a.txt").write_text("a")
@@ -174,7 +174,7 @@ async def test_a_command_is_found_among_the_arguments(arguments: dict[str, Any])
     assert isinstance(await ask(context, dangerous_command_guard()), Skip)
 
 
-async def test_the_guard_is_asked_about_tools_that_run_commands() -> None:
+async def test_the_guard_is_called_for_tools_that_run_commands() -> None:
     context = call_context("write", text="rm -rf /")
     assert await ask(context, dangerous_command_guard()) == Continue()
     assert isinstance(await ask(context, dangerous_command_guard(["rm"], matcher="write")), Skip)
@@ -256,7 +256,7 @@ async def test_the_hooks_for_a_terminal_work_together(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "enabled"), [("1", True), ("yes", True), ("0", False), ("Off", False), ("", False)]
 )
-async def test_a_variable_of_the_environment_enables_a_hook_while_it_says_so(
+async def test_a_variable_of_the_environment_enables_a_hook_while_it_is_set(
     value: str, enabled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub = HookStub("before_tool_call", when=enabled_by("RXWORKER_TEST_HOOK"))

@@ -179,25 +179,25 @@ async def test_a_hook_that_raises_is_an_error_with_its_name_and_its_cause() -> N
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-async def test_an_operator_that_passes_the_context_on_says_continue() -> None:
+async def test_an_operator_that_passes_the_context_on_means_continue() -> None:
     assert await ask_call(before_tool_call(from_operator(ops.do_action(print)))) == Continue()
 
 
-async def test_an_operator_that_drops_the_context_says_skip() -> None:
+async def test_an_operator_that_drops_the_context_means_skip() -> None:
     def harmless(context: ToolCallContext) -> bool:
         return context.call.name != "delete"
 
     assert await ask_call(before_tool_call(from_operator(ops.filter(harmless)))) == Skip()
 
 
-async def test_an_operator_that_fails_says_abort() -> None:
+async def test_an_operator_that_fails_means_abort() -> None:
     def explode(context: ToolCallContext) -> ToolCallContext:
         raise PermissionError("no deleting")
 
     assert await ask_call(before_tool_call(from_operator(ops.map(explode)))) == Abort("no deleting")
 
 
-async def test_an_operator_at_on_message_send_says_cancel() -> None:
+async def test_an_operator_that_drops_the_context_at_on_message_send_means_cancel() -> None:
     def never(context: MessageSendContext) -> bool:
         return False
 
@@ -260,7 +260,7 @@ def test_the_older_names_of_the_points_are_accepted(older: str, point: HookPoint
     assert Hooks([asked]).list() == [("it", point.value)]
 
 
-async def test_two_hooks_of_one_name_are_both_asked_and_both_removed() -> None:
+async def test_two_hooks_of_one_name_are_both_called_and_both_removed() -> None:
     asked: list[int] = []
     same = [before_tool_call(name="same")(lambda _, n=n: asked.append(n)) for n in (1, 2)]
     hooks = Hooks(same)
@@ -270,7 +270,7 @@ async def test_two_hooks_of_one_name_are_both_asked_and_both_removed() -> None:
     assert len(hooks) == 0
 
 
-async def test_a_chain_that_is_being_asked_goes_on_as_it_was() -> None:
+async def test_a_chain_that_is_being_called_goes_on_as_it_was() -> None:
     asked: list[str] = []
 
     @before_tool_call
@@ -294,7 +294,7 @@ async def test_a_chain_that_is_being_asked_goes_on_as_it_was() -> None:
     assert asked == ["last", "new"]
 
 
-def test_an_object_says_how_it_is_asked() -> None:
+def test_an_object_states_how_it_is_called() -> None:
     class Gate:
         hook_settings: ClassVar[HookSettings] = {
             "name": "gate",
@@ -326,7 +326,7 @@ def test_settings_of_an_object_that_there_are_not_are_refused() -> None:
         Hooks([Gate()])
 
 
-async def test_a_matcher_at_on_turn_end_asks_whether_the_run_has_called_such_a_tool() -> None:
+async def test_a_matcher_at_on_turn_end_matches_if_the_run_has_called_such_a_tool() -> None:
     @on_turn_end(matcher="Edit|Create")
     def check(context: TurnEndContext) -> Pause:
         return Pause()
@@ -477,7 +477,7 @@ def test_what_a_hook_adds_to_the_conversation_is_also_sent() -> None:
     assert [MessageAdd((Message.user("stays"),), "inject")] == ROWS
 
 
-def test_a_hook_tells_the_watchers_something_under_its_name() -> None:
+def test_a_hook_sends_messages_to_the_watchers_under_its_name() -> None:
     ROWS.clear()
     context = send_context()
     context.enter("teller")

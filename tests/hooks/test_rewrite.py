@@ -164,7 +164,7 @@ async def test_messages_may_be_taken_out_a_call_with_its_result() -> None:
     ]
 
 
-async def test_a_cancel_behind_a_mask_takes_back_the_input_and_keeps_the_mask() -> None:
+async def test_a_cancel_after_a_mask_retracts_the_input_and_keeps_the_mask() -> None:
     @on_message_send
     def second(context: MessageSendContext) -> Cancel | None:
         return Cancel("no") if len(context.messages) > 1 else None

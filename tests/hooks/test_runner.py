@@ -63,7 +63,7 @@ def stub(context: HookContext, *answers: HookAnswer, **settings: Any) -> HookStu
 
 
 @pytest.mark.parametrize("context", CONTEXTS[:4], ids=lambda c: c.point.value)
-async def test_a_failure_ends_the_run_unless_said_otherwise_and_is_reported(
+async def test_a_failure_ends_the_run_unless_set_otherwise_and_is_reported(
     context: HookContext,
 ) -> None:
     heard: list[HookVerdict] = []
@@ -83,7 +83,7 @@ async def test_a_failure_that_does_not_matter_is_reported_and_the_next_hook_runs
     assert (heard, after.call_count) == ([("stub", "Failed")], 1)
 
 
-async def test_skip_on_failure_refuses_the_call_and_does_not_tell_the_model_why() -> None:
+async def test_skip_on_failure_refuses_the_call_and_hides_the_reason_from_the_model() -> None:
     context = call_context("delete")
     after = stub(context, name="after")
     failing = stub(context, OSError("the password is hunter2"), on_failure="skip")
@@ -248,7 +248,7 @@ async def test_a_hook_that_catches_its_cancellation_does_not_keep_the_run() -> N
     assert "path" not in str(worker.session.conversation.messages[-1].tool_results[0].content)
 
 
-async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
+async def test_a_hook_that_does_not_end_when_cancelled_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.01)

@@ -61,7 +61,7 @@ async def test_the_conversation_and_the_next_request_know_nothing_of_it() -> Non
     assert texts(result.conversation) == ["Read a.", "", "", "Done."]
 
 
-async def test_a_response_that_is_requested_again_is_asked_for_with_the_same_request() -> None:
+async def test_a_response_that_is_requested_again_has_the_same_request() -> None:
     asked: list[int] = []
 
     @on_message_send

@@ -93,7 +93,7 @@ async def test_an_operator_that_raises_instead_of_failing_is_caught() -> None:
     assert await ask(from_stateful_operator(raising)) == Abort("raised")
 
 
-async def test_one_that_takes_its_time_is_waited_for_when_told_so() -> None:
+async def test_a_slow_one_is_waited_for_when_set_so() -> None:
     gate: Subject[int] = Subject()
 
     def when_open(context: HookContext) -> Observable[HookContext]:
@@ -119,7 +119,7 @@ async def test_one_that_is_waited_for_has_the_time_of_its_hook() -> None:
         await Hooks([hook]).run(hook.point, call_context("read"), print)
 
 
-async def test_a_failure_while_nothing_is_asked_is_logged_and_the_next_context_begins_anew(
+async def test_a_failure_while_no_context_waits_is_logged_and_the_next_context_begins_anew(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     acts: Subject[int] = Subject()

@@ -99,7 +99,7 @@ async def test_permission_a_skipped_call_is_not_shown_to_later_hooks() -> None:
     assert log.lines == []
 
 
-async def test_log_every_call_is_asked_about_before_any_runs() -> None:
+async def test_log_every_call_sees_all_calls_before_any_runs() -> None:
     log = Log()
     model = ScriptedModel([call("read", path="a") + call("read", path="b"), "Done."])
     await Worker(model, tools=[read], hooks=[log]).run("Read a and b.")
@@ -313,7 +313,7 @@ async def test_variables_are_shared_by_the_hooks_and_tools_of_a_run_and_end_with
     assert seen == [{}, "Ada", {"user": "Ada"}, {}]
 
 
-async def test_telling_watchers_hear_from_a_hook_under_its_name_and_the_model_does_not() -> None:
+async def test_watchers_receive_messages_of_a_hook_under_its_name_and_the_model_does_not() -> None:
     @before_tool_call
     def notice(context: ToolCallContext) -> None:
         context.send_system(f"about to run {context.call.name}")
@@ -340,7 +340,7 @@ async def test_a_hook_that_fails_ends_the_run_and_no_tool_runs() -> None:
     assert [result.is_error for result in results_of(worker)] == [True]
 
 
-async def test_cancelling_the_run_cancels_the_hook_that_is_being_asked() -> None:
+async def test_cancelling_the_run_cancels_the_hook_that_is_running() -> None:
     asked, stopped = asyncio.Event(), asyncio.Event()
 
     @before_tool_call

@@ -182,7 +182,7 @@ async def test_a_reader_cancelled_while_it_waits_is_detached() -> None:
     push(hub)
 
 
-async def test_readers_that_stop_waiting_leave_no_future_behind() -> None:
+async def test_readers_that_stop_waiting_leave_no_future() -> None:
     def futures() -> int:
         gc.collect()
         return sum(isinstance(thing, asyncio.Future) for thing in gc.get_objects())

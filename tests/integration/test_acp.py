@@ -121,7 +121,7 @@ async def test_the_client_of_python_sees_the_edit_and_nothing_else_is_on_standar
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
-def test_a_process_that_is_told_to_end_hands_its_run_over(tmp_path: Path) -> None:
+def test_a_process_that_is_terminated_hands_its_run_over(tmp_path: Path) -> None:
     log = f"sqlite:{tmp_path / 'runs.db'}"
     with subprocess.Popen(
         [*COMMAND, "--log", log], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -191,7 +191,7 @@ async def test_an_answer_with_an_empty_body(
     assert error.retryable
 
 
-async def test_an_answer_that_says_nothing_is_an_empty_answer(make_provider: MakeProvider) -> None:
+async def test_an_answer_without_content_is_an_empty_answer(make_provider: MakeProvider) -> None:
     async with ReplayServer(["", AGAIN]) as server:
         worker = Worker(make_provider(server.base_url))
         assert (await worker.run("hi")).text == ""
@@ -461,7 +461,7 @@ def test_a_worker_used_after_its_loop_closed(make_provider: MakeProvider) -> Non
         asyncio.run(works_afterwards(worker))
 
 
-def test_a_run_left_behind_by_its_loop(make_provider: MakeProvider) -> None:
+def test_a_run_abandoned_by_its_loop(make_provider: MakeProvider) -> None:
     with ReplayServer([say("Hel") + stall(), AGAIN]) as server:
         worker = Worker(make_provider(server.base_url))
 

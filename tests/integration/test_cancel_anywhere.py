@@ -408,7 +408,7 @@ async def test_a_response_that_was_cut_keeps_its_text_and_none_of_its_calls_is_l
     assert is_accepted(worker.session.conversation)
 
 
-async def test_each_tool_says_for_itself_what_became_of_it(make_provider: MakeProvider) -> None:
+async def test_each_tool_reports_its_own_result(make_provider: MakeProvider) -> None:
     scene = in_a_tool()
     async with ReplayServer(scene.answers) as server:
         worker = Worker(make_provider(server.base_url), tools=scene.tools, parallel=1)

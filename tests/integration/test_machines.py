@@ -98,7 +98,7 @@ async def end_of(log: EventLog, run: str) -> str:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "nats"])
-async def test_each_command_does_what_the_page_says(
+async def test_each_command_does_what_the_page_describes(
     store: str, new_address: NewAddress, tmp_path: Path
 ) -> None:
     (tmp_path / "my_workers.py").write_text(WORKERS)

@@ -252,7 +252,7 @@ async def test_a_strange_body_is_refused_in_order(path: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["1" + "0" * 400, "[" * 500 + "]" * 500, "1e308", '"\\u0000"'])
-async def test_strange_arguments_are_told_to_everyone(value: str) -> None:
+async def test_strange_arguments_reach_every_watcher(value: str) -> None:
     @tool(requires_approval=True)
     def remove(path: str) -> str:
         """Remove a file."""
@@ -279,7 +279,7 @@ async def test_strange_arguments_are_told_to_everyone(value: str) -> None:
         assert json.loads((await client.get("api/runs"))[1])["runs"][0]["status"] == "finished"
 
 
-async def test_line_ends_in_what_a_client_says_begin_no_line_of_a_stream() -> None:
+async def test_line_ends_in_texts_of_a_client_begin_no_line_of_a_stream() -> None:
     evil = "x\n\nevent: end\r\ndata: {}\r\rid: 9\u2028\x85\x00"
     chat = {"id": evil, "messages": [{"role": "user", "parts": [{"type": "text", "text": evil}]}]}
     ag_ui = {"threadId": evil, "runId": evil, "messages": [{"role": "user", "content": evil}]}
@@ -336,7 +336,7 @@ async def test_who_may_not_come_in_keeps_no_connection() -> None:
             assert status_of(answer) in (401, 403)
 
 
-async def test_a_connection_that_says_nothing_or_half_a_request_is_closed(
+async def test_a_connection_that_sends_nothing_or_half_a_request_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rxworker.ui.web.server.HEAD_SECONDS", 0.05)
@@ -348,7 +348,7 @@ async def test_a_connection_that_says_nothing_or_half_a_request_is_closed(
                 assert await reader.read() == b""
 
 
-async def test_a_stream_is_no_connection_that_says_nothing(
+async def test_a_stream_is_not_taken_for_an_idle_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rxworker.ui.web.server.HEAD_SECONDS", 0.3)
@@ -380,7 +380,7 @@ async def test_one_connection_too_many_is_closed_and_there_is_room_again() -> No
         assert status_of(await client.raw(request)) == 200
 
 
-async def test_messages_that_no_model_hears_do_not_pile_up() -> None:
+async def test_messages_that_no_model_receives_do_not_pile_up() -> None:
     async with served(lambda: Worker(ScriptedModel([stall()]))) as client:
         run = await client.begin()
         sent = [await client.post(f"api/runs/{run}/send", {"message": "?"}) for _ in range(40)]
@@ -410,7 +410,7 @@ ERRORS: list[Callable[[str], Exception]] = [
 
 
 @pytest.mark.parametrize("error", ERRORS)
-async def test_what_a_worker_s_maker_fails_with_is_for_nobody_outside(
+async def test_why_a_worker_could_not_be_made_is_not_shown_to_clients(
     error: Callable[[str], Exception],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

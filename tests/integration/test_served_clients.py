@@ -221,7 +221,7 @@ async def test_an_agent_approves_a_call_with_other_arguments(clients: Clients, c
 
 
 @both
-async def test_what_was_asked_in_one_conversation_is_not_answered_from_another(
+async def test_a_question_in_one_conversation_is_not_answered_from_another(
     clients: Clients, client: str
 ) -> None:
     async with desk_of(call("remove", path="a"), "Gone.") as desk:
@@ -307,7 +307,7 @@ async def test_an_agent_that_leaves_does_not_end_its_run(clients: Clients, clien
 
 
 @both
-async def test_an_agent_is_told_what_was_wrong_with_its_request(
+async def test_an_agent_receives_what_was_wrong_with_its_request(
     clients: Clients, client: str
 ) -> None:
     async with desk_of("Hi.", token=TOKEN) as desk:
@@ -463,7 +463,7 @@ async def test_a_chat_that_is_cut_comes_back_and_nothing_is_lost_or_doubled(
         assert (await one.do("resumeStream"))["messages"] == told["messages"]
 
 
-async def test_a_chat_that_is_cut_behind_an_approval_keeps_what_was_said_before_it(
+async def test_a_chat_that_is_cut_after_an_approval_keeps_the_text_before_it(
     clients: Clients,
 ) -> None:
     first = say("May I? ") + call("remove", path="a")
@@ -577,7 +577,7 @@ async def history_of(clients: Clients, desk: Desk) -> list[Any]:
     return messages
 
 
-async def test_a_chat_that_is_loaded_again_shows_what_was_said(clients: Clients) -> None:
+async def test_a_chat_that_is_loaded_again_shows_its_messages(clients: Clients) -> None:
     replies = (think("hm", "seal") + say("I wait. ") + call("wait"), "Done.", "Bye.")
     async with desk_of(*replies) as desk:
         address = desk.url("api/chat")
@@ -606,7 +606,7 @@ async def test_a_chat_that_is_loaded_again_shows_what_was_said(clients: Clients)
         assert desk.heard() == ["go", "I wait. ", "Done.", "bye", "Bye."]
 
 
-async def test_a_chat_that_is_loaded_again_is_asked_again(clients: Clients) -> None:
+async def test_a_chat_that_is_loaded_again_shows_the_question_again(clients: Clients) -> None:
     first = say("May I? ") + call("remove", path="a")
     async with desk_of(first, "Gone.") as desk:
         address = desk.url("api/chat")
@@ -625,7 +625,7 @@ async def test_a_chat_that_is_loaded_again_is_asked_again(clients: Clients) -> N
         assert shown({"messages": last}) == ["remove a", "May I? Gone."]
 
 
-async def test_a_chat_is_told_what_was_wrong_with_its_request(clients: Clients) -> None:
+async def test_a_chat_receives_what_was_wrong_with_its_request(clients: Clients) -> None:
     async with desk_of(call("wait"), token=TOKEN) as desk:
         address = desk.url("api/chat")
         told = await (await chat(clients, address)).do("sendMessage", {"text": "hi"})

@@ -85,7 +85,7 @@ def make_worker(gate: asyncio.Event) -> Worker:
     return Worker(ScriptedModel(replies), tools=[wait, remove])
 
 
-async def test_every_address_answers_as_the_page_says(gate: asyncio.Event) -> None:
+async def test_every_address_answers_as_the_page_describes(gate: asyncio.Event) -> None:
     def make() -> Worker:
         return make_worker(gate)
 

@@ -317,7 +317,7 @@ async def test_an_ag_ui_client_keeps_the_seal_on_reasoning_and_the_usage(clients
     assert understood["pendingToolCallIds"] == []
 
 
-async def test_an_ag_ui_client_groups_what_a_run_inside_says(clients: Clients) -> None:
+async def test_an_ag_ui_client_groups_the_text_of_a_nested_run(clients: Clients) -> None:
     understood = await ag_ui(clients, NEWER, await nested())
     inside = [m for m in understood["messages"] if m.get("subagentRunId")]
     said = "".join(m.get("content") or "" for m in inside if m["role"] == "assistant")
@@ -327,7 +327,7 @@ async def test_an_ag_ui_client_groups_what_a_run_inside_says(clients: Clients) -
 
 
 @pytest.mark.parametrize("client", [NEWER, OLDER])
-async def test_an_ag_ui_client_asks_about_a_paused_call_and_goes_on(
+async def test_an_ag_ui_client_shows_a_paused_call_and_goes_on(
     clients: Clients, client: str
 ) -> None:
     model = ScriptedModel(
@@ -454,14 +454,14 @@ async def test_a_chat_learns_how_a_run_has_ended(clients: Clients) -> None:
     assert (await ui_messages(clients, await failed()))["chunks"][-1]["finishReason"] == "error"
 
 
-async def test_a_chat_keeps_what_a_run_inside_has_said(clients: Clients) -> None:
+async def test_a_chat_keeps_the_text_of_a_nested_run(clients: Clients) -> None:
     understood = await ui_messages(clients, await nested())
     kept = {part["id"]: part["data"] for part in of_type(understood, "data-inside")}
     assert "An old pond." in [data.get("text") for data in kept.values()]
     assert [part["data"]["status"] for part in of_type(understood, "data-run")] == ["finished"]
 
 
-async def test_a_chat_asks_about_a_paused_call_and_goes_on(clients: Clients) -> None:
+async def test_a_chat_shows_a_paused_call_and_goes_on(clients: Clients) -> None:
     model = ScriptedModel(
         [say("May I?") + call("remove", path="a") + call("remove", path="b"), "Gone."]
     )

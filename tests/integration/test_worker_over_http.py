@@ -233,7 +233,7 @@ async def test_an_answer_that_breaks_off_ends_the_run_and_the_worker_can_run_aga
 
 
 @pytest.mark.parametrize(("broken", "kind"), BREAKS)
-async def test_an_answer_that_breaks_off_is_taken_back_and_asked_for_again(
+async def test_an_answer_that_breaks_off_is_retracted_and_requested_again(
     make_provider: MakeProvider, broken: AnswerLike, kind: type[RxWorkerError]
 ) -> None:
     async with ReplayServer([broken, broken, "again"]) as server:

@@ -194,7 +194,9 @@ async def test_a_fork_begins_without_what_was_allowed_in_its_source() -> None:
 
 
 @pytest.mark.parametrize("hooks", [(), (permit,)])
-async def test_what_a_person_approved_in_the_source_is_asked_again_in_a_fork(hooks: Any) -> None:
+async def test_what_a_person_approved_in_the_source_needs_approval_again_in_a_fork(
+    hooks: Any,
+) -> None:
     disk = Disk(requires_approval=not hooks)
     async with MemoryLog() as log:
         source = await resumed(log, disk, hooks=hooks)
@@ -339,7 +341,7 @@ OLD_AND_NEW: list[tuple[tuple[str, ...], tuple[str, ...], set[str]]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "asked"), OLD_AND_NEW)
-async def test_hooks_that_are_new_in_a_process_are_asked_before_a_started_call_is_repeated(
+async def test_hooks_that_are_new_in_a_process_run_before_a_started_call_is_repeated(
     old: tuple[str, ...], new: tuple[str, ...], asked: set[str]
 ) -> None:
     for skips in (False, True):
@@ -379,7 +381,7 @@ async def test_a_started_call_is_repeated_without_approval_only_if_it_had_one(by
 
 
 @pytest.mark.parametrize("kind", ["run_resume", "tool_start"])
-async def test_a_new_hook_is_asked_about_a_call_that_a_person_has_approved(kind: str) -> None:
+async def test_a_new_hook_runs_for_a_call_that_a_person_has_approved(kind: str) -> None:
     disk = Disk()
     async with MemoryLog() as log:
         run = await resumed(log, disk)

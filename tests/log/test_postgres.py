@@ -242,7 +242,7 @@ async def test_a_server_that_stays_away_is_an_error_and_nothing_is_lost(
 # Connections are lost
 
 
-async def test_connections_that_are_lost_again_and_again_lose_nothing_and_warn_nobody(
+async def test_connections_that_are_lost_again_and_again_lose_nothing_and_log_no_warning(
     postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = postgres.new_address()

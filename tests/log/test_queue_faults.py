@@ -218,7 +218,7 @@ def slow(work: Callable[..., Any]) -> Callable[..., Any]:
     return later
 
 
-async def test_recovering_once_says_that_a_lease_has_not_ended(
+async def test_recovering_once_reports_that_a_lease_has_not_ended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with MemoryLog(owner="host:1:dead", lease=15.0) as log:

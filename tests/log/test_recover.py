@@ -157,7 +157,7 @@ async def in_doubt(**options: Any) -> tuple[MemoryLog, str, Bank, Worker]:
     return log, run, bank, bank.worker(log, **options)
 
 
-async def test_a_call_whose_effect_is_not_known_is_asked_about() -> None:
+async def test_a_call_whose_effect_is_not_known_waits_for_a_decision() -> None:
     log, run, bank, worker = await in_doubt()
     paused = await (await worker.recover(run))
     assert isinstance(paused, Paused)
@@ -190,7 +190,7 @@ async def test_an_idempotent_call_runs_again_with_the_same_key() -> None:
     assert bank.paid[0] == bank.paid[1]
 
 
-async def test_the_model_may_be_told_instead() -> None:
+async def test_the_model_may_receive_an_error_instead() -> None:
     _, run, bank, worker = await in_doubt(on_unknown="tell_model")
     result = await (await worker.recover(run))
     assert isinstance(result, Finished)
@@ -215,7 +215,7 @@ async def test_or_the_run_may_fail() -> None:
         (Unknown("the bank is closed"), 1, None),
     ],
 )
-async def test_a_tool_that_reconciles_is_asked_first(
+async def test_a_tool_that_reconciles_does_so_first(
     found: Any, paid: int, text: str | None
 ) -> None:
     asked: list[tuple[str, Any]] = []

@@ -89,7 +89,7 @@ async def test_the_newest_are_kept_and_the_oldest_are_deleted_first(open_store: 
         assert await log.prune(max_runs=1) == ["run-2", "run-3"]
 
 
-async def test_a_run_that_changes_meanwhile_is_spared(
+async def test_a_run_that_changes_meanwhile_is_kept(
     open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A decision, a claim and a new status come between the list and the deletion."""

@@ -40,7 +40,7 @@ async def fill(log: EventLog) -> str:
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
-async def test_a_search_finds_words_in_what_was_said_answered_and_returned(
+async def test_a_search_finds_words_in_messages_answers_and_results(
     store: str, new_address: Callable[[str], str]
 ) -> None:
     async with MemoryLog() if store == "memory" else open_log(new_address(store)) as log:

@@ -80,7 +80,7 @@ async def test_a_tool_with_effects_runs_after_its_start_is_stored(open_store: Op
         assert seen == [2, 2]  # in one append
 
 
-async def test_an_end_is_stored_before_anybody_learns_of_it(open_store: OpenLog) -> None:
+async def test_an_end_is_stored_before_any_watcher_receives_it(open_store: OpenLog) -> None:
     async with open_store() as log:
         worker = Worker(
             ScriptedModel(["Hello.", say("One") + call("pay", euros=1)]), tools=[pay], log=log

@@ -23,7 +23,7 @@ def lengths(*messages: Message) -> list[int]:
     return [len(turn) for turn in turns(Conversation(messages))]
 
 
-def test_a_turn_is_an_answer_with_what_led_to_it_and_what_its_tools_came_to() -> None:
+def test_a_turn_is_an_answer_with_its_messages_and_the_results_of_its_tools() -> None:
     assert lengths(HI, ASK, BLUE, DONE, HI) == [3, 1, 1]
 
 
@@ -31,7 +31,7 @@ def test_of_nothing_there_are_no_turns() -> None:
     assert lengths() == []
 
 
-def test_what_is_said_before_an_answer_belongs_to_it() -> None:
+def test_messages_before_an_answer_belong_to_it() -> None:
     assert lengths(SYSTEM, HI, HI, DONE, SYSTEM, HI, DONE) == [4, 3]
 
 

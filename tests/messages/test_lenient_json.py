@@ -182,7 +182,7 @@ def test_broken_json_with_an_escape_stays_broken(name: str) -> None:
     assert error.code == "bad_json"
 
 
-def test_half_a_character_within_arguments_is_mended() -> None:
+def test_half_a_character_within_arguments_is_repaired() -> None:
     assert parse_arguments('{"a": "x\\ud83d", "b": "\\ud83d\\ude00"}') == {
         "a": f"x{BAD}",
         "b": FACE,
@@ -190,13 +190,13 @@ def test_half_a_character_within_arguments_is_mended() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"1e999x", b'{"a": "\\ud83d', b"[" * 100_000 + b"\\u"])
-def test_what_is_no_json_is_not_mended(data: bytes) -> None:
+def test_what_is_not_json_is_not_repaired(data: bytes) -> None:
     halves = Halves("a")
     assert halves.mended(data) is None
     assert halves.joined(data) == data
 
 
-def test_names_of_members_are_mended_too() -> None:
+def test_names_of_members_are_repaired_too() -> None:
     assert Halves().mended(b'{"a\\ud83d": 1}') == f'{{"a{BAD}": 1}}'.encode()
     assert whole("plain") == "plain"
 
@@ -204,7 +204,7 @@ def test_names_of_members_are_mended_too() -> None:
 @given(
     st.lists(st.sampled_from(["\\ud83d", "\\uDE00", "\\u0041", "é", "\\\\", "ud83d"]), max_size=6)
 )
-def test_what_can_be_read_needs_no_mending(pieces: list[str]) -> None:
+def test_what_can_be_read_needs_no_repair(pieces: list[str]) -> None:
     """Mending comes behind reading, and gives what mending before reading would give."""
     for data in (f'"{"".join(pieces)}"'.encode(), "".join(pieces).encode("latin-1")):
         mended = Halves().mended(data)

@@ -137,12 +137,12 @@ def words(said: Conversation) -> list[object]:
 
 
 @given(conversations)
-def test_nothing_is_lost_that_the_user_said(said: Conversation) -> None:
+def test_no_message_of_the_user_is_lost(said: Conversation) -> None:
     assert words(repair(said)) == words(said)
 
 
 @given(conversations)
-def test_results_are_those_that_were_given_or_say_why_there_is_none(said: Conversation) -> None:
+def test_results_are_those_that_were_given_or_state_why_there_is_none(said: Conversation) -> None:
     given_texts = {r.text for m in said.messages for r in m.tool_results}
     for message in repair(said, MADE_UP).messages:
         for result in message.tool_results:

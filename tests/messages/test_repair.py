@@ -37,7 +37,7 @@ def test_a_call_without_a_result_is_given_one_that_gives_the_reason() -> None:
     )
 
 
-def test_a_missing_result_goes_before_what_the_user_says_next() -> None:
+def test_a_missing_result_goes_before_the_next_message_of_the_user() -> None:
     assert mended(HI, Message.assistant(A), HI)[2] == Message.user(made_up(A), "hi")
 
 
@@ -130,7 +130,7 @@ def test_the_reason_is_requested_by_the_id_that_the_call_had() -> None:
 @pytest.mark.parametrize(
     "empty", [Message.user(), Message.user(""), Message.user(CachePoint()), Message.assistant(" ")]
 )
-def test_a_message_that_says_nothing_is_left_out(empty: Message) -> None:
+def test_an_empty_message_is_left_out(empty: Message) -> None:
     assert mended(HI, empty, HI) == (HI, HI)
 
 
@@ -153,7 +153,7 @@ def test_where_the_assistant_speaks_first_a_line_is_put_before_it() -> None:
     assert mended(system) == (system,)
 
 
-def test_a_picture_or_document_that_was_lost_says_so() -> None:
+def test_a_picture_or_document_that_was_lost_leaves_a_note() -> None:
     said = mended(Message.user("see", Image(), Document(url="u")))
     assert said == (Message.user("see", "(a picture that was lost)", Document(url="u")),)
     answered = mended(HI, Message.assistant(A), Message.user(ToolResult("a", (Document(),))))

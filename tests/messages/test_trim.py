@@ -49,7 +49,7 @@ def test_the_system_text_and_system_messages_stay_and_count() -> None:
     assert trim(said, 6, one) == trim(said, 0, one) == left
 
 
-def test_the_first_turns_stay_if_asked_to() -> None:
+def test_the_first_turns_stay_on_request() -> None:
     said = Conversation((*question("example"), *question("old"), *question("new")))
     left = (*question("example"), *question("new"))
     assert trim(said, 4, one, keep_first=1).messages == left

@@ -34,7 +34,7 @@ SOUND: dict[str, tuple[Message, ...]] = {
 
 
 @pytest.mark.parametrize("case", SOUND)
-def test_of_a_sound_conversation_nothing_is_said_and_nothing_is_mended(case: str) -> None:
+def test_in_a_valid_conversation_nothing_is_reported_and_nothing_is_repaired(case: str) -> None:
     said = Conversation(SOUND[case])
     assert validate(said) == []
     assert repair(said) == said
@@ -99,13 +99,13 @@ BROKEN: list[tuple[tuple[Message, ...], list[str]]] = [
 
 
 @pytest.mark.parametrize(("messages", "complaints"), BROKEN)
-def test_what_is_wrong_is_said_with_its_place(
+def test_what_is_wrong_is_reported_with_its_position(
     messages: tuple[Message, ...], complaints: list[str]
 ) -> None:
     assert validate(Conversation(messages)) == complaints
 
 
-def test_a_result_in_an_assistants_message_is_said_twice_over() -> None:
+def test_a_result_in_an_assistants_message_is_reported_twice() -> None:
     said = Conversation((HI, Message("assistant", (ToolCall("a", "look", {}), BLUE))))
     assert validate(said) == [
         "message 1: a tool result in a message of the role assistant",

@@ -48,7 +48,7 @@ def test_the_sources_own_error_becomes_the_cause() -> None:
     assert str(exception.__cause__) == "error"
 
 
-def test_the_exception_tells_what_the_event_told() -> None:
+def test_the_exception_has_what_the_event_has() -> None:
     assert isinstance(FAILURE, ProviderError)
     assert (FAILURE.kind, FAILURE.code, FAILURE.message) == (
         "overloaded",

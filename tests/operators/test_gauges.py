@@ -222,7 +222,7 @@ def test_two_subscriptions_emit_the_same_events() -> None:
     assert stories[0] == stories[1] == list(ROWS.values())
 
 
-async def test_no_gauge_misses_what_a_run_tells_at_once() -> None:
+async def test_no_gauge_misses_records_that_are_emitted_at_once() -> None:
     """With ``publish``, ``combine_latest`` and ``start_with`` in a coroutine the first records are lost."""
 
     class Seen(Struct, frozen=True):

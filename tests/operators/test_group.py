@@ -239,7 +239,7 @@ def test_an_index_may_open_again() -> None:
     assert seen == test.expected("-a---a---a-|", {"a": 0})
 
 
-def test_a_block_tells_how_it_began() -> None:
+def test_a_block_has_its_start() -> None:
     blocks: list[Block] = []
     source: Source[Event] = Source()
     source.pipe(group_blocks()).subscribe(blocks.append)
@@ -272,7 +272,7 @@ def test_an_opening_delta_names_the_choice() -> None:
     assert start_of(TextDelta(0, "", choice=2)).choice == 2
 
 
-def test_a_late_subscriber_has_missed_what_was_said() -> None:
+def test_a_late_subscriber_has_missed_earlier_events() -> None:
     assert late(replay=False) == [TextDelta(0, "two"), BlockStop(0, BlockType.TEXT)]
 
 
@@ -296,7 +296,7 @@ def late(replay: bool) -> list[BlockEvent]:
     return seen
 
 
-def test_a_replaying_block_tells_its_story_after_its_end() -> None:
+def test_a_replaying_block_emits_its_events_after_its_end() -> None:
     blocks: list[Block] = []
     source: Source[Event] = Source()
     source.pipe(group_blocks(replay=True)).subscribe(blocks.append)

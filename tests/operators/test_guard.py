@@ -117,12 +117,12 @@ def test_an_observer_may_be_an_object_of_any_make(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_nobody_need_listen(make: Make) -> None:
+def test_it_runs_without_an_observer(make: Make) -> None:
     make(lambda observer, _: reactivex.of(1, 2).subscribe(observer)).subscribe()
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_an_error_that_nobody_learns_of_is_raised(make: Make) -> None:
+def test_an_error_that_no_observer_receives_is_raised(make: Make) -> None:
     def subscribe(observer: abc.ObserverBase[int], _: object) -> None:
         observer.on_error(KeyError("unheard"))
 

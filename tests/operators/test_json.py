@@ -55,7 +55,7 @@ def test_members_come_out_however_the_text_is_cut(value: JsonObject, data: st.Da
     assert not reader.is_broken
 
 
-def test_a_member_is_told_as_soon_as_it_is_whole() -> None:
+def test_a_member_is_emitted_as_soon_as_it_is_whole() -> None:
     seen = views(START, *texts('{"a": ', "[1, {", '"b": "}"}], "c', '": 2', ", ", '"d":3}'), STOP)
     assert [view.input for view in seen] == [
         {"a": [1, {"b": "}"}]},
@@ -82,7 +82,7 @@ def test_an_escape_may_be_cut() -> None:
     assert seen[-1].input == {"a": 'x"y'}
 
 
-def test_an_aborted_call_says_no_more() -> None:
+def test_an_aborted_call_emits_no_more() -> None:
     seen = views(START, *texts('{"a": 1, "b"'), BlockAbort(0, BlockType.TOOL_USE), *texts(": 2}"))
     assert [view.input for view in seen] == [{"a": 1}]
 

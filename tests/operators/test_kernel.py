@@ -71,7 +71,7 @@ def test_all_subscribers_see_an_event_also_when_one_raises() -> None:
     assert seen == [1]
 
 
-def test_a_late_subscriber_is_told_that_the_source_completed() -> None:
+def test_a_late_subscriber_receives_the_completion_of_the_source() -> None:
     source: Source[int] = Source()
     source.on_completed()
     source.on_completed()
@@ -80,7 +80,7 @@ def test_a_late_subscriber_is_told_that_the_source_completed() -> None:
     assert ended == ["completed"]
 
 
-def test_a_late_subscriber_is_told_that_the_source_failed() -> None:
+def test_a_late_subscriber_receives_the_error_of_the_source() -> None:
     source: Source[int] = Source()
     failure = ValueError("no")
     source.on_error(failure)

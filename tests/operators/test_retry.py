@@ -39,7 +39,7 @@ def test_it_subscribes_again_after_the_pause() -> None:
     assert working.subscriptions == test.subscriptions("-----^--!")
 
 
-def test_it_gives_up_when_told() -> None:
+def test_it_gives_up_when_the_delay_is_none() -> None:
     test = Marbles()
     source = test.cold("--#")
     seen = test.observe(source.pipe(retry_before_first(waits(1.0, None), test.scheduler)))
@@ -54,7 +54,7 @@ def test_after_an_item_errors_pass() -> None:
     assert seen == test.expected("-a-#")
 
 
-def test_it_is_asked_with_the_error_and_the_number_of_failures() -> None:
+def test_the_delay_is_computed_from_the_error_and_the_number_of_failures() -> None:
     asked: list[tuple[str, int]] = []
 
     def should(error: Exception, failures: int) -> float | None:

@@ -45,7 +45,7 @@ def test_a_run_that_fails_leaves_the_others_alone() -> None:
     assert test.observe(merge_runs([one, two])) == test.expected("-a-b-----b-|", RECORDS)
 
 
-def test_failures_are_told_to_who_asks() -> None:
+def test_failures_are_passed_to_the_callback() -> None:
     test = Marbles()
     told: list[Exception] = []
     runs = [test.hot("-a-#", RECORDS), test.hot("---#", RECORDS), test.hot("-----|", RECORDS)]
@@ -53,7 +53,7 @@ def test_failures_are_told_to_who_asks() -> None:
     assert told == [FAILURE, FAILURE]
 
 
-def test_what_the_told_one_raises_ends_the_stream() -> None:
+def test_what_the_callback_raises_ends_the_stream() -> None:
     def refuse(error: Exception) -> None:
         raise ValueError("no")
 
@@ -168,7 +168,7 @@ async def test_watches_are_merged_as_runs_are() -> None:
         assert own[-1].seq == run.last_seq
 
 
-async def test_a_failed_run_tells_by_its_last_record() -> None:
+async def test_a_failed_run_ends_with_a_record_of_its_failure() -> None:
     broken = Worker(ScriptedModel([fail("no", retryable=False)])).run("?")
     fine = Worker(ScriptedModel(["yes"])).run("?")
     told: list[Exception] = []

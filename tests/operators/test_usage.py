@@ -34,7 +34,7 @@ def test_a_snapshot_adds_what_is_new_in_it() -> None:
     assert {(c.provider, c.model) for c in changes} == {("house", "small")}
 
 
-def test_a_snapshot_that_says_nothing_new_is_left_out() -> None:
+def test_a_snapshot_without_a_change_is_left_out() -> None:
     assert len(changes_of(record(Usage(10, 1)), record(Usage(10, 1)))) == 1
 
 

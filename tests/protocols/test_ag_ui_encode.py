@@ -112,7 +112,7 @@ async def test_the_names_are_the_same_for_a_watcher_that_comes_in_the_middle() -
     assert of_type(late, "TEXT_MESSAGE_START")[0]["messageId"] == name
 
 
-async def test_what_a_failed_response_has_said_is_called_void() -> None:
+async def test_the_text_of_a_failed_response_is_marked_as_void() -> None:
     model = ScriptedModel([say("half a sen") + fail("busy", "overloaded"), "A sentence."])
     events = encoded(await told(Worker(model, retry=Retry(first=0.0))))
     (void,) = [e["value"] for e in of_type(events, "CUSTOM") if e["name"] == "rxworker.retract"]
@@ -219,7 +219,7 @@ def test_pictures_in_a_result_are_parts_for_clients_that_know_them() -> None:
     assert older["content"] == "look: (image/png)"
 
 
-async def test_a_pause_is_an_interrupt_and_the_resumed_run_does_not_tell_the_call_again() -> None:
+async def test_a_pause_is_an_interrupt_and_the_resumed_run_does_not_send_the_call_again() -> None:
     worker = Worker(ScriptedModel([call("remove", path="a"), "Kept."]), tools=[remove])
     run = worker.run("hi")
     events = encoded([record async for record in run])
@@ -235,13 +235,13 @@ async def test_a_pause_is_an_interrupt_and_the_resumed_run_does_not_tell_the_cal
     assert [e["content"] for e in of_type(after, "TOOL_CALL_RESULT")] == ["keep it"]
 
 
-def test_a_pause_at_the_end_of_a_turn_asks_for_words() -> None:
+def test_a_pause_at_the_end_of_a_turn_requests_a_text() -> None:
     events = encoded(numbered(RunPause(PauseState("reviewer", (), (), "look at it"))))
     (interrupt,) = events[-1]["outcome"]["interrupts"]
     assert (interrupt["reason"], interrupt["message"]) == ("input_required", "look at it")
 
 
-async def test_a_snapshot_has_what_was_said_before() -> None:
+async def test_a_snapshot_has_the_messages_before_it() -> None:
     said = Conversation(
         (
             Message.user("hi"),
@@ -297,7 +297,7 @@ async def test_a_watch_that_fails_is_closed_with_the_reason() -> None:
     assert b"TEXT_MESSAGE_END" in data
 
 
-async def test_what_an_unknown_error_says_is_not_told() -> None:
+async def test_the_message_of_an_unknown_error_is_not_sent() -> None:
     async def batches() -> AsyncGenerator[list[Record], None]:
         yield numbered(TextDelta(0, "hi"))
         raise OSError("/home/secret")

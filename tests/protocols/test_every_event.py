@@ -144,7 +144,7 @@ def test_every_type_of_event_is_read_as_it_was_written() -> None:
         assert decode_record(encode_record(record)) == replace(record, event=event)
 
 
-def test_the_table_of_kinds_says_what_changes_the_state() -> None:
+def test_the_table_of_kinds_states_what_changes_the_state() -> None:
     steps = {*TURN_STEPS, *TOOL_STEPS, *BLOCK_EVENTS, Usage, Status, Error}
     for kind in EVENT_KINDS:
         assert (kind.type in steps) is kind.changes_state, kind
@@ -154,7 +154,7 @@ def test_the_table_of_kinds_says_what_changes_the_state() -> None:
             assert fold_run(told) == fold_run(others), kind
 
 
-def test_the_table_of_kinds_says_what_a_view_makes_of_it() -> None:
+def test_the_table_of_kinds_states_how_a_view_shows_it() -> None:
     for kind in EVENT_KINDS:
         assert (kind.type in HANDLERS) is (kind.display == "change"), kind
         tracker = Tracker()

@@ -61,7 +61,7 @@ def test_records_travel_as_they_were_encoded() -> None:
     assert encode.count == 2
 
 
-def test_what_people_said_may_hold_half_a_character() -> None:
+def test_messages_may_hold_half_a_character() -> None:
     assert read_server_message(socket_message(RunEnd("r", "aborted", "\ud83d"))) == RunEnd(
         "r", "aborted", "\ufffd"
     )

@@ -173,7 +173,7 @@ def test_a_result_of_a_call_that_was_not_seen_brings_its_call() -> None:
     assert types(parts)[1:4] == ["tool-input-start", "tool-input-delta", "tool-output-available"]
 
 
-async def test_a_paused_call_asks_and_a_resumed_run_continues() -> None:
+async def test_a_paused_call_requests_approval_and_a_resumed_run_continues() -> None:
     model = ScriptedModel([call("remove", path="a") + call("remove", path="b"), "Gone."])
     worker = Worker(model, tools=[remove])
     run = worker.run("hi")
@@ -196,7 +196,7 @@ def test_a_pause_at_the_end_of_a_turn_is_reported() -> None:
     assert parts[-1]["type"] == "finish"
 
 
-async def test_what_a_run_inside_says_is_no_part_of_the_answer() -> None:
+async def test_the_text_of_a_nested_run_is_not_a_part_of_the_answer() -> None:
     inner = Worker(ScriptedModel([think("hm") + say("An old pond.")]))
     ask = worker_tool(inner, name="ask_poet", description="Ask a poet.")
     worker = Worker(ScriptedModel([call("ask_poet", task="a verse"), "Here."]), tools=[ask])

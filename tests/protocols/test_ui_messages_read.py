@@ -78,7 +78,7 @@ def test_each_step_of_an_answer_is_a_message_with_its_results_behind_it() -> Non
         (look("input-available"), None),
     ],
 )
-def test_a_call_has_the_result_that_its_state_says(
+def test_a_call_has_the_result_of_its_state(
     part: dict[str, Any], result: ToolResult | None
 ) -> None:
     messages = read(message("user", text("hi")), message("assistant", part)).conversation.messages

@@ -47,7 +47,7 @@ def test_a_point_marks_the_block_before_it() -> None:
     assert marks(body_of(said)) == [("long", MARK)]
 
 
-def test_a_point_says_how_long() -> None:
+def test_a_point_has_its_ttl() -> None:
     said = Conversation((Message.user("long", CachePoint("1h")),))
     assert marks(body_of(said)) == [("long", {"type": "ephemeral", "ttl": "1h"})]
 

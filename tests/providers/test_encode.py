@@ -354,7 +354,7 @@ def test_chat_echoes_details_and_signatures_of_compatible_servers() -> None:
     assert message["tool_calls"][0]["extra_content"] == google["extra_content"]
 
 
-def test_chat_skips_an_assistant_that_said_nothing_it_may_hear() -> None:
+def test_chat_skips_an_assistant_message_without_content_that_it_accepts() -> None:
     body = chat(said(Message.user("a"), own("anthropic", Thinking("hm", "s")), Message.user("b")))
     assert [message["role"] for message in body["messages"]] == ["user", "user"]
 

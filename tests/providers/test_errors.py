@@ -158,7 +158,7 @@ def test_the_code_is_a_word_and_not_the_status_again(
         ('["no", "object"]', '["no", "object"] (Google)', "rate_limit", None),
     ],
 )
-def test_what_the_service_behind_openrouter_says_is_kept(
+def test_the_message_of_the_service_behind_openrouter_is_kept(
     raw: str, says: str, kind: str, code: str | None
 ) -> None:
     metadata = {"provider_name": "Google", "raw": raw}

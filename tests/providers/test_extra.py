@@ -181,7 +181,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES)
 
 
 @given(ours=OBJECTS, theirs=OBJECTS)
-def test_what_the_application_says_holds_and_nothing_else_is_lost(
+def test_the_values_of_the_application_win_and_nothing_else_is_lost(
     ours: JsonObject, theirs: JsonObject
 ) -> None:
     before = msgspec.json.encode([ours, theirs])

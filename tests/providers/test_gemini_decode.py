@@ -372,7 +372,7 @@ def test_arguments_that_are_no_object_are_shown_as_they_came(args: Any) -> None:
 # --- parts of Google's own tools, media, and what is new
 
 
-def test_googles_own_tools_are_calls_and_results_that_nobody_runs() -> None:
+def test_googles_own_tools_are_calls_and_results_that_no_worker_runs() -> None:
     code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "S"}
     ran = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
     search = {"toolCall": {"toolType": "FILE_SEARCH", "id": "x", "args": {"q": 1}}}
@@ -862,7 +862,7 @@ def fold_kinds(events: Sequence[ResponseEvent]) -> list[Any]:
 
 
 @pytest.mark.parametrize("thought", [False, True])
-def test_text_beside_a_call_in_one_part_is_told_as_text(thought: bool) -> None:
+def test_text_beside_a_call_in_one_part_is_emitted_as_text(thought: bool) -> None:
     beside = {"text": "b", "thoughtSignature": "s"} | ({"thought": True} if thought else {})
     events = events_of(
         piece({"text": "a"}), piece(call("look", args={"x": 1}) | beside, stop="STOP")

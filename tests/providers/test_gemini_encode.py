@@ -246,7 +246,7 @@ def test_results_stand_first_one_for_each_call_in_the_order_of_the_calls() -> No
     ]
 
 
-def test_an_id_that_comes_twice_is_answered_where_it_was_asked() -> None:
+def test_the_results_of_an_id_that_comes_twice_go_to_their_calls() -> None:
     one = Message.assistant(ToolCall("x", "look", {}))
     two = Message.assistant(ToolCall("x", "hear", {}))
     answer = Message.user(ToolResult("x", "ok"))
@@ -407,7 +407,7 @@ def test_the_first_call_from_elsewhere_is_let_pass_where_seals_are_demanded(
     assert [p.get("thoughtSignature") for p in parts(mine, model)] == ["S", None]
 
 
-def test_what_gemini_said_is_accepted_by_the_others() -> None:
+def test_messages_of_gemini_are_accepted_by_the_others() -> None:
     message = own(
         Thinking("hm", None, {"length": 2, "seals": [[0, 2, "R"]]}),
         ServerToolCall("1", "executableCode", {}, {"executableCode": {}}),

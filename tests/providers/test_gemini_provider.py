@@ -197,7 +197,7 @@ def test_a_header_comes_over_the_delay_in_the_body() -> None:
 
 
 @pytest.mark.parametrize("delay", ["soon", 5, None, "1m"])
-def test_a_delay_that_cannot_be_read_says_nothing(delay: Any) -> None:
+def test_a_delay_that_cannot_be_read_is_ignored(delay: Any) -> None:
     answer = body(429, "RESOURCE_EXHAUSTED", "Q", {"retryDelay": delay}, "odd")
     assert Gemini("m").error(429, {}, answer).retry_after is None
 
@@ -209,7 +209,7 @@ def test_no_secret_is_repeated() -> None:
     assert "bad *** and ***" in gemini.error(401, {}, text.encode()).message
 
 
-def test_a_delay_told_within_the_stream_reaches_the_error() -> None:
+def test_a_delay_reported_within_the_stream_reaches_the_error() -> None:
     body = (
         b'data: {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down", '
         b'"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2.5s"}]}}\r\n\r\n'

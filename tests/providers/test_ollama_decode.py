@@ -134,7 +134,7 @@ def test_each_reason_has_its_normal_form(
         ({"prompt_eval_count": "5", "eval_count": 3.0}, (5, 3)),
     ],
 )
-def test_the_usage_is_what_the_last_line_tells(
+def test_the_usage_is_that_of_the_last_line(
     numbers: dict[str, Any], counts: tuple[int | None, int | None]
 ) -> None:
     usage = summarise(decode(line("a"), line(**END, **numbers))).usage
@@ -292,7 +292,7 @@ def test_what_is_known_of_a_strange_line_is_taken() -> None:
     assert summary.stop_reason == StopReason(StopKind.END_TURN, "stop")
 
 
-def test_what_says_nothing_is_no_event() -> None:
+def test_a_line_without_content_is_not_an_event() -> None:
     quiet = [line(None), line(m_images=None), line(logprobs=None), {"model": "m", "done": False}]
     assert decode(line("a"), *quiet)[:3] == decode(line("a"))[:3]
     assert not [event for event in decode(*quiet) if isinstance(event, Opaque)]

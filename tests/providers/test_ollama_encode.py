@@ -113,7 +113,7 @@ def test_a_picture_without_anything_is_refused() -> None:
         messages_of(Message.user(Image()))
 
 
-def test_documents_are_told_as_text() -> None:
+def test_documents_are_sent_as_text() -> None:
     text = base64.b64encode(b"plain").decode()
     content = (
         Document("text/plain", data=text, title="notes"),
@@ -203,7 +203,7 @@ def test_what_other_providers_alone_understand_is_left_out() -> None:
     ]
 
 
-def test_a_message_with_nothing_to_say_is_no_message() -> None:
+def test_a_message_without_content_is_not_sent() -> None:
     empty = [
         own(Thinking("cut off")),
         Message("assistant", ()),
@@ -260,7 +260,7 @@ def test_no_tool_is_offered_when_none_may_be_called() -> None:
     assert "tools" not in body_of(HI, LOOK, options=Options(tool_choice=ToolChoice("none")))
 
 
-def test_a_tool_is_told_as_a_function() -> None:
+def test_a_tool_is_sent_as_a_function() -> None:
     assert body_of(HI, LOOK, LISTEN)["tools"] == [
         {
             "type": "function",

@@ -145,7 +145,7 @@ async def test_a_page_for_people_is_no_stream() -> None:
     assert caught.value.status == 200
 
 
-async def test_the_request_names_the_model_and_asks_for_lines() -> None:
+async def test_the_request_names_the_model_and_accepts_lines() -> None:
     async with ReplayServer([ServedResponse.from_frames(LINES, "application/x-ndjson")]) as server:
         client = Client(Ollama("qwen3", base_url=server.base_url))
         await client.stream(ASK).pipe(ops.to_list())

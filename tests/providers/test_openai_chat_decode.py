@@ -142,7 +142,7 @@ def test_each_finish_reason_has_its_normal_form(
     assert end == Status(ResponseStatus.COMPLETED, stop_reason=expected)
 
 
-def test_a_stop_sequence_is_told_where_the_server_tells_it() -> None:
+def test_a_stop_sequence_is_reported_where_the_server_reports_it() -> None:
     message = chunk({"content": "a"}, "stop")
     message["choices"][0]["stop_reason"] = "END"
     status = decode(message, DONE)[-1]

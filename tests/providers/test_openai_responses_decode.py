@@ -252,7 +252,7 @@ def test_what_is_missing_at_the_end_of_a_text_is_added_once(end: Wire) -> None:
     assert summarise(decode(*start, end, end, last())).text == "Hello"
 
 
-def test_a_response_of_which_only_the_end_comes_is_told_from_its_output() -> None:
+def test_a_response_of_which_only_the_end_comes_is_emitted_from_its_output() -> None:
     output = [
         {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
         message(output_text("yes")),
@@ -381,7 +381,7 @@ def test_what_the_provider_runs_is_reported_and_kept(item: Wire, name: str, aske
     assert stop == StopReason(StopKind.END_TURN, "completed")
 
 
-def test_what_the_provider_is_asked_for_streams() -> None:
+def test_calls_that_the_provider_runs_stream() -> None:
     events = decode(
         CREATED,
         added(0, type="mcp_call", id="m", name="ask", arguments=""),
@@ -627,7 +627,7 @@ def test_the_usage_comes_before_the_end() -> None:
     assert (counts.cache_read, counts.cache_creation) == (4, 2)
 
 
-def test_a_second_beginning_takes_back_what_came_before() -> None:
+def test_a_second_beginning_retracts_what_came_before() -> None:
     events = decode(
         CREATED,
         delta("output_text", "old"),
@@ -766,7 +766,7 @@ def test_half_a_character_in_what_the_end_repeats_does_no_harm() -> None:
 
 @pytest.mark.parametrize("begun", [[], [added(0, **function_call())]])
 @pytest.mark.parametrize("number", ["1e999", "null"])
-def test_a_call_does_not_run_if_what_the_end_says_of_it_cannot_be_read(
+def test_a_call_does_not_run_if_its_form_at_the_end_cannot_be_read(
     begun: list[Wire], number: str
 ) -> None:
     end = json.dumps(last(output=[function_call("{}", number=0)])).replace(": 0", f": {number}")

@@ -86,7 +86,7 @@ def test_nothing_is_stored_and_thoughts_come_sealed() -> None:
 
 
 @pytest.mark.parametrize("model", ["gpt-4.1-mini", "gpt-4o", "ft:gpt-4o:me", "openai/gpt-4.1"])
-def test_a_model_that_does_not_think_is_not_asked_for_thoughts(model: str) -> None:
+def test_no_thoughts_are_requested_of_a_model_that_does_not_think(model: str) -> None:
     body = encode(ASK, model=model)
     assert body["store"] is False
     assert "include" not in body

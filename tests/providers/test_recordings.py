@@ -63,7 +63,7 @@ def assert_balanced(events: Sequence[ResponseEvent]) -> None:
     assert not opened
 
 
-def test_a_recording_says_what_is_expected(recording: Path) -> None:
+def test_a_recording_decodes_to_what_is_expected(recording: Path) -> None:
     expected = expected_of(recording)
     provider = PROVIDERS[recording.parent.name]("a-model")
     summary = summarise(decode(recording, [recording.read_bytes()]))
@@ -111,7 +111,7 @@ def test_a_recording_keeps_the_providers_own_numbers(recording: Path) -> None:
         assert usage.reasoning_tokens == expected["reasoning_tokens"]
 
 
-def test_other_choices_say_what_is_expected(recording: Path) -> None:
+def test_other_choices_decode_to_what_is_expected(recording: Path) -> None:
     events = decode(recording, [recording.read_bytes()])
     for number, expected in expected_of(recording).get("other_choices", {}).items():
         starts = {e.index for e in events if isinstance(e, BlockStart) and e.choice == int(number)}

@@ -69,7 +69,7 @@ def decode(provider: Provider, *pieces: bytes) -> list[ResponseEvent]:
     return [*events, *decoder.finish()]
 
 
-def test_it_says_what_was_sent(parrot: Provider) -> None:
+def test_it_decodes_what_was_sent(parrot: Provider) -> None:
     summary = summarise(decode(parrot, WHOLE))
     assert summary.text == "日本 look"
     assert [(c.id, c.name, c.input) for c in summary.tool_calls] == [
@@ -93,14 +93,14 @@ def test_each_reason_has_its_normal_form(parrot: Provider, raw: str, kind: StopK
     assert (stop.kind, stop.raw) == (kind, raw)
 
 
-def test_byte_by_byte_it_says_the_same(parrot: Provider) -> None:
+def test_byte_by_byte_it_emits_the_same(parrot: Provider) -> None:
     pieces = [WHOLE[at : at + 1] for at in range(len(WHOLE))]
     assert decode(parrot, *pieces) == decode(parrot, WHOLE)
 
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=20), st.integers(0, len(WHOLE)))
 @settings(deadline=None, max_examples=50)
-def test_under_any_cut_it_says_the_same_and_ends_in_order(
+def test_under_any_cut_it_emits_the_same_and_ends_in_order(
     parrot: Provider, cuts: list[int], end: int
 ) -> None:
     edges = [0, *sorted(cuts), len(WHOLE)]

@@ -40,7 +40,7 @@ def test_nothing_is_an_empty_summary() -> None:
     }
 
 
-def test_calls_have_their_arguments_or_what_came_of_them() -> None:
+def test_calls_have_their_arguments_or_their_results() -> None:
     events: list[ResponseEvent] = []
     for index, text in enumerate(["", '{"a": 1}', '{"a']):
         metadata = ToolUseMetadata(made_id() if index == 0 else f"c{index}", "f")
@@ -56,7 +56,7 @@ def test_calls_have_their_arguments_or_what_came_of_them() -> None:
     ]
 
 
-def test_a_second_start_takes_back_what_came_before() -> None:
+def test_a_second_start_retracts_what_came_before() -> None:
     summary = summarise(
         [
             Status(ResponseStatus.STARTED, "1"),

@@ -99,7 +99,7 @@ def test_a_tool_for_code_needs_code_execution() -> None:
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_chat", "gemini", "ollama"])
-def test_a_grammar_that_nobody_would_hold_the_model_to_is_refused(name: str) -> None:
+def test_a_grammar_that_no_provider_would_enforce_is_refused(name: str) -> None:
     tool = msgspec.structs.replace(PLAIN, format=Grammar("[0-9]+", "regex"))
     with pytest.raises(
         ConfigurationError, match=r"'run' has a grammar, and .* use OpenAIResponses"
@@ -241,7 +241,7 @@ def test_a_schema_that_cannot_be_strict_is_refused(name: str, tool: ToolMeta, re
         body_of(name, tool)
 
 
-def test_anthropic_takes_optional_members_and_is_told_of_limits_in_words() -> None:
+def test_anthropic_takes_optional_members_and_receives_limits_in_the_description() -> None:
     tool = strict(
         n={"type": "integer", "minimum": 1, "maximum": 7, "description": "How many.", "default": 1}
     )

@@ -54,7 +54,7 @@ def test_two_hundred_thousand_pieces_are_shown_compared_joined_and_freed() -> No
 
 
 @given(st.text(max_size=20), st.lists(st.integers(0, 20), max_size=6))
-def test_how_a_text_was_cut_says_nothing(text: str, cuts: list[int]) -> None:
+def test_how_a_text_was_cut_has_no_effect(text: str, cuts: list[int]) -> None:
     """Deltas may have been merged on their way, and the state is the same."""
     chain: Pieces[str] = Pieces()
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]

@@ -213,7 +213,7 @@ def test_an_abort_closes_what_is_open_and_leaves_a_conversation_that_can_be_sent
     assert state.conversation == answered(assistant(Text("hi"), Text("the")))
 
 
-def test_an_abort_keeps_what_tools_did_and_says_of_the_others_whether_they_were_started() -> None:
+def test_an_abort_keeps_results_of_tools_and_states_whether_the_others_were_started() -> None:
     state = fold(
         *CALLS[:-1],
         *call("3", 2),
@@ -260,7 +260,7 @@ def test_answers_that_hooks_sent_back_are_counted() -> None:
     )
 
 
-def test_a_limit_tells_its_name() -> None:
+def test_a_limit_has_its_name() -> None:
     assert fold(*BEGIN, LimitReached("max_turns", 3)).reason == "max_turns"
 
 
@@ -286,7 +286,7 @@ def test_records_of_a_run_inside_the_run_change_nothing_but_the_number() -> None
     assert step_run(RunState(path=("1",)), inner).response is not None
 
 
-def test_a_response_that_begins_anew_after_its_end_is_taken_back() -> None:
+def test_a_response_that_begins_anew_after_its_end_is_retracted() -> None:
     state = fold(*ONE_TURN[:-1], STARTED, *text("again"), completed())
     assert state.conversation == answered(assistant(Text("again")))
 

@@ -31,7 +31,7 @@ def test_frames_joined_are_the_recording(data: bytes, lines: bool, count: int) -
         ("a.bin", "application/octet-stream"),
     ],
 )
-def test_a_recordings_ending_says_what_it_is(tmp_path: Path, name: str, kind: str) -> None:
+def test_a_recordings_ending_states_what_it_is(tmp_path: Path, name: str, kind: str) -> None:
     (tmp_path / name).write_bytes(b"data: 1\n\n")
 
     answer = ServedResponse.from_recording(tmp_path / name, pace=0.5)

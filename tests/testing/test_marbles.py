@@ -52,7 +52,7 @@ def test_a_hot_marble_in_column_one_is_missed_and_a_cold_one_is_not() -> None:
     assert test.observe(test.cold("a-b|")) == test.expected("a-b|")
 
 
-def test_a_test_is_disposed_at_the_end_or_where_it_says() -> None:
+def test_a_test_is_disposed_at_the_end_or_where_it_is_set() -> None:
     test = Marbles()
     never = test.hot("-")
     assert test.observe(never) == []

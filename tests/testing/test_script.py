@@ -9,7 +9,7 @@ def test_answers_come_in_order_with_their_numbers() -> None:
     assert [script.answer("?"), script.answer("?")] == [(1, "a"), (2, "b")]
 
 
-def test_an_exhausted_script_says_how_many_there_were() -> None:
+def test_an_exhausted_script_reports_how_many_there_were() -> None:
     script = Script[str, str](["a"])
     script.answer("?")
 

@@ -102,7 +102,7 @@ def test_the_stream_is_cold_and_each_subscription_takes_the_next_reply() -> None
     assert model.requests == [ASK, ASK]
 
 
-def test_everything_is_told_within_subscribe() -> None:
+def test_everything_is_emitted_within_subscribe() -> None:
     assert hear(ScriptedModel(["Hello"])).completed == 1
 
 
@@ -121,7 +121,7 @@ def test_a_function_that_raises_ends_the_stream_with_its_error() -> None:
     assert [type(error) for error in hear(ScriptedModel(broken)).errors] == [KeyError]
 
 
-def test_an_exhausted_script_is_an_error_that_says_so() -> None:
+def test_an_exhausted_script_is_an_error() -> None:
     model = ScriptedModel(["one"])
     hear(model)
 
@@ -149,7 +149,7 @@ def test_a_scripted_error_aborts_the_block_and_ends_the_stream() -> None:
 
 
 @pytest.mark.parametrize(("reply", "kind"), [(fail("no"), ProviderError), (cut(), TruncatedError)])
-def test_a_reply_that_says_nothing_fails_before_it_starts(
+def test_a_reply_without_content_fails_before_it_starts(
     reply: Reply, kind: type[RxWorkerError]
 ) -> None:
     heard = hear(ScriptedModel([reply]))
@@ -186,7 +186,7 @@ def test_a_stalled_reply_never_ends_and_can_be_left() -> None:
     assert model.left == 1
 
 
-def test_who_leaves_early_hears_no_more() -> None:
+def test_a_subscriber_that_leaves_early_receives_no_more() -> None:
     model = ScriptedModel(["Hello, world"])
     heard: list[ResponseEvent] = []
     told: list[ResponseEvent] = []

@@ -77,7 +77,7 @@ async def test_each_path_speaks_its_format_under_its_content_type(
         assert answer.content_type == kind
 
 
-async def test_the_usage_chunk_is_sent_when_it_is_asked_for(client: aiohttp.ClientSession) -> None:
+async def test_the_usage_chunk_is_sent_on_request(client: aiohttp.ClientSession) -> None:
     async with ReplayServer([REPLY]) as server:
         body = await ask(client, server, OPENAI, {"stream_options": {"include_usage": True}})
 
@@ -212,7 +212,7 @@ async def test_a_client_that_does_not_wait_for_the_headers_is_noticed(
         assert server.disconnects == 1
 
 
-async def test_waiting_in_vain_says_what_there_is() -> None:
+async def test_a_wait_that_times_out_reports_what_was_received() -> None:
     async with ReplayServer(["a"]) as server:
         with pytest.raises(TimeoutError, match=r"waited 0.01 s for 1 requests: 0 requests, 0 open"):
             await server.wait_requests(1, timeout=0.01)
@@ -230,7 +230,7 @@ async def test_answers_are_paced(client: aiohttp.ClientSession) -> None:
 @pytest.mark.parametrize(
     ("path", "kind"), [(ANTHROPIC, '"type":"error"'), (OPENAI, '"type":"server_error"')]
 )
-async def test_running_out_of_answers_is_an_error_that_says_so(
+async def test_running_out_of_answers_is_an_error(
     client: aiohttp.ClientSession, path: str, kind: str
 ) -> None:
     none: list[Reply] = []
@@ -244,7 +244,7 @@ async def test_running_out_of_answers_is_an_error_that_says_so(
         assert "request 1 came, but only 0 answers were scripted" in body
 
 
-async def test_a_function_that_raises_is_an_error_that_says_so(
+async def test_a_function_that_raises_is_an_error_with_its_message(
     client: aiohttp.ClientSession,
 ) -> None:
     def broken(_received: Received) -> Reply:
@@ -312,7 +312,7 @@ def test_a_server_in_a_thread_stops_whatever_is_still_open() -> None:
     assert server.open_connections == 0
 
 
-def test_a_server_that_has_not_been_entered_says_so() -> None:
+def test_a_server_that_has_not_been_entered_raises() -> None:
     with pytest.raises(LocalProtocolError, match="async with"):
         _ = ReplayServer(["a"]).base_url
 

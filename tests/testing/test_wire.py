@@ -143,7 +143,7 @@ def test_openai_streams_chunks_and_then_done() -> None:
     assert told[-1] == "[DONE]"
 
 
-def test_openai_tells_the_usage_only_when_it_is_asked_for() -> None:
+def test_openai_sends_the_usage_only_on_request() -> None:
     frames = openai_chat_frames(say("Hi"), include_usage=False)
 
     assert not any(b"usage" in frame for frame in frames)
@@ -194,7 +194,7 @@ def test_responses_names_and_numbers_each_frame() -> None:
     assert [at(p, "sequence_number") for p in payloads(frames)] == list(range(19))
 
 
-def test_responses_tells_everything_again_at_the_end() -> None:
+def test_responses_sends_everything_again_at_the_end() -> None:
     reply = think("hm", "seal") + say("Hi") + call("get", city="Kyoto")
     told = payloads(openai_responses_frames(reply))
     done = [at(p, "item") for p in told if at(p, "type") == "response.output_item.done"]
@@ -215,7 +215,7 @@ def test_responses_tells_everything_again_at_the_end() -> None:
         (StopReason(StopKind.OTHER, "steered"), "incomplete", {"reason": "steered"}),
     ],
 )
-def test_responses_says_what_a_response_lacks(
+def test_responses_states_what_a_response_lacks(
     stop: StopKind | StopReason, status: str, details: Json
 ) -> None:
     last = payloads(openai_responses_frames(say("x", stop=stop)))[-1]
@@ -232,7 +232,7 @@ def test_responses_sends_a_refusal_as_a_part_of_its_own() -> None:
     assert [at(p, "type") for p in told[4:6]] == ["response.refusal.delta", "response.refusal.done"]
 
 
-def test_responses_tells_an_error_and_then_that_it_failed() -> None:
+def test_responses_sends_an_error_and_then_that_it_failed() -> None:
     error, failed = payloads(openai_responses_frames(say("half") + fail("later")))[-2:]
 
     assert at(error, "error", "code") == "server_error"
@@ -241,7 +241,7 @@ def test_responses_tells_an_error_and_then_that_it_failed() -> None:
     assert len(openai_responses_frames(fail("later"))) == 1
 
 
-def test_gemini_sends_parts_and_says_at_the_end_why() -> None:
+def test_gemini_sends_parts_and_at_the_end_the_reason() -> None:
     reply = think("hm", "seal") + say("Look") + call("get", city="Kyoto") + call("now")
     frames = gemini_frames(reply)
     told = payloads(frames)

@@ -126,7 +126,7 @@ def arguments(kind: BlockType, text: str) -> Json:
 
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("through", ALL)
-def test_the_decoder_reads_what_the_scripted_model_tells(through: Through, reply: Reply) -> None:
+def test_the_decoder_reads_what_the_scripted_model_emits(through: Through, reply: Reply) -> None:
     events = through(reply)
 
     check_balanced(events)

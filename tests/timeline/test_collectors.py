@@ -88,7 +88,7 @@ def test_no_text_is_no_arguments() -> None:
     assert input_of(InputJsonDelta(0, "")) == {}
 
 
-def test_text_that_cannot_be_read_is_told_from_arguments() -> None:
+def test_text_that_cannot_be_read_is_distinguished_from_arguments() -> None:
     assert input_of(InputJsonDelta(0, '{"a": ')) == '{"a": '
 
 

@@ -86,7 +86,7 @@ async def test_the_collectors_of_a_worker_drop_what_was_retracted(
     assert [call.id for call in worker.session.tool_calls.collected()] == ["call_2_1"]
 
 
-async def test_somebody_who_looks_meanwhile_sees_what_was_said_until_then() -> None:
+async def test_a_reader_meanwhile_sees_the_text_until_then() -> None:
     worker = Worker(fails_once(), tools=[look], retry=QUICK)
     seen: list[list[str]] = []
     run = worker.run("hi")
@@ -97,7 +97,7 @@ async def test_somebody_who_looks_meanwhile_sees_what_was_said_until_then() -> N
     assert all(texts != ["half", "whole"] for texts in seen)
 
 
-async def test_what_somebody_has_taken_stays_taken() -> None:
+async def test_texts_that_were_taken_stay_taken() -> None:
     worker = Worker(fails_once(), tools=[look], retry=QUICK)
     taken: list[str] = []
     run = worker.run("hi")
@@ -106,7 +106,7 @@ async def test_what_somebody_has_taken_stays_taken() -> None:
     assert taken == ["half", "whole", "done"]
 
 
-async def test_handlers_are_called_when_a_response_is_taken_back() -> None:
+async def test_handlers_are_called_when_a_response_is_retracted() -> None:
     worker = Worker(fails_once(), tools=[look], retry=QUICK)
     notes, reasons = Notes(), list[str]()
     worker.timeline.on_text_block(notes)
@@ -120,7 +120,7 @@ async def test_handlers_are_called_when_a_response_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize("piped", [True, False])
-def test_a_second_start_takes_back_what_the_response_has_said(piped: bool) -> None:
+def test_a_second_start_retracts_the_text_of_the_response(piped: bool) -> None:
     timeline, texts, calls, notes = Timeline(), TextBlockCollector(), ToolCallCollector(), Notes()
     timeline.on_text_block(texts)
     timeline.on_tool_use_block(calls)

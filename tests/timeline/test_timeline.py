@@ -276,7 +276,7 @@ def test_a_handler_without_a_scope_is_refused() -> None:
         Timeline().on_usage(half)
 
 
-def test_a_kind_of_somebody_else_is_refused() -> None:
+def test_a_kind_that_is_not_known_is_refused() -> None:
     mine: Kind[Any] = Kind("mine")
     with pytest.raises(
         ConfigurationError, match=r"Kind\(mine\) is none of the kinds .* text block"
@@ -512,7 +512,7 @@ def test_a_handler_that_raises_ends_the_stream_with_its_exception() -> None:
     assert seen == [TextDelta(0, "a"), Ping(), TextBlockAbort(0, "ValueError: no")]
 
 
-def test_a_handler_that_raises_at_the_end_is_heard() -> None:
+def test_the_error_of_a_handler_that_raises_at_the_end_is_reported() -> None:
     def refuse(event: TextBlockEvent) -> None:
         if isinstance(event, TextBlockAbort):
             raise ValueError("no")

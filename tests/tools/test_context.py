@@ -22,7 +22,7 @@ def test_a_context_without_watchers_takes_progress() -> None:
     ToolContext().progress("half")
 
 
-def test_progress_after_the_end_is_not_told() -> None:
+def test_progress_after_the_end_is_not_emitted() -> None:
     heard: list[object] = []
     context = ToolContext(report=heard.append)
     assert not context.cancelled

@@ -76,7 +76,7 @@ def test_what_is_given_goes_before_what_is_read() -> None:
     assert (add.policy.timeout, add.policy.effect, add.policy.retries) == (2.5, "pure", 2)
 
 
-def test_a_tool_writes_and_has_no_time_out_unless_it_says_otherwise() -> None:
+def test_a_tool_writes_and_has_no_time_out_by_default() -> None:
     assert (add.policy.timeout, add.policy.effect, add.policy.retries) == (None, "write", 0)
 
 

@@ -59,7 +59,7 @@ def test_rest_style_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "   \n  "])
-def test_no_docstring_says_nothing(text: str | None) -> None:
+def test_without_a_docstring_there_is_no_description(text: str | None) -> None:
     assert parse_docstring(text).description == ""
     assert parse_docstring(text).parameters == {}
 
@@ -160,7 +160,7 @@ def test_a_heading_of_numpy_needs_its_line_below() -> None:
     assert parse_docstring(text).parameters == {}
 
 
-def test_a_numpy_section_without_entries_says_nothing() -> None:
+def test_a_numpy_section_without_entries_is_ignored() -> None:
     read = parse_docstring("Sum.\n\nParameters\n----------\n\nReturns\n-------\nint")
     assert read.description == "Sum."
     assert read.parameters == {}
@@ -171,7 +171,7 @@ def test_a_table_and_a_rule_stay_in_the_description() -> None:
     assert parse_docstring(text).description == text
 
 
-def test_a_tool_shows_what_a_numpy_docstring_says() -> None:
+def test_a_tool_shows_what_a_numpy_docstring_contains() -> None:
     @tool
     def forecast(city: str, days: int = 1) -> str:
         """Look the weather up.

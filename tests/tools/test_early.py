@@ -59,7 +59,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_pure_call_runs_before_it_is_asked_for_and_is_not_run_again() -> None:
+async def test_a_pure_call_runs_before_it_is_requested_and_is_not_run_again() -> None:
     desk, heard = Desk(), list[object]()
     early = EarlyCalls(desk.toolbox, CallScope(heard.append))
     assert early.start(look("a"))
@@ -77,7 +77,7 @@ async def test_a_pure_call_runs_before_it_is_asked_for_and_is_not_run_again() ->
     ("name", "input"),
     [("write", {"at": "a"}), ("clear", {}), ("ask", {}), ("none", {})],
 )
-async def test_only_tools_that_look_and_ask_nobody_start(name: str, input: JsonObject) -> None:  # noqa: A002
+async def test_only_pure_tools_without_approval_start(name: str, input: JsonObject) -> None:  # noqa: A002
     desk = Desk()
     early = EarlyCalls(desk.toolbox)
     assert not early.start(ToolCall("1", name, input))
@@ -115,7 +115,7 @@ async def test_other_arguments_are_another_call() -> None:
     assert early.take(look("a")) is None
 
 
-async def test_what_is_thrown_away_is_cancelled_and_heard_no_more() -> None:
+async def test_a_discarded_call_is_cancelled_and_emits_no_more() -> None:
     desk, heard = Desk(), list[object]()
     early = EarlyCalls(desk.toolbox, CallScope(heard.append))
     early.start(look("a", "1"), 0)
@@ -132,7 +132,7 @@ async def test_what_is_thrown_away_is_cancelled_and_heard_no_more() -> None:
     assert (await task).result.text == "a"
 
 
-async def test_what_was_thrown_away_before_it_began_was_never_told() -> None:
+async def test_a_call_discarded_before_it_began_was_never_emitted() -> None:
     desk, heard = Desk(), list[object]()
     early = EarlyCalls(desk.toolbox, CallScope(heard.append))
     early.start(look("a"))

@@ -97,6 +97,6 @@ async def test_who_is_let_in_and_cancelled_at_once_gives_the_place_back() -> Non
         assert second.cancelled()
 
 
-def test_a_gate_that_lets_nobody_in_is_refused() -> None:
+def test_a_limit_of_zero_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="limit=0"):
         Gate(0)

@@ -48,7 +48,7 @@ async def test_a_tool_is_as_the_server_describes_it(tools: dict[str, McpTool]) -
     assert policy_of(tools["echo"]).effect == "write"
 
 
-async def test_what_a_server_says_of_its_tools_is_believed_on_request(mcp_address: str) -> None:
+async def test_hints_of_a_server_about_its_tools_are_used_on_request(mcp_address: str) -> None:
     async with mcp_tools(url=mcp_address, trust_hints=True) as made:
         effects = {tool.meta.name: tool.policy.effect for tool in made}
     assert (effects["echo"], effects["fail"]) == ("pure", "write")
@@ -183,7 +183,7 @@ async def test_the_errors_of_a_server_name_it_without_its_arguments_and_its_quer
     assert "hunter2" not in f"{command.value} {url.value}"
 
 
-async def test_a_server_that_says_nothing_is_given_up() -> None:
+async def test_a_silent_server_is_given_up() -> None:
     silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with pytest.raises(TransportError, match=r"within 0\.2 seconds"):
         async with mcp_tools(silent, connect_timeout=0.2):

@@ -162,7 +162,7 @@ async def test_a_tool_of_another_make_may_return_a_tool_result_too() -> None:
     assert result == ToolResult("1", "failed", True, "other")
 
 
-async def test_a_tool_error_without_a_name_reads_as_what_it_says() -> None:
+async def test_a_tool_error_without_a_name_reads_as_its_message() -> None:
     seen: list[ToolError] = []
 
     def format_error(error: ToolError) -> str:

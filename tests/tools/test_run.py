@@ -68,7 +68,7 @@ async def test_a_tool_is_looked_up_when_it_is_called() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"text": "cut of', "plain words", "[1]"])
-async def test_arguments_that_are_no_object_are_an_error_that_says_so(text: str) -> None:
+async def test_arguments_that_are_not_an_object_are_an_error(text: str) -> None:
     result = await run_call(Toolbox([echo]), ToolCall("1", "echo", text))
     assert result.is_error
     assert "invalid arguments at $: " in result.text
@@ -125,7 +125,7 @@ async def test_stop_iteration_is_an_error_like_others() -> None:
     assert (await run(on_loop)).is_error
 
 
-def test_an_exception_that_cannot_say_what_it_is_is_named() -> None:
+def test_an_exception_without_a_text_is_named_by_its_type() -> None:
     class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError
@@ -142,7 +142,7 @@ async def test_a_result_without_json_form_is_an_error_that_names_the_type() -> N
     assert "returned a lock, which has no JSON form" in result.text
 
 
-async def test_the_logger_hears_the_cause(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_logger_receives_the_cause(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise KeyError("secret path")
 

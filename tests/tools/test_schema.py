@@ -137,7 +137,7 @@ def test_types_have_their_schema(annotation: Any, schema: JsonObject) -> None:
     assert schema_of(annotation) == schema
 
 
-def test_an_enum_of_integers_says_so() -> None:
+def test_an_enum_of_integers_has_the_type_integer() -> None:
     assert schema_of(Level)["type"] == "integer"
 
 

@@ -225,7 +225,7 @@ async def test_cancelling_closes_an_async_generator() -> None:
     assert closed == [True]
 
 
-async def test_a_generator_in_a_thread_ends_at_its_next_value_when_nobody_waits() -> None:
+async def test_a_generator_in_a_thread_ends_at_its_next_value_when_nothing_waits() -> None:
     started, closed = asyncio.Event(), threading.Event()
     go_on = threading.Event()
     loop = asyncio.get_running_loop()

@@ -131,9 +131,7 @@ def test_each_call_starts_and_ends_once_and_results_keep_the_order(
 
 
 @given(mixes(), st.integers(1, 4), st.integers(0, 12))
-def test_a_cancellation_leaves_nothing_behind(
-    calls: list[ToolCall], limit: int, turns: int
-) -> None:
+def test_a_cancellation_leaves_no_task(calls: list[ToolCall], limit: int, turns: int) -> None:
     async def go() -> None:
         running = asyncio.create_task(run_calls(TOOLS, calls, limit=limit))
         for _ in range(turns):
@@ -197,7 +195,7 @@ async def test_each_call_has_context_variables_of_its_own() -> None:
     assert [done.result.text for done in finished] == [f"nobody, then {n}" for n in "abcd"]
 
 
-async def test_a_call_that_waits_holds_nobody_behind_it() -> None:
+async def test_a_call_that_waits_holds_none_after_it() -> None:
     go = asyncio.Event()
 
     @tool

@@ -56,7 +56,7 @@ async def stubborn(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Stubborn, 
     await it.ended.wait()
 
 
-async def test_a_time_out_gives_it_up_and_says_so(
+async def test_a_time_out_gives_it_up_and_reports_that(
     stubborn: Stubborn, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "rxworker.tools"):
@@ -88,7 +88,7 @@ async def test_a_cancelled_run_ends_without_it(
     assert (await worker.run("and now?")).text == "again"
 
 
-async def test_what_is_left_behind_is_heard_no_more(stubborn: Stubborn) -> None:
+async def test_an_abandoned_call_emits_no_more(stubborn: Stubborn) -> None:
     heard: list[object] = []
     contexts: list[ToolContext] = []
 
@@ -113,7 +113,7 @@ async def test_what_is_left_behind_is_heard_no_more(stubborn: Stubborn) -> None:
     assert [type(event) for event in heard] == [ToolStart]
 
 
-async def test_an_operator_that_is_disposed_hears_no_more_of_it(stubborn: Stubborn) -> None:
+async def test_an_operator_that_is_disposed_receives_no_more_of_it(stubborn: Stubborn) -> None:
     contexts: list[ToolContext] = []
 
     @tool

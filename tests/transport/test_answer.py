@@ -143,7 +143,7 @@ LIMITS = [Timeouts(80.0, 80.0), Timeouts(160.0, 80.0), Timeouts(80.0, None), Tim
 
 
 @pytest.mark.parametrize("number", range(120))
-def test_it_tells_what_the_operators_would(number: int) -> None:
+def test_it_emits_what_the_operators_would(number: int) -> None:
     seed = random.Random(number)
     scripts = [script(seed) for _ in range(TRIES)]
     times = seed.choice([*LIMITS, Timeouts(None, None)])
@@ -241,7 +241,7 @@ def test_a_time_of_nothing_does_not_look_for_ever() -> None:
     assert "nothing came within 1 seconds" in str(told.value)
 
 
-def test_without_a_clock_it_asks_once_and_waits() -> None:
+def test_without_a_clock_it_sends_one_request_and_waits() -> None:
     clock = TestScheduler()
     error = TransportError("the cable", retryable=True)
 

@@ -132,7 +132,7 @@ async def test_leaving_closes_the_connection(make_provider: MakeProvider) -> Non
         ({}, None),
     ],
 )
-async def test_a_429_is_tried_again_after_the_time_that_it_says(
+async def test_a_429_is_tried_again_after_the_time_that_it_specifies(
     make_provider: MakeProvider, headers: dict[str, str], wait: float | None
 ) -> None:
     text, waits, requests = await asked(make_provider, [refusal(429, headers), "Hello"])
@@ -446,7 +446,7 @@ def test_a_bad_address_is_refused_at_once(base_url: str) -> None:
             make("a-model", base_url=base_url)
 
 
-async def test_a_missing_key_is_told_to_the_subscriber_and_nothing_is_sent() -> None:
+async def test_a_missing_key_is_an_error_for_the_subscriber_and_nothing_is_sent() -> None:
     error = await failure_of(Client(Anthropic("a-model")).stream("hi"))
     assert isinstance(error, ConfigurationError)
     assert "ANTHROPIC_API_KEY" in str(error)

@@ -69,7 +69,7 @@ def test_the_next_model_answers_when_one_fails_at_once() -> None:
     assert lint(events) == []
 
 
-async def test_a_failure_in_the_middle_takes_back_what_was_said_and_counts_its_tokens() -> None:
+async def test_a_failure_in_the_middle_retracts_the_text_and_counts_its_tokens() -> None:
     first = ScriptedModel([say("half a sen") + cut()], name="one")
     second = ScriptedModel([say("whole")], name="two")
     result = await Worker(fallback(first, second)).run("hi")
@@ -98,7 +98,7 @@ def test_the_request_that_follows_a_failure_at_once_is_not_ended_with_it() -> No
 
 
 @pytest.mark.parametrize("ask", [fallback, race])
-def test_usage_is_counted_also_where_the_model_that_answers_tells_none(
+def test_usage_is_counted_also_where_the_model_that_answers_reports_none(
     ask: Callable[..., CombinedModel],
 ) -> None:
     scheduler = TestScheduler()
@@ -163,7 +163,7 @@ def test_disposing_ends_every_request_of_a_race() -> None:
     assert [model.left for model in models] == [1, 1, 1]
 
 
-def test_each_subscription_asks_anew() -> None:
+def test_each_subscription_sends_a_request() -> None:
     first, second = ScriptedModel([fail("a"), "b"]), ScriptedModel(["c"])
     model = fallback(first, second)
     assert [text_of(heard(model)[0]) for _ in range(2)] == ["c", "b"]

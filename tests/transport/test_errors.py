@@ -44,7 +44,7 @@ async def refusal_of(provider: Provider) -> ProviderError:
 
 
 @pytest.mark.parametrize("row", recorded())
-async def test_a_recorded_refusal_says_what_was_said_and_what_to_do(row: Mapping[str, Any]) -> None:
+async def test_a_recorded_refusal_has_the_message_and_the_remedy(row: Mapping[str, Any]) -> None:
     headers = headers_of(row)
     answer = ServedResponse.from_status(row["status"], headers=headers, body=row["body"].encode())
     async with ReplayServer([answer]) as server:

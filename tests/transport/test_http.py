@@ -119,7 +119,7 @@ async def test_taking_one_chunk_closes_the_connection() -> None:
         assert server.disconnects == 1
 
 
-async def test_an_observer_that_raises_closes_the_connection_and_the_loop_hears_why() -> None:
+async def test_an_observer_that_raises_closes_the_connection_and_the_loop_reports_why() -> None:
     heard: list[object] = []
 
     def hear(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -156,7 +156,7 @@ async def test_one_connection_serves_request_after_request(raw_server: RawServer
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-async def test_a_long_answer_that_comes_at_once_is_all_heard(
+async def test_a_long_answer_that_comes_at_once_is_emitted_whole(
     raw_server: RawServer, is_cut: bool
 ) -> None:
     pieces = [b"data: %d\n\n" % n for n in range(10_000)]
@@ -300,7 +300,7 @@ async def test_an_unknown_host_names_the_address(monkeypatch: pytest.MonkeyPatch
     assert "cannot connect to http://host.invalid/v1/messages" in str(error)
 
 
-async def test_a_connection_that_is_not_made_in_time_says_so(full_port: int) -> None:
+async def test_a_connection_that_is_not_made_in_time_is_a_time_out(full_port: int) -> None:
     url = f"http://127.0.0.1:{full_port}"
     error = await failure_of(HttpTransport(connect_timeout=0.05).send(request(url)))
     assert isinstance(error, TransportTimeoutError)
@@ -308,7 +308,7 @@ async def test_a_connection_that_is_not_made_in_time_says_so(full_port: int) -> 
     assert error.retryable
 
 
-async def test_tls_against_a_plain_port_is_an_error_that_says_so() -> None:
+async def test_tls_against_a_plain_port_is_an_error_with_the_cause() -> None:
     async with ReplayServer(["never asked"]) as server:
         url = server.base_url.replace("http:", "https:")
         error = await failure_of(send(url))
@@ -370,7 +370,7 @@ async def test_compressed_answers_are_unpacked(raw_server: RawServer) -> None:
     assert await body_of(send(await raw_server(serve))) == b"data: 1\n\n"
 
 
-async def test_nothing_is_left_behind_by_those_who_leave() -> None:
+async def test_observers_that_leave_close_everything() -> None:
     async with ReplayServer(lambda _: stall()) as server:
         for _ in range(5):
             _, leave = await next_of(send(server.base_url))
@@ -381,7 +381,7 @@ async def test_nothing_is_left_behind_by_those_who_leave() -> None:
         assert len(asyncio.all_tasks()) <= 2  # the test's, and the server's
 
 
-async def test_who_attaches_without_a_guard_hears_nothing_once_it_has_left() -> None:
+async def test_an_observer_without_a_guard_receives_nothing_once_it_has_left() -> None:
     """Between two stages nobody else keeps the contract."""
     heard: list[object] = []
     left = asyncio.Event()
@@ -399,7 +399,7 @@ async def test_who_attaches_without_a_guard_hears_nothing_once_it_has_left() -> 
     assert heard == [b"all of it"]
 
 
-async def test_who_attaches_without_a_guard_hears_one_end() -> None:
+async def test_an_observer_without_a_guard_receives_one_end() -> None:
     chunks: list[bytes] = []
     ends: asyncio.Queue[Exception | None] = asyncio.Queue()
 

@@ -188,7 +188,7 @@ async def test_without_pressure_everything_is_read(raw_server: RawServer) -> Non
 
 
 @pytest.mark.parametrize("size", [1, 40_000])
-async def test_what_came_before_a_cut_is_heard_later_too(
+async def test_what_came_before_a_cut_is_emitted_later_too(
     raw_server: RawServer, gate: Gate, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     is_cut, lose = asyncio.Event(), ResponseHandler.connection_lost
@@ -215,7 +215,7 @@ async def test_what_came_before_a_cut_is_heard_later_too(
     assert b"".join(got) == b"a" + b"b" * size
 
 
-async def test_whoever_was_there_when_it_began_counts(raw_server: RawServer, gate: Gate) -> None:
+async def test_the_pressure_of_the_beginning_counts(raw_server: RawServer, gate: Gate) -> None:
     """A connection is read in a task of its own, which keeps the pressure that it began with."""
     source = Source([FRAME])
     body = Body(await raw_server(source))

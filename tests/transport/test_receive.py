@@ -114,7 +114,7 @@ def test_a_bug_in_a_decoder_ends_the_response() -> None:
     assert isinstance(end, ValueError)
 
 
-def test_the_usage_of_a_response_that_was_cut_is_told_as_partial() -> None:
+def test_the_usage_of_a_response_that_was_cut_is_emitted_as_partial() -> None:
     frames = b"".join(anthropic_frames(say("Hello")))
     body = frames[: frames.index(b"event: message_delta")]
     events: list[ResponseEvent] = []

@@ -30,7 +30,7 @@ class Member:
         self._then()
 
 
-def test_all_hear_the_same_ticks_and_who_comes_late_is_told_so() -> None:
+def test_all_receive_the_same_ticks_and_joining_late_is_reported() -> None:
     clock = TestScheduler()
     ticker = Ticker(clock, 10.0)
     first, second = Member(clock), Member(clock)
@@ -55,7 +55,7 @@ def test_it_rests_when_all_have_left_and_begins_anew() -> None:
     assert member.told == [10, 110]
 
 
-def test_who_leaves_within_a_tick_does_not_hear_it_and_who_comes_hears_the_next() -> None:
+def test_one_that_leaves_within_a_tick_misses_it_and_one_that_comes_receives_the_next() -> None:
     clock = TestScheduler()
     ticker = Ticker(clock, 10.0)
     leaving, coming = Member(clock), Member(clock)
@@ -70,7 +70,7 @@ def test_who_leaves_within_a_tick_does_not_hear_it_and_who_comes_hears_the_next(
     assert (leaving.told, coming.told) == ([], [20])
 
 
-def test_one_that_raises_keeps_nobody_from_hearing() -> None:
+def test_one_that_raises_keeps_no_other_from_receiving() -> None:
     clock = TestScheduler()
     ticker = Ticker(clock, 10.0)
 
@@ -141,7 +141,7 @@ async def test_a_loop_in_another_thread_does_not_take_its_place() -> None:
     assert other is not mine
 
 
-async def test_what_is_requested_again_is_asked_in_the_context_of_who_asked() -> None:
+async def test_a_repeated_request_is_made_in_the_context_of_the_caller() -> None:
     who: ContextVar[str] = ContextVar("who")
     asked: list[str] = []
 

@@ -66,7 +66,7 @@ async def paused_at_three() -> tuple[Worker, Paused[None]]:
     return worker, paused
 
 
-async def test_one_decision_for_each_call_and_no_call_is_asked_about_again() -> None:
+async def test_one_decision_for_each_call_and_no_call_waits_again() -> None:
     worker, paused = await paused_at_three()
     a, b, c = (call.id for call in paused.pending)
     result = await worker.resume(
@@ -83,7 +83,7 @@ async def test_one_decision_for_each_call_and_no_call_is_asked_about_again() -> 
     assert repair(result.conversation) == result.conversation
 
 
-async def test_calls_that_nothing_is_decided_about_are_asked_about() -> None:
+async def test_calls_that_nothing_is_decided_about_wait_again() -> None:
     worker, paused = await paused_at_three()
     first, second, _ = (call.id for call in paused.pending)
     again = await worker.resume(decisions={first: Approve(), second: Approve()})
@@ -137,7 +137,7 @@ async def test_a_tool_may_require_approval_by_itself() -> None:
     assert RAN == []
 
 
-async def test_a_hook_that_skips_a_call_spares_the_approval() -> None:
+async def test_a_hook_that_skips_a_call_makes_the_approval_unnecessary() -> None:
     @before_tool_call
     def never(context: ToolCallContext) -> Skip:
         return Skip("never")

@@ -283,7 +283,7 @@ async def test_a_pure_tool_does_not_start_early_with_arguments_that_cannot_be_de
         assert sum(isinstance(event, ToolStart) for event in events) == 1, given
 
 
-async def test_no_person_is_asked_about_arguments_that_cannot_be_decoded() -> None:
+async def test_arguments_that_cannot_be_decoded_are_not_shown_for_approval() -> None:
     shell = Shell(policy=ToolPolicy(requires_approval=True))
     result = await by_the_model('{"command": "rm', shell, [ask], [])
     assert not isinstance(result, Paused)

@@ -103,7 +103,7 @@ async def test_the_next_attempt_is_made_after_the_pause_that_is_reported() -> No
     assert (retry.asked, clock.whiles) == ([1, 2], [30.0, 60.0])
 
 
-async def test_an_attempt_that_said_nothing_is_not_made_again() -> None:
+async def test_an_attempt_without_an_event_is_not_made_again() -> None:
     retry = Waits()
     model = Model(reactivex.throw(LATER), reactivex.just(TextDelta(0, "whole")))
     with pytest.raises(ProviderError, match="later"):
@@ -111,7 +111,7 @@ async def test_an_attempt_that_said_nothing_is_not_made_again() -> None:
     assert (retry.asked, len(model.left)) == ([], 1)
 
 
-async def test_what_watchers_say_is_not_said_by_the_attempt() -> None:
+async def test_messages_of_watchers_do_not_belong_to_the_attempt() -> None:
     retry = Waits()
     run = Worker(Model(reactivex.throw(LATER)), retry=retry).run("hi")
 

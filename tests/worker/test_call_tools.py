@@ -294,7 +294,7 @@ async def test_results_that_no_hook_has_let_through_are_held_back(
     assert fold_run(records_of(run)).conversation == worker.session.conversation
 
 
-async def test_a_cancellation_while_a_hook_looks_says_that_the_tool_has_ended() -> None:
+async def test_a_cancellation_while_a_hook_runs_reports_that_the_tool_has_ended() -> None:
     looking = asyncio.Event()
 
     @after_tool_call
@@ -436,7 +436,7 @@ async def test_the_next_request_has_an_id_for_each_call() -> None:
     assert fold_run(records_of(run)).conversation == result.conversation
 
 
-async def test_an_aborted_run_says_of_each_twin_what_became_of_it() -> None:
+async def test_an_aborted_run_reports_the_result_of_each_twin() -> None:
     desk = Desk()
     reply = Reply(tool_calls=(Call("slow", {}, "x"), Call("quick", {}, "x")))
     worker = Worker(ScriptedModel([reply]), tools=[desk.quick, desk.slow])

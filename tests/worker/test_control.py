@@ -93,7 +93,7 @@ async def reached(run: Run, kind: type[Event]) -> None:
 
 
 @pytest.mark.parametrize("kind", [ThinkingDelta, TextDelta, BlockStart])
-async def test_cancel_within_a_response_closes_its_blocks_and_tells_on_abort_once(
+async def test_cancel_within_a_response_closes_its_blocks_and_calls_on_abort_once(
     kind: type[Event],
 ) -> None:
     told: list[tuple[str, str]] = []
@@ -156,7 +156,7 @@ async def test_cancel_before_anything_happened() -> None:
     assert (await worker.run("again")).text == "one"
 
 
-async def test_cancel_while_tools_run_stops_them_and_says_what_became_of_each_call() -> None:
+async def test_cancel_while_tools_run_stops_them_and_reports_each_call() -> None:
     started = asyncio.Event()
     stopped: list[str] = []
 
@@ -209,7 +209,7 @@ async def test_cancel_after_the_end_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("last", [TurnStop, RunStop])
-async def test_cancel_when_the_last_word_was_said_is_a_finish(last: type[Event]) -> None:
+async def test_cancel_after_the_last_event_is_a_finish(last: type[Event]) -> None:
     """A watcher that cancels at the last records comes too late: a run does not end twice."""
     run = Worker(ScriptedModel(["done"])).run("go")
 
@@ -308,7 +308,7 @@ async def test_pause_shows_the_exact_calls_and_resume_runs_them() -> None:
     assert is_valid(result.conversation)
 
 
-async def test_no_tool_runs_before_all_calls_were_asked_about() -> None:
+async def test_no_tool_runs_before_the_hooks_have_seen_all_calls() -> None:
     ran: list[str] = []
 
     @tool
@@ -566,7 +566,7 @@ async def test_cancel_at_no_known_time_is_refused_and_does_not_stand_in_the_way_
 
 
 @pytest.mark.parametrize("point", ["before_tool_call", "on_abort"])
-async def test_a_hook_that_does_not_stop_when_its_time_is_over_is_left_behind(
+async def test_a_hook_that_does_not_stop_when_its_time_is_over_is_abandoned(
     point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rxworker.hooks.runner.GRACE", 0.01)

@@ -127,7 +127,7 @@ async def test_it_starts_before_the_response_ends() -> None:
     assert desk.keys[0].startswith(f"{run.id}/1/0/")
 
 
-async def test_a_hook_for_the_tool_is_asked_before_anything_runs() -> None:
+async def test_a_hook_for_the_tool_runs_before_any_tool() -> None:
     desk = Desk()
     desk.go.set()
 
@@ -267,7 +267,7 @@ async def test_a_response_that_fails_before_it_began_is_requested_again() -> Non
     assert lint(records_of(run)) == []
 
 
-async def test_calls_of_a_response_that_raises_where_it_is_asked_for_are_thrown_away() -> None:
+async def test_calls_of_a_response_that_raises_where_it_is_requested_are_discarded() -> None:
     desk = Desk()
     desk.go.set()
 
@@ -306,7 +306,7 @@ async def test_calls_of_a_response_that_was_cut_short_are_thrown_away() -> None:
     assert result.is_error
 
 
-async def test_what_another_model_takes_back_is_thrown_away() -> None:
+async def test_what_another_model_retracts_is_discarded() -> None:
     desk = Desk()
     first = call("look", at="a") + call("write", at="b") + fail("down", "overloaded")
     model = fallback(
@@ -343,7 +343,7 @@ async def test_a_pause_throws_it_away_and_resuming_runs_it() -> None:
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a", "wrote b"]
 
 
-async def test_a_pause_that_somebody_asked_for_is_reported_behind_the_end_of_it() -> None:
+async def test_a_requested_pause_is_reported_after_the_end_of_it() -> None:
     desk = Desk()
     model = ScriptedModel([call("look", at="a"), "Done."], delay=0.001)
     worker = Worker(model, tools=[desk.look])

@@ -67,7 +67,7 @@ async def followed(source: Observable[bytes]) -> list[bytes]:
     return heard
 
 
-async def test_it_hears_all_and_continues() -> None:
+async def test_it_receives_all_and_continues() -> None:
     async with ReplayServer([ServedResponse.from_frames(FRAMES)]) as server:
         assert b"".join(await followed(send(server.base_url))) == b"".join(FRAMES)
         assert len(server.requests) == 1
@@ -79,7 +79,7 @@ async def test_what_goes_wrong_is_raised() -> None:
             await followed(send(server.base_url))
 
 
-async def test_leaving_when_enough_was_heard_closes_the_connection_and_continues() -> None:
+async def test_leaving_when_enough_was_received_closes_the_connection_and_continues() -> None:
     async with ReplayServer([stall()]) as server:
         heard = await followed(first(send(server.base_url)))
         await server.wait_closed()
@@ -87,7 +87,7 @@ async def test_leaving_when_enough_was_heard_closes_the_connection_and_continues
         await asyncio.sleep(0)  # a cancellation that was left behind would come out here
 
 
-async def test_who_leaves_waits_for_nobody_that_cannot_take_more() -> None:
+async def test_one_that_leaves_waits_for_no_other_that_cannot_take_more() -> None:
     class Full:
         is_full = True
 
@@ -163,7 +163,7 @@ async def test_leaving_before_it_began_sends_nothing() -> None:
         assert len(server.requests) == 0
 
 
-async def test_who_leaves_what_is_shared_takes_it_from_nobody() -> None:
+async def test_one_that_leaves_what_is_shared_takes_it_from_no_other() -> None:
     async with ReplayServer([ServedResponse.from_frames(FRAMES, delay=0.05)]) as server:
         source = send(server.base_url).pipe(ops.share())
         one, other = (asyncio.ensure_future(followed(source)) for _ in range(2))
@@ -173,7 +173,7 @@ async def test_who_leaves_what_is_shared_takes_it_from_nobody() -> None:
         assert one.cancelled()
 
 
-async def test_what_is_requested_by_the_way_is_not_waited_for() -> None:
+async def test_what_is_requested_beside_it_is_not_waited_for() -> None:
     async with (
         ReplayServer([stall()]) as other,
         ReplayServer([ServedResponse.from_frames(FRAMES)]) as server,

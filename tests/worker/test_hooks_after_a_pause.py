@@ -139,7 +139,7 @@ async def paused_by(pause: str, place: str) -> tuple[Worker, Paused[None]]:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize("pause", PAUSES)
-async def test_who_is_asked_again(pause: str, decision: str, place: str) -> None:
+async def test_which_hooks_run_again(pause: str, decision: str, place: str) -> None:
     worker, paused = await paused_by(pause, place)
     decided = DECISIONS[decision]
     if pause == "turn end" and decided is not None:
@@ -185,7 +185,7 @@ def guard(context: ToolCallContext) -> Skip | None:
 
 
 @pytest.mark.parametrize("hooks", [(ask, guard), (guard, ask)])
-async def test_a_guard_is_asked_about_what_a_person_has_edited(hooks: tuple[HookLike, ...]) -> None:
+async def test_a_guard_runs_for_what_a_person_has_edited(hooks: tuple[HookLike, ...]) -> None:
     worker = guarded(call("shell", command="ls"), "Done.", hooks=hooks)
     await worker.run("go")
     edit = Approve(input={"command": "rm -rf /"})
@@ -194,14 +194,14 @@ async def test_a_guard_is_asked_about_what_a_person_has_edited(hooks: tuple[Hook
     assert RAN == []
 
 
-async def test_a_guard_behind_the_hook_that_paused_is_asked_when_the_run_continues() -> None:
+async def test_a_guard_after_the_hook_that_paused_runs_when_the_run_continues() -> None:
     worker = guarded(call("shell", command="rm -rf /"), "Done.", hooks=(ask, guard))
     await worker.run("go")
     await worker.resume()
     assert RAN == []
 
 
-async def test_a_call_behind_the_paused_one_that_a_person_approves_is_asked_about_too() -> None:
+async def test_hooks_run_for_a_call_after_the_paused_one_that_a_person_approves_too() -> None:
     """All hooks but the one that paused: none has seen this call."""
     calls = call("shell", command="ls") + call("shell", command="rm -rf /")
     worker = guarded(calls, "Done.", hooks=(ask, guard))
@@ -212,7 +212,7 @@ async def test_a_call_behind_the_paused_one_that_a_person_approves_is_asked_abou
     assert RAN == ["ls"]
 
 
-async def test_a_call_that_was_let_through_is_asked_about_again_only_if_it_was_edited() -> None:
+async def test_hooks_run_again_for_an_approved_call_only_if_it_was_edited() -> None:
     @before_tool_call
     def ask_about_b(context: ToolCallContext) -> Pause | None:
         ASKED.append(str(context.input["command"]))
@@ -246,7 +246,7 @@ async def test_a_validator_behind_a_pause_at_the_end_of_a_turn_sees_the_answer()
     assert isinstance(await worker.resume(), Finished)
 
 
-async def test_messages_that_are_added_at_the_end_of_a_turn_make_a_turn_that_all_are_asked_about() -> (
+async def test_messages_that_are_added_at_the_end_of_a_turn_make_a_turn_that_all_hooks_see() -> (
     None
 ):
     worker, paused = await paused_by("turn end", "in process")
@@ -267,7 +267,7 @@ async def test_all_hooks_run_where_the_one_that_paused_is_gone() -> None:
 
 
 @pytest.mark.parametrize("pause", ["hook", "requires_approval", "turn end"])
-async def test_a_hook_that_was_added_during_the_pause_is_asked(pause: str) -> None:
+async def test_a_hook_that_was_added_during_the_pause_runs(pause: str) -> None:
     worker, paused = await paused_by(pause, "in process")
     point = "on_turn_end" if pause == "turn end" else "before_tool_call"
     worker.hooks.add(asked("new", point=point).replace(priority=10))
@@ -275,7 +275,7 @@ async def test_a_hook_that_was_added_during_the_pause_is_asked(pause: str) -> No
     assert [name for name in ASKED if name != "seen"] == ["new", *EXPECTED[pause, "plain resume"]]
 
 
-async def test_a_hook_that_was_added_is_asked_about_calls_that_were_let_through() -> None:
+async def test_a_hook_that_was_added_runs_for_calls_that_were_approved() -> None:
     calls = call("shell", command="a") + call("shell", command="b")
 
     @before_tool_call(when=lambda context: context.content == '{"command":"b"}', name="ask")
@@ -321,7 +321,7 @@ async def test_a_hook_that_was_registered_twice_pauses_twice() -> None:
 @pytest.mark.parametrize(
     ("edit", "expected"), [(False, ["c", "d"]), (True, ["before", "a", "c", "d"])]
 )
-async def test_the_hooks_behind_one_in_a_chain_are_asked(edit: bool, expected: list[str]) -> None:
+async def test_the_hooks_after_one_in_a_chain_run(edit: bool, expected: list[str]) -> None:
     pauser = asked("b", Pause("?"))
     links = chain(asked("a"), pauser, asked("c"), name="chain")
     worker = guarded(
@@ -349,7 +349,7 @@ async def test_hooks_whose_matcher_does_not_fit_count_in_the_order() -> None:
     assert ASKED == ["permit"]
 
 
-async def test_two_hooks_that_pause_are_asked_one_after_the_other() -> None:
+async def test_two_hooks_that_pause_do_so_one_after_the_other() -> None:
     hooks = (asked("a", Pause("a?")), asked("b", Pause("b?")), asked("c"))
     worker = guarded(call("shell", command="a"), "Done.", hooks=hooks)
     for name in ("a", "b"):
@@ -381,7 +381,7 @@ async def test_what_hooks_make_of_approved_arguments_has_to_be_approved_too() ->
     assert RAN == ["b!"]
 
 
-async def test_a_person_who_has_approved_the_call_at_a_hook_is_not_asked_by_the_policy() -> None:
+async def test_a_call_that_was_approved_at_a_hook_needs_no_approval_by_the_policy() -> None:
     note = tool_of("in process", "requires_approval")
     worker = Worker(
         ScriptedModel([call("note", task="a"), "Done."]), tools=[note], hooks=hooks_of("hook")
@@ -449,7 +449,7 @@ async def test_a_hook_cannot_make_another_tools_call_of_a_call(name: str) -> Non
     assert RAN == []
 
 
-async def test_a_tool_that_comes_after_the_hooks_were_asked_is_not_run() -> None:
+async def test_a_tool_that_comes_after_the_hooks_have_run_is_not_run() -> None:
     """No hook and nobody has been asked about a call of a tool that was not there."""
 
     @tool(requires_approval=True)
@@ -565,7 +565,7 @@ async def test_a_matcher_at_the_end_of_a_turn_knows_tools_whose_calls_a_hook_has
 
 
 @pytest.mark.parametrize("decision", [Approve(), Approve(input={"command": "rm -rf /"})])
-async def test_a_hook_with_the_name_of_a_pause_by_the_caller_is_asked(decision: Decision) -> None:
+async def test_a_hook_with_the_name_of_a_pause_by_the_caller_runs(decision: Decision) -> None:
     worker = guarded(LS, "Done.", hooks=(asked("pause", Skip("no")),))
     run = worker.run("Clean up.")
     run.pause()

@@ -50,7 +50,7 @@ async def test_the_result_holds_the_value() -> None:
     assert result.output == Forecast("Kyoto", [17, 19])
 
 
-async def test_the_model_is_asked_for_the_schema() -> None:
+async def test_the_request_has_the_schema() -> None:
     model = ScriptedModel([GOOD, "plain"])
     worker = Worker(model, options=Options(temperature=0.5))
     await worker.run("weather?", output=Forecast)
@@ -140,7 +140,7 @@ def test_a_fence_around_the_json_is_no_fault() -> None:
     assert Output(Forecast).decode(f"```json\n{GOOD}\n```") == Forecast("Kyoto", [17, 19])
 
 
-async def test_a_type_without_a_schema_is_refused_before_anything_is_asked() -> None:
+async def test_a_type_without_a_schema_is_refused_before_any_request() -> None:
     class Opaque:
         pass
 
@@ -170,7 +170,7 @@ WAYS: list[tuple[Provider, list[str], object]] = [
 
 
 @pytest.mark.parametrize(("provider", "path", "value"), WAYS)
-def test_each_provider_is_asked_in_its_own_way(
+def test_each_provider_receives_it_in_its_own_way(
     provider: Provider, path: list[str], value: object
 ) -> None:
     found: Any = body_of(provider)

@@ -76,7 +76,7 @@ def results_of(result: RunResult[Any]) -> list[str]:
     return [r.text for m in result.conversation.messages for r in m.tool_results]
 
 
-async def test_asked_within_a_response_it_pauses_before_the_tools() -> None:
+async def test_requested_within_a_response_it_pauses_before_the_tools() -> None:
     worker, model = worker_that_notes()
     result = await paused_at(worker, TextDelta)
     assert (result.reason, result.hook, result.paused_at) == ("lunch", "pause", None)
@@ -96,7 +96,7 @@ async def test_paused_before_the_tools_it_continues_with_them_once() -> None:
     assert [r.text for r in model.requests[1].conversation.messages[-1].tool_results] == ["noted a"]
 
 
-async def test_asked_while_a_tool_runs_it_pauses_when_all_have_run() -> None:
+async def test_requested_while_a_tool_runs_it_pauses_when_all_have_run() -> None:
     worker, model = worker_that_notes()
     result = await paused_at(worker, ToolStart)
     assert result.pending == ()
@@ -116,7 +116,7 @@ async def test_paused_behind_the_tools_the_model_receives_them_and_they_do_not_r
 
 
 @pytest.mark.parametrize("kind", [TurnStart, TextDelta, TurnStop])
-async def test_asked_within_the_last_answer_it_pauses_where_the_run_would_finish(
+async def test_requested_within_the_last_answer_it_pauses_where_the_run_would_finish(
     kind: type[Event],
 ) -> None:
     worker = Worker(ScriptedModel(["Hello."]))
@@ -172,7 +172,7 @@ async def test_what_pauses_is_written_down_once_and_the_run_stays_readable() -> 
     )  # the call waits for its result
 
 
-async def test_asked_twice_it_pauses_once_with_the_last_reason() -> None:
+async def test_requested_twice_it_pauses_once_with_the_last_reason() -> None:
     worker, _ = worker_that_notes()
     run = worker.run("Go.")
     run.pause(reason="first")
@@ -245,7 +245,7 @@ async def test_paused_between_two_turns_it_can_be_saved_too() -> None:
     assert [r.text for r in model.requests[0].conversation.messages[-1].tool_results] == ["noted a"]
 
 
-async def test_cancel_goes_before_a_pause_that_was_asked_for() -> None:
+async def test_cancel_goes_before_a_pause_that_was_requested() -> None:
     worker = Worker(ScriptedModel([say("Once") + stall(), "Again."]))
     run = worker.run("Go.")
     pause_at(run, TextDelta)
@@ -283,7 +283,7 @@ async def test_what_has_ended_cannot_be_paused() -> None:
         run.pause()
 
 
-async def test_it_is_asked_for_on_the_event_loop_or_through_it() -> None:
+async def test_it_is_requested_on_the_event_loop_or_through_it() -> None:
     worker, _ = worker_that_notes()
     run = worker.run("Go.")
     with pytest.raises(LocalProtocolError, match=r"call_soon_threadsafe\(run\.pause\)"):

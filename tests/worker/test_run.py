@@ -355,7 +355,7 @@ async def test_a_run_whose_driver_is_cancelled_from_outside_ends_as_cancelled() 
         await run
 
 
-async def test_who_waits_for_a_run_and_is_cancelled_cancels_nobody_else() -> None:
+async def test_a_task_that_waits_for_a_run_and_is_cancelled_cancels_no_other() -> None:
     may_go_on = asyncio.Event()
 
     @on_message_send
@@ -383,7 +383,7 @@ async def test_a_follower_is_shown_the_last_record_before_who_waits_continues() 
     assert isinstance(seen[-1].event, RunStop)
 
 
-async def test_a_run_that_nobody_holds_after_its_end_needs_no_garbage_collector() -> None:
+async def test_a_run_without_references_after_its_end_needs_no_garbage_collector() -> None:
     async def begin() -> list[weakref.ref[object]]:
         worker = Worker(ScriptedModel([say("Hello!")]))
         run = worker.run("Hi")

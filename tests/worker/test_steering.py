@@ -269,7 +269,7 @@ async def test_an_input_that_cannot_be_sent_fails_the_stream_and_not_its_source(
     assert (await runs[0]).text == "one"
 
 
-async def test_no_run_begins_once_nobody_wants_to_hear_of_it() -> None:
+async def test_no_run_begins_once_the_subscription_is_disposed() -> None:
     inputs = Subject[Input]()
     runs: list[Run] = []
     worker = Worker(ScriptedModel(["one", "two"]))

@@ -382,7 +382,7 @@ print([t.name for t in threading.enumerate()])
     ],
     ids=["while the run begins", "while close waits"],
 )
-def test_ctrl_c_leaves_no_run_behind(script: str, printed: list[str]) -> None:
+def test_ctrl_c_leaves_no_run(script: str, printed: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=30
     )

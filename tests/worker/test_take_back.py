@@ -238,7 +238,7 @@ async def test_a_run_that_is_cancelled_while_a_hook_decides_keeps_its_input() ->
     assert texts(worker) == ["Hi."]
 
 
-def test_a_script_may_ask_again() -> None:
+def test_a_script_may_request_again() -> None:
     model = ScriptedModel(["Again."])
     worker = Worker(model, hooks=[cancel])
     ask: Callable[[str], Any] = worker.run_sync

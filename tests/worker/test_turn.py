@@ -40,7 +40,7 @@ async def test_who_reads_the_response_may_pause_before_its_tools_run() -> None:
     assert [pending.name for pending in getattr(result, "pending", ())] == ["look"]
 
 
-async def test_who_reads_the_answer_may_say_something_to_it() -> None:
+async def test_a_reader_of_the_answer_may_send_a_message_to_it() -> None:
     run = Worker(ScriptedModel(["first", "second"])).run("go")
     async for record in run:
         if isinstance(record.event, TextDelta):

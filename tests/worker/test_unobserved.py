@@ -42,7 +42,7 @@ class Stand:
         self.clock.advance_by(time)
 
 
-def test_nobody_ever_watches() -> None:
+def test_a_run_without_any_watcher() -> None:
     stand = Stand()
     stand.wait(9)
     assert stand.acted == []

@@ -649,7 +649,7 @@ async def test_a_stored_run_whose_client_has_left_is_continued_with_the_next_pro
         assert info.status == "finished"
 
 
-async def test_a_question_that_the_client_has_left_open_is_asked_again() -> None:
+async def test_a_question_that_the_client_has_left_open_is_sent_again() -> None:
     async with MemoryLog() as log:
         make, _ = deleting("a.py")
         async with serving(make, "wait", log=log) as client:

@@ -275,7 +275,7 @@ async def test_a_form_is_answered_once_and_for_no_other_run(desk: Desk) -> None:
     assert desk.deleted == ["a.txt"]
 
 
-async def test_a_pause_at_the_end_of_a_turn_asks_whether_to_continue(mode: str) -> None:
+async def test_a_pause_at_the_end_of_a_turn_shows_a_form_to_continue(mode: str) -> None:
     paused: list[bool] = []
 
     @on_turn_end
@@ -295,7 +295,7 @@ async def test_a_pause_at_the_end_of_a_turn_asks_whether_to_continue(mode: str) 
     assert (text_of(result), result.is_error) == ("A draft.", False)
 
 
-async def test_a_call_that_only_a_client_can_run_fails_and_no_form_asks_about_it(mode: str) -> None:
+async def test_a_call_that_only_a_client_can_run_fails_without_a_form(mode: str) -> None:
     open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
     replies = [call("open_tab"), "It is not open."]
     server = McpServer({"clerk": lambda: Worker(ScriptedModel(replies), tools=[open_tab])})

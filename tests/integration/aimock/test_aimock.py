@@ -78,7 +78,7 @@ def watch(run: Run[Any]) -> list[Record]:
     return records
 
 
-async def test_it_says_something(make_provider: MakeProvider, aimock: str) -> None:
+async def test_it_answers_with_text(make_provider: MakeProvider, aimock: str) -> None:
     run = Worker(make_provider(aimock)).run("Please say hello.")
     records = watch(run)
     result = await run
@@ -89,7 +89,7 @@ async def test_it_says_something(make_provider: MakeProvider, aimock: str) -> No
     assert lint(records) == []
 
 
-async def test_it_thinks_and_then_says_something(
+async def test_it_thinks_and_then_answers_with_text(
     make_event_stream_provider: MakeProvider, aimock: str
 ) -> None:
     run = Worker(make_event_stream_provider(aimock)).run("Please think first.")
@@ -156,7 +156,7 @@ async def test_whole_calls_run_also_under_a_finish_reason_that_is_not_googles(ai
     assert lint(records) == []
 
 
-async def test_a_429_is_waited_for_as_long_as_it_says(
+async def test_a_429_is_waited_for_as_long_as_it_specifies(
     make_provider: MakeProvider, aimock: str
 ) -> None:
     waits: list[float] = []

@@ -82,7 +82,7 @@ async def test_an_image_comes_back_as_an_image(command: list[str]) -> None:
     assert any(isinstance(part, Text) for part in result.content)
 
 
-async def test_what_it_says_is_an_error_is_one(command: list[str]) -> None:
+async def test_what_it_reports_as_an_error_is_one(command: list[str]) -> None:
     (result,) = await run_with(command, call("get-sum", a="x"))
     assert result.is_error
     assert "a" in result.text

@@ -300,7 +300,7 @@ async def faint(page: Page) -> None:
     assert found == []
 
 
-async def test_a_screen_reader_hears_sentences_and_what_becomes_of_the_run(
+async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     model = gated([say(LONG)])
@@ -319,7 +319,7 @@ async def test_a_screen_reader_hears_sentences_and_what_becomes_of_the_run(
             await expect(page.get_by_role(name).first).to_be_visible()  # pyright: ignore[reportArgumentType]
 
 
-async def test_nothing_is_asked_of_other_servers(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_nothing_is_requested_from_other_servers(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hello")], free=True)):
         page = await desk.open()
         asked: list[str] = []

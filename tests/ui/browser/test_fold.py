@@ -350,7 +350,7 @@ async def test_records_that_were_seen_already_change_nothing() -> None:
     assert once == doubled
 
 
-async def test_a_retracted_attempt_is_marked_and_said_again() -> None:
+async def test_a_retracted_attempt_is_marked_and_its_text_comes_again() -> None:
     (page,) = page_folds(await watched(await retracted()))
     texts = [(item["text"], item["retracted"]) for item in page["items"] if item["kind"] == "text"]
     assert texts == [("This goes wr", True), ("This goes well.", False)]

@@ -43,7 +43,7 @@ async def fluid(page: Page, most: int = 1_500) -> None:
     assert await page.evaluate("Math.max(0, ...window.slow)") < most
 
 
-async def test_a_result_of_a_megabyte_is_laid_out_when_somebody_wants_to_see_it(
+async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [call("fetch", size=1_000_000), say("Done.")]

@@ -44,7 +44,7 @@ async def test_a_conversation_is_one_line_with_its_earlier_runs_below(
         await expect(line.locator(".run-earlier")).to_have_count(0)
 
 
-async def test_runs_are_found_by_what_was_said_and_the_keyboard_alone_opens_them(
+async def test_runs_are_found_by_their_texts_and_the_keyboard_alone_opens_them(
     desk: Desk, tmp_path: Path
 ) -> None:
     answers = iter(["An old silent pond.", "Rain.", "Hail.", "Snow."])

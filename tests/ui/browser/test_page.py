@@ -100,7 +100,7 @@ async def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothin
     desk.problems.clear()  # the browser tells of each lost connection
 
 
-async def test_after_a_restart_of_the_server_the_page_says_what_is_gone_and_works_on(
+async def test_after_a_restart_of_the_server_the_page_shows_what_is_gone_and_works_on(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     first, second = gated([say(LONG)]), gated([say("New words.")], free=True)
@@ -122,7 +122,7 @@ async def test_after_a_restart_of_the_server_the_page_says_what_is_gone_and_work
     desk.problems.clear()  # the browser tells of the lost connection
 
 
-async def test_text_of_anyone_stays_text(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_text_of_users_and_models_stays_text(desk: Desk, gated: type[GatedModel]) -> None:
     @tool
     async def look(where: str) -> str:
         """Look."""
@@ -140,7 +140,7 @@ async def test_text_of_anyone_stays_text(desk: Desk, gated: type[GatedModel]) ->
         assert "owned" not in (await page.title()).replace(ATTACK, "")
 
 
-async def test_what_was_taken_back_is_struck_through(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_retracted_text_is_struck_through(desk: Desk, gated: type[GatedModel]) -> None:
     half = say("This goes wr") + fail("Overloaded", "overloaded", retryable=True)
     async with desk.serve(ScriptedModel([half, say("This goes well.")])):
         page = await desk.open()
@@ -213,9 +213,7 @@ async def test_a_conversation_goes_on_with_the_next_run(
         await desk.answers(page, "First.", "Second.")
 
 
-async def test_a_run_that_is_unknown_is_said_to_be_gone(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_run_that_is_unknown_is_shown_as_gone(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hello")], free=True)):
         page = await desk.open("#run-of-yesterday")
         await expect(page.locator("#welcome-title")).to_have_text("This run is gone")

@@ -143,7 +143,7 @@ async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(
     desk.problems.clear()  # the browser reports the lost connection
 
 
-async def test_a_run_that_has_ended_is_not_said_to_be_unwatched(
+async def test_a_run_that_has_ended_is_not_shown_as_unwatched(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     async with desk.serve(gated([say("Hello.")], free=True)):

@@ -74,7 +74,9 @@ async def test_a_limit_is_reported_once_with_what_to_do(
         await expect(note).to_contain_text("raise the limit")
 
 
-async def test_what_hooks_say_is_shown_by_its_level(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_messages_of_hooks_are_shown_by_their_level(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
     replies = [call("look"), say("Nothing.")]
     async with desk.serve(gated(replies, free=True), [look], hooks=[chatty]):
         page = await desk.open()

@@ -64,7 +64,7 @@ async def wait_for_ever(context: ToolContext) -> str:
     return "never"
 
 
-async def test_what_is_said_and_answered_is_shown(open_app: Open) -> None:
+async def test_questions_and_answers_are_shown(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello there!"]))) as person:
         await person.sees("Type a message to begin.")
         await person.ask("Hi")
@@ -137,7 +137,7 @@ async def test_thoughts_fold_away_when_they_are_over(open_app: Open) -> None:
         assert "secret" not in person.screen
 
 
-async def test_an_attempt_that_is_taken_back_is_marked(open_app: Open) -> None:
+async def test_an_attempt_that_is_retracted_is_marked(open_app: Open) -> None:
     model = ScriptedModel([say("Half a sen") + fail("busy", "overloaded"), "All of it."])
     async with open_app(Worker(model)) as person:
         await person.ask("Say it.")
@@ -183,7 +183,7 @@ async def test_an_error_names_the_remedy_and_the_app_goes_on(open_app: Open) -> 
         ]
 
 
-async def test_the_hooks_of_the_terminal_are_heard(open_app: Open) -> None:
+async def test_messages_of_the_hooks_of_the_terminal_are_shown(open_app: Open) -> None:
     @tool
     async def run_shell(command: str) -> str:
         """Run."""
@@ -200,7 +200,7 @@ async def test_the_hooks_of_the_terminal_are_heard(open_app: Open) -> None:
         assert refused.stage == "refused"
 
 
-async def test_what_others_say_moves_no_cursor(open_app: Open) -> None:
+async def test_text_of_others_moves_no_cursor(open_app: Open) -> None:
     @tool
     async def evil() -> str:
         """Evil."""
@@ -276,7 +276,7 @@ async def test_of_very_many_parts_the_first_leave_the_screen(
         assert person.lanes[0].lane.text == "Question 2"
 
 
-async def test_the_details_tell_who_watches(open_app: Open) -> None:
+async def test_the_details_list_the_watchers(open_app: Open) -> None:
     model = ScriptedModel([say("Once") + stall()])
     async with open_app(Worker(model, tools=[look])) as person:
         await person.say("Tell me.")

@@ -137,7 +137,7 @@ async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(
     assert worker.log is None
 
 
-async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is_taken_back(
+async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is_revoked(
     open_app: Open,
 ) -> None:
     @tool(requires_approval=True)

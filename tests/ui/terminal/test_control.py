@@ -44,7 +44,7 @@ class Deleting:
         self.worker = Worker(self.model, tools=[delete], hooks=[ask_somebody])
 
 
-async def test_a_call_that_waits_is_asked_about_and_run_as_it_was_shown(open_app: Open) -> None:
+async def test_a_call_that_waits_is_shown_and_run_as_it_was_shown(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
@@ -124,7 +124,7 @@ async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple
             assert text in person.screen
 
 
-async def test_several_calls_are_asked_about_one_after_the_other(open_app: Open) -> None:
+async def test_several_calls_are_shown_for_approval_one_after_the_other(open_app: Open) -> None:
     it = Deleting(call("delete", path="a") + call("delete", path="b"), "Done.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
@@ -136,7 +136,7 @@ async def test_several_calls_are_asked_about_one_after_the_other(open_app: Open)
         assert it.deleted == ["a"]
 
 
-async def test_nobody_is_asked_in_the_middle_of_typing(open_app: Open) -> None:
+async def test_no_dialog_opens_in_the_middle_of_typing(open_app: Open) -> None:
     typing = asyncio.Event()
 
     @before_tool_call
@@ -245,7 +245,7 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
         ]
 
 
-async def test_what_could_not_be_told_comes_back(open_app: Open) -> None:
+async def test_a_message_that_could_not_be_sent_comes_back(open_app: Open) -> None:
     worker = Worker(ScriptedModel([say("Once") + stall()]))
     async with open_app(worker) as person:
         await person.say("Tell me.")
@@ -256,7 +256,7 @@ async def test_what_could_not_be_told_comes_back(open_app: Open) -> None:
         assert person.typed == "Are you there?"
 
 
-async def test_what_is_said_just_as_a_run_ends_begins_the_next(open_app: Open) -> None:
+async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> None:
     worker = Worker(ScriptedModel(["One.", "Two."]))
     async with open_app(worker) as person:
         session = person.app.session
@@ -305,7 +305,7 @@ async def test_a_run_pauses_and_goes_on(open_app: Open) -> None:
         assert "Was paused" in person.screen
 
 
-async def test_what_is_said_to_a_paused_turn_goes_on_with_it(open_app: Open) -> None:
+async def test_a_message_to_a_paused_turn_goes_on_with_it(open_app: Open) -> None:
     @on_turn_end
     def check(context: TurnEndContext) -> Pause | None:
         return Pause("Is it good?") if context.text == "Draft." else None

@@ -58,7 +58,7 @@ def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at what a process does")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_it_ends_with_a_signal_where_nobody_reads_what_it_shows(
+def test_it_ends_with_a_signal_where_nothing_reads_its_output(
     chat: Open, number: signal.Signals
 ) -> None:
     """The terminal is full, so is the queue before it, and the event loop stands still."""
@@ -100,7 +100,7 @@ def test_it_ends_with_a_signal_where_a_tool_holds_the_event_loop(
     assert opened.is_restored
 
 
-def test_a_guard_tells_of_the_end_of_its_terminal() -> None:
+def test_a_guard_reports_the_end_of_its_terminal() -> None:
     ours, theirs = os.openpty()
     told = threading.Event()
     with Guard(told.set, _never, terminal=theirs):

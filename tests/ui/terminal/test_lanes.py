@@ -171,7 +171,7 @@ def test_a_failed_call_and_one_that_never_ran_differ() -> None:
     assert [lane.stage for lane in fold.lanes] == ["failed", "refused"]
 
 
-def test_an_attempt_that_is_taken_back_is_marked_with_all_that_is_inside_it() -> None:
+def test_an_attempt_that_is_retracted_is_marked_with_all_that_is_inside_it() -> None:
     fold = Fold()
     fold.feed(AttemptStart(), STARTED, *called(), ToolStart(CALL))
     fold.feed(TextDelta(0, "inner"), path=("c1",))
@@ -185,7 +185,7 @@ def test_an_attempt_that_is_taken_back_is_marked_with_all_that_is_inside_it() ->
     assert fold.lanes[1].depth == 1
 
 
-def test_a_response_that_starts_for_a_second_time_takes_back_the_first() -> None:
+def test_a_response_that_starts_for_a_second_time_retracts_the_first() -> None:
     fold = Fold()
     fold.feed(AttemptStart(), STARTED, TextDelta(0, "Half"), STARTED, TextDelta(0, "Whole"))
     assert fold.told() == [("text", "retracted", "Half"), ("text", "open", "Whole")]
@@ -233,7 +233,7 @@ def test_of_a_run_that_begins_only_the_last_message_is_new() -> None:
     assert fold.told() == [("user", "done", "Hi")]
 
 
-def test_what_hooks_tell_and_decide_and_people_send_is_noted() -> None:
+def test_messages_and_verdicts_of_hooks_and_messages_of_users_are_noted() -> None:
     fold = Fold()
     fold.feed(
         HookMessage("clock", "debug", "late", {"at": 5}),
@@ -337,7 +337,7 @@ def test_the_result_of_a_provider_is_shown_with_its_call() -> None:
     assert (lane.title, lane.result) == ("search", '{"found":1}')
 
 
-def test_pictures_and_documents_are_told_of_where_people_and_tools_send_them() -> None:
+def test_pictures_and_documents_of_users_and_tools_are_named() -> None:
     fold = Fold()
     picture = Image("image/png", data="AAAA")
     fold.feed(RunStart(Conversation((Message.user("Look:", picture, Document(title="R")),))))

@@ -74,7 +74,7 @@ def test_who_waits_for_a_deaf_terminal_can_be_called_off(pair: Pair, call: str) 
     assert pair.output.is_gone
 
 
-def test_who_waits_for_a_terminal_is_told_of_its_end(pair: Pair) -> None:
+def test_one_that_waits_for_a_terminal_receives_its_end(pair: Pair) -> None:
     writing = pair.write_much()
     os.close(pair.ours)
     pair.ours = -1
@@ -97,7 +97,7 @@ def test_signals_that_are_ignored_stay_so() -> None:
     assert heard == [signal.SIGTERM]
 
 
-def test_other_threads_hear_no_signals() -> None:
+def test_other_threads_receive_no_signals() -> None:
     before = signal.getsignal(signal.SIGTERM)
     seen: list[object] = []
 

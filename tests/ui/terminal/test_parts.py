@@ -139,7 +139,7 @@ def test_without_textual_it_names_the_missing_package(monkeypatch: pytest.Monkey
         run_app(Worker(ScriptedModel([])))
 
 
-async def test_where_a_loop_runs_it_says_what_to_await() -> None:
+async def test_where_a_loop_runs_it_names_what_to_await() -> None:
     worker = Worker(ScriptedModel([]))
     with pytest.raises(LocalProtocolError, match="run_app_async"):
         run_app(worker)

@@ -78,7 +78,7 @@ async def test_an_ag_ui_client_begins_a_run_and_watches_it(open_desk: OpenDesk) 
     assert (run["conversation"], run["title"]) == ("t-1", "again")
 
 
-async def test_a_conversation_that_is_not_known_begins_with_what_the_client_says(
+async def test_a_conversation_that_is_not_known_begins_with_the_messages_of_the_client(
     open_desk: OpenDesk,
 ) -> None:
     desk = await open_desk("Paris.")
@@ -151,7 +151,7 @@ async def test_a_chat_is_come_back_to_while_it_is_on(open_desk: OpenDesk) -> Non
     assert await desk.get("api/chat/c-1/stream") == (204, "")
 
 
-async def test_an_answer_is_given_again_from_where_it_was_asked_for(open_desk: OpenDesk) -> None:
+async def test_an_answer_is_given_again_from_where_it_was_requested(open_desk: OpenDesk) -> None:
     desk = await open_desk("one", "two", "three")
     await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("a")]})
     messages = [said("a"), said("one", "2", "assistant"), said("b", "3")]
@@ -175,9 +175,7 @@ async def test_a_message_that_was_edited_takes_the_place_of_what_came_after(
 
 
 @pytest.mark.parametrize("path", ["ag-ui", "api/chat"])
-async def test_what_cannot_be_read_or_says_nothing_is_refused(
-    open_desk: OpenDesk, path: str
-) -> None:
+async def test_what_cannot_be_read_or_is_empty_is_refused(open_desk: OpenDesk, path: str) -> None:
     desk = await open_desk("one")
     nothing: list[Body] = [
         {},
@@ -195,7 +193,7 @@ async def test_what_cannot_be_read_or_says_nothing_is_refused(
     assert (await desk.post(path, ag_ui("a"), headers=evil))[0] == 403
 
 
-async def test_a_busy_conversation_and_a_full_server_say_so(open_desk: OpenDesk) -> None:
+async def test_a_busy_conversation_and_a_full_server_are_reported(open_desk: OpenDesk) -> None:
     desk = await open_desk(always=say("...") + stall(), settings=Settings(max_runs=2))
     body = {"id": "c", "messages": [said("a")]}
     first = await desk.http.post(desk.url("api/chat"), json=body)
@@ -231,7 +229,7 @@ async def test_a_run_whose_client_has_closed_its_connection_is_cancelled(
 
 
 @pytest.mark.parametrize("path", ["ag-ui", "api/chat"])
-async def test_a_run_goes_on_without_its_client_where_the_setting_says_so(
+async def test_a_run_goes_on_without_its_client_where_it_is_set(
     open_desk: OpenDesk, path: str
 ) -> None:
     settings = Settings(cancel_on_disconnect=None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conftest import OpenDesk
 
 
-async def test_the_server_tells_what_it_is(open_desk: OpenDesk) -> None:
+async def test_the_server_describes_itself(open_desk: OpenDesk) -> None:
     desk = await open_desk(settings=Settings(title="<b>Desk</b>"))
     status, info = await desk.get("api/info")
     assert status == 200
@@ -38,7 +38,7 @@ async def test_the_server_tells_what_it_is(open_desk: OpenDesk) -> None:
     assert (await other.get("api/info"))[1]["instance"] != info["instance"]
 
 
-async def test_the_worker_that_was_made_to_tell_about_it_serves_the_first_conversation(
+async def test_the_worker_that_was_made_to_describe_it_serves_the_first_conversation(
     open_desk: OpenDesk,
 ) -> None:
     desk = await open_desk("one", "two")
@@ -255,7 +255,7 @@ async def test_a_call_that_waits_is_denied_or_answered(open_desk: OpenDesk) -> N
     assert desk.deleted == []
 
 
-async def test_a_tool_that_is_always_allowed_pauses_no_run_of_its_conversation_until_that_is_taken_back(
+async def test_a_tool_that_is_always_allowed_pauses_no_run_of_its_conversation_until_that_is_revoked(
     open_desk: OpenDesk,
 ) -> None:
     asked = [call("delete", path=path) for path in "abcd"]
@@ -301,7 +301,9 @@ async def test_only_the_call_that_a_run_paused_at_is_allowed_always(open_desk: O
     assert (kept["status"], kept["allowed"], desk.deleted) == ("paused", [], [])
 
 
-async def test_a_paused_run_is_resumed_once_and_only_as_it_was_asked(open_desk: OpenDesk) -> None:
+async def test_a_paused_run_is_resumed_once_and_only_by_valid_decisions(
+    open_desk: OpenDesk,
+) -> None:
     desk = await open_desk(call("delete", path="a.txt"), "Done.")
     run = await desk.begin()
     await desk.ended(run["id"])
@@ -337,7 +339,7 @@ async def test_a_run_is_cancelled_after_its_turn(open_desk: OpenDesk) -> None:
     assert (ended["status"], ended["tool_calls"]) == ("aborted", 1)
 
 
-async def test_a_run_costs_what_its_prices_say(open_desk: OpenDesk) -> None:
+async def test_a_run_costs_what_its_prices_state(open_desk: OpenDesk) -> None:
     usage = Usage(input_tokens=1_000_000, output_tokens=100_000)
     prices = {"scripted-1": Prices(input=3.0, output=15.0)}
     desk = await open_desk(say("dear", usage=usage), settings=Settings(prices=prices))
@@ -379,7 +381,7 @@ async def test_the_oldest_runs_are_forgotten_and_with_the_last_its_conversation(
     assert status == 404
 
 
-async def test_a_run_that_waits_for_somebody_outlives_finished_ones(open_desk: OpenDesk) -> None:
+async def test_a_run_that_waits_for_a_person_outlives_finished_ones(open_desk: OpenDesk) -> None:
     replies = iter([call("delete", path="a"), say("ok"), say("ok")])
 
     def answer(_: Request) -> Reply:
@@ -394,7 +396,7 @@ async def test_a_run_that_waits_for_somebody_outlives_finished_ones(open_desk: O
     assert [one["title"] for one in (await desk.get("api/runs"))[1]["runs"]] == ["paused"]
 
 
-async def test_a_run_without_watchers_ends_where_that_is_asked_for(open_desk: OpenDesk) -> None:
+async def test_a_run_without_watchers_ends_where_that_is_set(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall(), settings=Settings(grace=0.01))
     async with desk.socket() as socket:
         await socket.send_json({"type": "list"})

@@ -152,7 +152,7 @@ async def test_a_lifespan_that_fails_is_reported() -> None:
     assert "closed" in sent[0]["message"]
 
 
-async def test_it_starts_with_its_first_request_if_nobody_starts_it() -> None:
+async def test_it_starts_with_its_first_request_unless_it_was_started() -> None:
     desk = AsgiApp(make_worker)
     assert desk.state.obstacle == "starting"
     sent = await talk(desk, scope_of("/readyz"), "http.request")

@@ -71,7 +71,7 @@ async def test_from_any_number_on_exactly_the_rest_comes(open_desk: OpenDesk) ->
         assert records_of(await desk.frames(f"{path}?after={after}")) == rest
 
 
-async def test_where_nothing_follows_the_client_is_told_to_stay_away(open_desk: OpenDesk) -> None:
+async def test_where_nothing_follows_the_client_must_not_connect_again(open_desk: OpenDesk) -> None:
     desk = await open_desk("Hello!")
     run = await desk.begin()
     last = (await desk.ended(run["id"]))["seq"]
@@ -96,7 +96,7 @@ async def test_what_is_no_number_of_a_record_is_refused(open_desk: OpenDesk, aft
     assert status == 400
 
 
-async def test_nobody_has_seen_what_was_not_there_yet(open_desk: OpenDesk) -> None:
+async def test_no_client_has_seen_what_was_not_there_yet(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall())
     run = await desk.begin()
     status, told = await desk.get(f"api/runs/{run['id']}/events?after=1000")
@@ -116,7 +116,9 @@ async def test_a_silent_run_lets_the_client_know_that_the_connection_lives(
                 break
 
 
-async def test_a_run_that_was_cancelled_ends_its_stream_and_says_so(open_desk: OpenDesk) -> None:
+async def test_a_run_that_was_cancelled_ends_its_stream_with_the_reason(
+    open_desk: OpenDesk,
+) -> None:
     desk = await open_desk(say("...") + stall())
     run = await desk.begin()
     reading = asyncio.create_task(desk.frames(f"api/runs/{run['id']}/events"))

@@ -260,7 +260,7 @@ async def test_users_do_not_see_the_runs_of_others(stack: AsyncExitStack, path: 
 
 
 @pytest.mark.parametrize("path", ["api/fleet", "metrics"])
-async def test_a_server_without_a_log_says_so(stack: AsyncExitStack, path: str) -> None:
+async def test_a_server_without_a_log_reports_that(stack: AsyncExitStack, path: str) -> None:
     http = await stack.enter_async_context(aiohttp.ClientSession(trust_env=False))
     server = await stack.enter_async_context(WebServer(make, port=0))
     status, text = await Client(server, http, MemoryLog()).get(path)

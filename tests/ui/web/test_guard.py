@@ -175,7 +175,7 @@ async def test_a_form_of_a_foreign_page_begins_nothing(open_desk: OpenDesk) -> N
 
 
 @pytest.mark.parametrize("path", ["", "api/runs", "api/ws", "nothing", "static/main.js"])
-async def test_nobody_is_told_that_other_origins_may_read(open_desk: OpenDesk, path: str) -> None:
+async def test_no_response_allows_other_origins_to_read(open_desk: OpenDesk, path: str) -> None:
     desk = await open_desk()
     asked = {"Origin": "http://evil.com", "Access-Control-Request-Method": "POST"}
     async with desk.http.options(desk.url(path), headers=asked) as response:
@@ -318,7 +318,7 @@ def test_the_policy_allows_nothing_but_the_servers_own() -> None:
     }
 
 
-async def test_what_a_model_or_a_user_says_is_never_html(open_desk: OpenDesk) -> None:
+async def test_text_of_a_model_or_a_user_is_never_html(open_desk: OpenDesk) -> None:
     evil = "<img src=x onerror=alert(1)>"
     desk = await open_desk(evil, settings=Settings(title=evil))
     run = await desk.begin(evil)
@@ -353,7 +353,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(open_desk: 
     assert (await desk.get("api/runs"))[1]["runs"] == []
 
 
-async def test_a_client_that_dawdles_holds_nobody_up_and_is_sent_away(open_desk: OpenDesk) -> None:
+async def test_a_slow_client_delays_no_other_and_is_disconnected(open_desk: OpenDesk) -> None:
     desk = await open_desk("one", settings=Settings(body_seconds=0.05))
     host, _, port = desk.server.url.removeprefix("http://").rstrip("/").partition(":")
     slow = [await asyncio.open_connection(host, int(port)) for _ in range(20)]
@@ -399,7 +399,7 @@ async def test_no_path_leads_out_of_the_page(open_desk: OpenDesk, path: str) -> 
 # Secrets
 
 
-async def test_what_nobody_foresaw_is_told_as_a_number_and_logged_without_secrets(
+async def test_an_unexpected_error_is_sent_as_a_number_and_logged_without_secrets(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken() -> Any:

@@ -76,9 +76,7 @@ async def test_deltas_are_sent_in_step(open_desk: OpenDesk, client: Client) -> N
 
 @pytest.mark.unlogged
 @pytest.mark.parametrize("client", [events, ag_ui, chat, socket])
-async def test_every_delta_is_sent_where_the_setting_says_so(
-    open_desk: OpenDesk, client: Client
-) -> None:
+async def test_every_delta_is_sent_where_it_is_set(open_desk: OpenDesk, client: Client) -> None:
     settings = Settings(writes_per_second=None)
     desk = await open_desk(say(TEXT, chunk=5), settings=settings, delay=0.0005)
     count, text = await client(desk)

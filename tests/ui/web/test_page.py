@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from conftest import OpenDesk
 
 
-async def test_the_page_is_there_and_a_browser_that_has_it_is_told_so(open_desk: OpenDesk) -> None:
+async def test_the_page_is_there_and_a_browser_that_has_it_receives_a_304(
+    open_desk: OpenDesk,
+) -> None:
     desk = await open_desk()
     for path in ("", "static/main.js"):
         async with desk.http.get(desk.url(path)) as response:
@@ -24,7 +26,7 @@ async def test_the_page_is_there_and_a_browser_that_has_it_is_told_so(open_desk:
         assert (await desk.get(path, headers={"If-None-Match": '"other"'}))[0] == 200
 
 
-async def test_a_head_says_what_a_get_would(open_desk: OpenDesk) -> None:
+async def test_a_head_answers_as_a_get_would(open_desk: OpenDesk) -> None:
     desk = await open_desk()
     async with desk.http.head(desk.url("static/main.js")) as response:
         assert response.status == 200

@@ -167,7 +167,7 @@ async def test_a_run_of_the_program_survives_the_server_and_counts_for_no_limit(
     assert (await run).text == "Over."
 
 
-async def test_a_run_of_another_loop_or_of_nobody_is_refused(open_desk: OpenDesk) -> None:
+async def test_a_run_of_another_loop_user_or_session_is_refused(open_desk: OpenDesk) -> None:
     desk = await open_desk("one")
 
     async def elsewhere() -> Run[Any]:

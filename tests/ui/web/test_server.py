@@ -69,7 +69,7 @@ def test_workers_that_are_none_are_refused() -> None:
             make_app(workers)
 
 
-async def test_a_port_that_is_taken_is_said_so_and_is_free_again_at_once() -> None:
+async def test_a_port_that_is_taken_is_reported_and_is_free_again_at_once() -> None:
     async with WebServer(stalling, port=0) as server:
         port = int(server.url.rstrip("/").rpartition(":")[2])
         with pytest.raises(ConfigurationError, match=f"port {port} .* is in use"):
@@ -141,7 +141,7 @@ async def test_it_works_within_another_application() -> None:
         await runner.cleanup()
 
 
-async def test_a_client_that_left_is_noticed_where_the_application_does_not_tell() -> None:
+async def test_a_client_that_left_is_noticed_where_the_application_does_not_report_it() -> None:
     app = make_app(stalling, settings=Settings(heartbeat=0.02))
     runner = web.AppRunner(app, access_log=None, handler_cancellation=False)
     await runner.setup()
@@ -168,7 +168,7 @@ def is_empty(watchers: tuple[WatcherState, ...]) -> bool:
     return not watchers
 
 
-async def test_when_it_ends_its_runs_are_cancelled_and_their_watchers_told() -> None:
+async def test_when_it_ends_its_runs_are_cancelled_and_their_watchers_notified() -> None:
     runs: list[Run[Any]] = []
     async with aiohttp.ClientSession() as http:
         async with WebServer(stalling, port=0, on_run=runs.append) as server:

@@ -194,7 +194,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", BAD)
-async def test_a_message_that_is_none_is_answered_and_the_next_is_heard(
+async def test_an_invalid_message_is_answered_and_the_next_is_read(
     open_desk: OpenDesk, text: str
 ) -> None:
     desk = await open_desk()
@@ -205,7 +205,9 @@ async def test_a_message_that_is_none_is_answered_and_the_next_is_heard(
         await next_of(socket, "runs")
 
 
-async def test_who_says_too_much_nonsense_is_sent_away(open_desk: OpenDesk) -> None:
+async def test_a_client_that_sends_too_many_invalid_messages_is_disconnected(
+    open_desk: OpenDesk,
+) -> None:
     desk = await open_desk()
     async with desk.socket() as socket:
         for _ in range(50):
@@ -217,7 +219,7 @@ async def test_who_says_too_much_nonsense_is_sent_away(open_desk: OpenDesk) -> N
         assert socket.close_code == aiohttp.WSCloseCode.POLICY_VIOLATION
 
 
-async def test_who_says_too_much_is_sent_away(open_desk: OpenDesk) -> None:
+async def test_a_client_that_sends_too_much_is_disconnected(open_desk: OpenDesk) -> None:
     desk = await open_desk()
     async with desk.socket() as socket:
         for _ in range(1000):

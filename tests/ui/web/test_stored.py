@@ -426,7 +426,7 @@ async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_pr
             await there.http.close()
 
 
-async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_taken_back(
+async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_revoked(
     sites: Sites,
 ) -> None:
     one, stack = await sites.open()
@@ -470,7 +470,7 @@ async def test_a_tool_is_not_always_allowed_if_that_cannot_be_stored(
     await always(site, run)
 
 
-async def test_a_tool_is_allowed_and_taken_back_while_other_processes_run_the_conversation(
+async def test_a_tool_is_allowed_and_revoked_while_other_processes_run_the_conversation(
     sites: Sites,
 ) -> None:
     desk, _ = await sites.open(queues=True)
@@ -501,7 +501,7 @@ async def test_a_tool_is_allowed_and_taken_back_while_other_processes_run_the_co
             await there.http.close()
 
 
-async def test_a_tool_is_taken_back_while_a_run_of_this_process_goes_on(sites: Sites) -> None:
+async def test_a_tool_is_revoked_while_a_run_of_this_process_goes_on(sites: Sites) -> None:
     site, _ = await sites.open()
     run = await paused_at_delete(site, (await site.begin("delete"))["id"])
     again = {"conversation": run["conversation"]}
