@@ -271,34 +271,28 @@ def _follow_each(
         ) -> abc.DisposableBase:
             subscriptions = CompositeDisposable()
             push = observer.on_next
+            ending = Ending(observer)
+            fail = ending.on_error
             running = 1  # the source, and the blocks that are open
-            over = False
-
-            def fail(error: Exception) -> None:
-                nonlocal over
-                if not over:
-                    over = True
-                    observer.on_error(error)
 
             def leave() -> None:
-                nonlocal running, over
+                nonlocal running
                 running -= 1
-                if running == 0 and not over:
-                    over = True
-                    observer.on_completed()
+                if running == 0:
+                    ending.on_completed()
 
             def follow(block: Block) -> None:
                 nonlocal running
                 if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance]
                     fail(no_block(verb, block))
-                if over:
+                if ending.is_over:
                     return
                 state = seed
                 subscription = SingleAssignmentDisposable()
 
                 def on_next(event: BlockEvent) -> None:
                     nonlocal state
-                    if over:
+                    if ending.is_over:
                         return
                     try:
                         state = step(state, event)

@@ -23,6 +23,7 @@ from rxworker.operators.expect import EVENTS, Ending, expect_events, no_event
 from rxworker.operators.group import fold_scope, group_blocks
 from rxworker.operators.kernel import Operator, Sink, stage
 from rxworker.state import BlockState, content_of, step_block
+from rxworker.state.open_blocks import OpenBlocks
 
 
 class ToolInput:
@@ -119,7 +120,7 @@ def tool_inputs() -> Operator[Event, ToolInput]:
         [ tool_inputs() ]
         --------1-----2----3-|     1 {a}, 2 {a, b}, 3 {a, b} and complete
 
-    The text is read once, however many pieces it comes in. A call whose block is aborted emits nothing more.
+    The text is read once, however many pieces it comes in. A call whose block is aborted, or whose response begins anew, emits nothing more.
 
     >>> from reactivex import of
     >>> events = of(
@@ -186,18 +187,18 @@ def _calls_of_block(state: BlockState | None) -> Observable[ToolCall]:
 
 
 def _read(observer: abc.ObserverBase[ToolInput]) -> Sink[Event]:
-    calls: dict[int, _Call] = {}
+    calls: OpenBlocks[_Call] = OpenBlocks()
     ending = Ending(observer)
 
     def on_next(event: Event) -> None:
         if ending.is_over:
             return
+        calls.end_before(event)
         if isinstance(event, InputJsonDelta | InputValueDelta):
             call = calls.get(event.index)
             if call is not None and call.add(event):
                 observer.on_next(call.view())
         elif isinstance(event, BlockStart):
-            calls.pop(event.index, None)
             if event.block_type is BlockType.TOOL_USE:
                 calls[event.index] = _Call(event.index, _metadata(event))
         elif isinstance(event, BlockStop):

@@ -108,25 +108,18 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
             block_lane: Source[BlockEvent] = Source()
             push = observer.on_next
             opened: OpenBlocks[BlockStart] = OpenBlocks()
+            ending = Ending(observer)
             lanes = 2
-            over = False
 
             def emit(value: A | B) -> None:
-                if not over:
+                if not ending.is_over:
                     push(value)
 
-            def fail(error: Exception) -> None:
-                nonlocal over
-                if not over:
-                    over = True
-                    observer.on_error(error)
-
             def leave() -> None:
-                nonlocal lanes, over
+                nonlocal lanes
                 lanes -= 1
-                if lanes == 0 and not over:
-                    over = True
-                    observer.on_completed()
+                if lanes == 0:
+                    ending.on_completed()
 
             def on_next(event: Any) -> None:
                 kind = event.__class__
@@ -142,7 +135,7 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
                 elif kind in META_EVENTS:
                     meta_lane.on_next(event)
                 elif kind not in EVENTS:
-                    fail(no_event("split_meta(...)", event))
+                    ending.on_error(no_event("split_meta(...)", event))
 
             def on_error(error: Exception) -> None:
                 meta_lane.on_error(error)
@@ -152,7 +145,7 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
                 meta_lane.on_completed()
                 block_lane.on_completed()
 
-            joined: Sink[A | B] = Sink(emit, fail, leave)
+            joined: Sink[A | B] = Sink(emit, ending.on_error, leave)
             # The lanes first, so that a source which emits at once finds them listening.
             return CompositeDisposable(
                 connect(meta(meta_lane), joined, scheduler),

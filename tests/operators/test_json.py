@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -14,6 +17,8 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     InputValueDelta,
+    ResponseStatus,
+    Status,
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
@@ -21,6 +26,7 @@ from rxworker.messages.json_reader import JsonReader
 from rxworker.operators import ToolInput, tool_inputs
 from rxworker.operators.kernel import Source
 
+STARTED = Status(ResponseStatus.STARTED)
 START = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look"))
 STOP = BlockStop(0, BlockType.TOOL_USE)
 
@@ -85,6 +91,13 @@ def test_an_escape_may_be_cut() -> None:
 def test_an_aborted_call_emits_no_more() -> None:
     seen = views(START, *texts('{"a": 1, "b"'), BlockAbort(0, BlockType.TOOL_USE), *texts(": 2}"))
     assert [view.input for view in seen] == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    "again", [[STARTED, STARTED], [AttemptRetract("lost")], [AttemptStart()]], ids=repr
+)
+def test_a_call_whose_response_begins_anew_says_no_more(again: list[Event]) -> None:
+    assert views(START, *texts('{"a"'), *again, *texts(": 1}"), STOP) == []
 
 
 def test_calls_that_are_open_at_once_are_kept_apart() -> None:
