@@ -6,7 +6,7 @@ from rxworker.log.diff import RunDiff, diff_runs
 from rxworker.log.fleet import Fleet
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
-from rxworker.log.recover import dismiss_run, recover_all, set_allowed
+from rxworker.log.recover import dismiss_run, set_allowed
 from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
 from rxworker.log.sqlite import SQLiteLog
@@ -31,7 +31,6 @@ __all__ = [
     "diff_runs",
     "RunDiff",
     # who owns a run
-    "recover_all",
     "dismiss_run",
     "set_allowed",
     "Claim",

@@ -220,7 +220,7 @@ class EventLog(ABC):
             ...         run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
             ...         await run.cancel()
             ...         await log.requeue(run.id, reason="it was cancelled by mistake")
-            ...         print((await (await Worker(ScriptedModel(["Hello."]), log=log).recover(run.id))).text)
+            ...         print((await Worker(ScriptedModel(["Hello."]), log=log).recover(run.id)).text)
             >>> asyncio.run(main())
             Hello.
         """

@@ -11,16 +11,14 @@ import logging
 import time
 from collections import Counter
 from collections.abc import (
-    AsyncGenerator,
     Awaitable,
     Callable,
     Collection,
     Iterable,
-    Sequence,
 )
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -53,7 +51,7 @@ from rxworker.log.values import (
 from rxworker.state import fold_run
 from rxworker.state.closing import call_ends, response_ends
 
-R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
 W = TypeVar("W")
 
 logger = logging.getLogger("rxworker.log")
@@ -64,85 +62,6 @@ SETTLE = 5.0
 """Seconds that a claim may take to be given back when its process stops."""
 PATIENCE = 60.0
 """Seconds for which the log may be unreadable before its runs are given up."""
-
-
-class Recovers(Protocol[R_co]):
-    """A session of a worker, as far as recovering needs it."""
-
-    def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Awaitable[R_co]:
-        """Continue a stored run."""
-        ...
-
-
-class HasSessions(Protocol[R_co]):
-    """A worker, as far as recovering needs it."""
-
-    def new_session(self, *, log: EventLog | None = None) -> Recovers[R_co]:
-        """Another session, whose runs are in this log."""
-        ...
-
-
-async def recover_all(
-    log: EventLog,
-    make_worker: Callable[[RunInfo], HasSessions[R_co] | None],
-    *,
-    once: bool = False,
-) -> AsyncGenerator[R_co, None]:
-    """Recover the runs of processes that have ended, now and as others end, and resume paused runs whose decisions are stored.
-
-    Several processes may do so at once: each run is recovered by one.
-
-    Args:
-        log: The log of the runs.
-        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes.
-        once: Whether to end after the runs that are cut off now. The runs of a process that was killed are cut off when its lease has ended, which is up to
-            `EventLog.lease` seconds later: if there are only such runs, a warning names them.
-
-    A run whose worker cannot be made, or that cannot be recovered, is logged and tried again later; it does not hold up the others.
-
-    Yields:
-        Each recovered run. It continues by itself.
-
-    Example:
-        >>> from rxworker import Worker
-        >>> from rxworker.log import MemoryLog
-        >>> from rxworker.testing import ScriptedModel
-        >>> async def main() -> None:
-        ...     log = MemoryLog()
-        ...     async for run in recover_all(log, lambda info: Worker(ScriptedModel([]), log=log), once=True):
-        ...         print(run.id)
-        >>> asyncio.run(main())
-    """
-    count = 0
-    async with RunSource(log) as source:
-        while True:
-            info = await source.take(wait=not once)
-            if info is None:
-                if not count:
-                    _report_held(source.pending.held_infos, log.owner)
-                return
-            worker = source.make(make_worker, info)
-            if worker is None:
-                continue
-            run = await source.recover(worker.new_session(log=log), info)
-            if run is not None:
-                count += 1
-                yield run
-
-
-def _report_held(infos: Sequence[RunInfo], owner: str) -> None:
-    """Log which runs other processes hold, whether they live or not."""
-    others = [info for info in infos if info.owner != owner]
-    if others:
-        last = max(info.lease_until for info in others)
-        logger.warning(
-            "nothing to recover yet: %s held by %s. If that process has ended, its lease lasts up to %.1f s more: recover the runs then, or leave out once=True, which waits for it",
-            f"{others[0].run} is"
-            if len(others) == 1
-            else f"{others[0].run} and {len(others) - 1} more are",
-            others[0].owner,
-            max(last - time.time(), 0.0),
-        )
 
 
 class RunSource:
@@ -222,15 +141,13 @@ class RunSource:
 
     async def recover(
         self,
-        session: Recovers[R_co],
         info: RunInfo,
-        *,
-        reason: str = "",
+        recover: Callable[[], Awaitable[R]],
         claim: Claim | None = None,
-    ) -> R_co | None:
-        """Continue a run in a session; ``None`` if another process was faster, or the worker cannot. A claim is released then."""
+    ) -> R | None:
+        """Continue a run; ``None`` if another process was faster, or the worker cannot. A claim is released then."""
         try:
-            run = await session.recover(info.run, reason=reason, claim=claim)
+            run = await recover()
         except BaseException as error:
             if claim is not None:
                 await self.give_back(claim)

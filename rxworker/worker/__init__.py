@@ -9,7 +9,7 @@ from rxworker.worker.limits import Budget
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.paused import load_paused, save_paused
 from rxworker.worker.permit import permit
-from rxworker.worker.queue import QueuedWorker, submit, work
+from rxworker.worker.queue import QueuedWorker, recover_all, submit, work
 from rxworker.worker.respond import respond
 from rxworker.worker.session import session_of
 from rxworker.worker.stream import RunStream
@@ -29,6 +29,7 @@ __all__ = [
     "load_paused",
     "save_paused",
     # a queue of runs
+    "recover_all",
     "submit",
     "work",
     "QueuedWorker",

@@ -147,20 +147,20 @@ class RunContext(Struct, frozen=True, eq=False):
         model: The model.
         tools: The tools that it may call.
         hooks: The hooks of the points of the loop.
-        allowed: The tools that a person always allows in this run, each with the hook that then does not pause it.
         timeline: Receives the events of each response.
         operators: Applied to each response, the first listed first.
         options: Settings of each request.
-        output: The type of the answer, if one was requested.
         limits: The limits of the run.
         budgets: The budgets of the run and of its parents, which other runs share.
         parallel: How many tools run at once.
         retry: When a response that failed in the middle is requested again.
         scheduler: The clock of the run.
         journal: Records the events.
-        shared: The state that its tools and hooks share with user interfaces.
         workspace: The folder that hooks work in.
         parents: The runs that contain this one: the run whose tool call it is, that run's parent, and so on.
+        allowed: The tools that a person always allows in this run, each with the hook that then does not pause it.
+        output: The type of the answer, if one was requested.
+        shared: The state that its tools and hooks share with user interfaces.
         variables: Shared by the hooks and tools of the run, from its first turn to its end.
         called: The names of the tools that the model has called, each once, those from before a pause included.
         sent: The conversation of the request of each of the last `KEPT_TURNS`, by the number of the turn, if hooks have changed it for that request alone.
@@ -175,20 +175,20 @@ class RunContext(Struct, frozen=True, eq=False):
     model: Model
     tools: Toolbox
     hooks: Hooks
-    allowed: list[tuple[str, str]]
     timeline: Timeline
     operators: Sequence[ResponseOperator]
     options: Options
-    output: Output[Any] | None
     limits: Limits
     budgets: Sequence[Budget]
     parallel: int
     retry: Retry
     scheduler: abc.SchedulerBase
     journal: Journal
-    shared: SharedState
     workspace: Path
     parents: tuple[RunContext, ...]
+    allowed: list[tuple[str, str]] = []
+    output: Output[Any] | None = None
+    shared: SharedState = field(default_factory=SharedState)
     variables: dict[str, object] = {}
     called: dict[str, None] = {}
     sent: dict[int, Conversation] = {}

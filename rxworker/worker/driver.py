@@ -1,8 +1,11 @@
 """The task that performs the turns of a run, and the one way in which every run ends.
 
-Theory of operation. A run passes through four phases, in this order; it may skip phases, and never goes back, as `FOLLOWS` has it::
+Theory of operation. A run passes through these phases, in this order; it may skip phases, and never goes back, as `FOLLOWS` has it::
 
-    STARTING ──▶ RUNNING ──▶ ENDING ──▶ ENDED
+    LOADING ──▶ STARTING ──▶ RUNNING ──▶ ENDING ──▶ ENDED
+
+Only a run that is stored already is LOADING: its records are read, and this process claims it. If that fails, the run ends with the error, and nothing is
+recorded. A request to stop waits for the end of the phase, so that it is recorded, but not longer than `GRACE`.
 
 A request to stop (`RunDriver.cancel`, ``max_seconds``, an interrupt) records the first reason and cancels the task. The task then leaves
 its turns, and shuts down: handlers, tools and ``on_abort`` hooks. If hooks or tools ignore the cancellation for `GRACE` seconds, a second task
@@ -19,10 +22,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from enum import Enum
-from typing import Generic
+from typing import Generic, TypeAlias
 
 from reactivex import Observable
 
@@ -39,7 +42,6 @@ from rxworker.events import CommandTaken, Event, LimitReached, RunAbort, RunResu
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
-from rxworker.state import RunState
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.worker.context import RunContext, TurnScope, end_reports
 from rxworker.worker.loop import Emitter, cut_off, repeat_turns
@@ -50,10 +52,15 @@ from rxworker.worker.turn import perform_turn
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
 
+Opened: TypeAlias = tuple[RunContext, TurnScope]
+"""A run that may begin, and the scope of its first turn."""
+
 
 class Phase(Enum):
     """The phase of a run."""
 
+    LOADING = "loading"
+    """What is stored of the run is loaded."""
     STARTING = "starting"
     """The task has not begun."""
     RUNNING = "running"
@@ -65,6 +72,7 @@ class Phase(Enum):
 
 
 FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
+    Phase.LOADING: frozenset({Phase.STARTING, Phase.ENDED}),
     Phase.STARTING: frozenset({Phase.RUNNING, Phase.ENDING, Phase.ENDED}),
     Phase.RUNNING: frozenset({Phase.ENDING, Phase.ENDED}),
     Phase.ENDING: frozenset({Phase.ENDED}),
@@ -78,8 +86,8 @@ class RunDriver(Generic[T_co]):
 
     Args:
         context: The run.
-        scope: The scope of the first turn.
-        ended: Called with the last state, and with the result if there is one.
+        begin: What it begins with, or a function that loads that.
+        ended: Called with the run, and with the result if there is one.
         loop: The event loop of the run.
 
     Attributes:
@@ -92,35 +100,81 @@ class RunDriver(Generic[T_co]):
     def __init__(
         self,
         context: RunContext,
-        scope: TurnScope,
-        ended: Callable[[RunState, RunResult[T_co] | None], None],
+        begin: Opened | Callable[[], Awaitable[Opened]],
+        ended: Callable[[RunContext, RunResult[T_co] | None], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.phase = Phase.STARTING
+        self.phase = Phase.LOADING
         self.outcome: asyncio.Future[RunResult[T_co]] = loop.create_future()
         self.is_awaited = False
         self._context = context
         self._journal = context.journal
-        self._scope = scope
+        self._scope = TurnScope()
         self._ended = ended
         self._loop = loop
-        self._commands = context.commands
         self._cancelled_by = 0  # the number of the command
-        self._stop: Exception | None = scope.error  # the reason of the request to stop
+        self._stop: Exception | None = None  # the reason of the request to stop
         self._stops_after_turn = False
         self._interrupt: KeyboardInterrupt | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._waiting: list[asyncio.Future[RunResult[T_co]]] = []
         context.journal.hub.detach_reporter.on_interrupt = self.interrupt
-        writer = context.journal.writer
+        self._starting: list[asyncio.Future[None]] = []
+        if callable(begin):
+            self.task = self._start(self._load(begin))
+        else:
+            self._open(*begin)
+            self.task = self._start(self._drive())
+
+    async def started(self) -> None:
+        """Wait until the phase LOADING is over.
+
+        Raises:
+            Exception: The run ended in it.
+        """
+        if self.phase is Phase.LOADING:
+            starting: asyncio.Future[None] = self._loop.create_future()
+            self._starting.append(starting)
+            await starting
+
+    async def _load(self, begin: Callable[[], Awaitable[Opened]]) -> None:
+        """Load the run, and drive it."""
+        task = asyncio.current_task(self._loop)
+        error: Exception | None = None
+        try:
+            context, scope = await begin()
+        except asyncio.CancelledError as cause:
+            error = self._cancellation(cause)
+        except BaseException as cause:
+            if is_destroyed(cause, task):
+                raise
+            error = self._failure(cause)
+        else:
+            self._open(context, scope)
+            self._wake_starting(None)
+            await asyncio.sleep(0)  # a task that waits for this acts before the first turn
+            await self._drive()
+            return
+        self.task.remove_done_callback(self._task_ended)
+        self._end(error)
+
+    def _open(self, context: RunContext, scope: TurnScope) -> None:
+        self._enter(Phase.STARTING)
+        self._context, self._scope = context, scope
+        self._stop = scope.error or self._stop
+        writer = self._journal.writer
         if writer is not None:
             writer.on_failure = self._log_failed
-        self.task = self._start(self._drive())
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether what is stored of the run is not loaded yet."""
+        return self.phase is Phase.LOADING
 
     @property
     def is_open(self) -> bool:
         """Whether the run still accepts messages, and requests to pause or stop."""
-        return self.phase is Phase.STARTING or self.phase is Phase.RUNNING
+        return self.phase in (Phase.LOADING, Phase.STARTING, Phase.RUNNING)
 
     @property
     def _has_ended(self) -> bool:
@@ -210,19 +264,19 @@ class RunDriver(Generic[T_co]):
                 is_new = journal.writer.claim is None
                 await journal.writer.open()
                 first = journal.first
-                if self._commands is not None and self._stop is None:
+                if self._context.commands is not None and self._stop is None:
                     if isinstance(first, RunResume):
-                        await self._commands.carry_over(first.resumes)
+                        await self._context.commands.carry_over(first.resumes)
                     if isinstance(first, RunResume) or not is_new:
                         # Before its first turn: it may have been cancelled while it had no process.
-                        await self._commands.read_now()
+                        await self._context.commands.read_now()
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
             if journal.state.status == "paused":
                 return None  # a recovered run that needs a decision about a call
             self._start_timer()
-            if self._commands is not None:
-                self._commands.start()
+            if self._context.commands is not None:
+                self._context.commands.start()
             turns = repeat_turns(self._turn, self._goes_on, scheduler)
             await Emitter(journal.emit, journal.emit_many, task).follow(turns, scheduler)
         except asyncio.CancelledError as cause:
@@ -255,12 +309,16 @@ class RunDriver(Generic[T_co]):
         self._stops_after_turn = False
         self._journal.is_left = isinstance(self._stop, LogError | RunHandedOverError)
         # A task that is cancelled before it began never runs at all; it checks for a request to stop when it begins.
+        if self.phase is Phase.LOADING:
+            self._timers.append(self._loop.call_later(GRACE, self._give_up))
         if self.phase is Phase.RUNNING:
             self.task.cancel()
             self._timers.append(self._loop.call_later(GRACE, self._give_up))
 
     def _give_up(self) -> None:
         """Shut down in another task, since a hook or a tool ignores the cancellation."""
+        if self.phase is Phase.LOADING:
+            self.task.cancel()
         if self.phase is Phase.RUNNING:
             self._enter(Phase.ENDING)
             self.task = self._start(self._finish(self._cancellation()))
@@ -366,6 +424,9 @@ class RunDriver(Generic[T_co]):
             self._enter(Phase.ENDING)  # its claim is not to wait for the end of its lease
             self.task = self._start(self._finish(error))
             return
+        if self.phase is Phase.LOADING:
+            self._end(error)
+            return
         self._journal.emit(RunAbort(cause_of(error), reason_of(error)))
         if writer is not None:
             writer.give_up(LogError(f"{self._journal.run} ended before it was stored"))
@@ -381,6 +442,7 @@ class RunDriver(Generic[T_co]):
         """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks."""
         writer = self._journal.writer
         assert writer is None or not writer.is_open
+        is_loaded = self.phase is not Phase.LOADING
         self._enter(Phase.ENDED)
         error = outcome if isinstance(outcome, Exception) else None
         if isinstance(outcome, Exception):
@@ -389,23 +451,25 @@ class RunDriver(Generic[T_co]):
         else:
             self.outcome.set_result(outcome)
         try:
-            self._release(None if isinstance(outcome, Exception) else outcome)
+            self._release(None if isinstance(outcome, Exception) else outcome, is_loaded)
         finally:
             self._end_records(error)
+            if not is_loaded:
+                self._wake_starting(error)
             self._wake(error)
         if error is not None:
             self._log(error)
 
-    def _release(self, result: RunResult[T_co] | None) -> None:
-        """Report to the budgets, refuse the messages that were not delivered, and free the worker."""
+    def _release(self, result: RunResult[T_co] | None, is_loaded: bool) -> None:
+        """Report to the budgets, refuse the messages that were not delivered, and free the session."""
         context = self._context
-        if self._commands is not None:
-            self._commands.stop()
-        if context.budgets:
+        if context.commands is not None:
+            context.commands.stop()
+        if context.budgets and is_loaded:
             end_reports(context, paused=isinstance(result, Paused))
         if context.mailbox.waiting:
             context.mailbox.close()
-        self._ended(self._journal.state, result)
+        self._ended(context, result)
 
     def _end_records(self, error: Exception | None) -> None:
         hub = self._journal.hub
@@ -415,6 +479,16 @@ class RunDriver(Generic[T_co]):
             timer.cancel()
         if self._interrupt is not None:
             raise_from_loop(self._loop, self._interrupt)
+
+    def _wake_starting(self, error: Exception | None) -> None:
+        for starting in self._starting:
+            if starting.done():
+                continue
+            if error is None:
+                starting.set_result(None)
+            else:
+                self.is_awaited = True
+                starting.set_exception(error)
 
     def _wake(self, error: Exception | None) -> None:
         for waiting in self._waiting:

@@ -46,6 +46,7 @@ class Journal:
 
     Attributes:
         run: The run's id.
+        clock: Returns the time in seconds since the epoch.
         hub: The hub that publishes the records.
         turn: The number of the turn.
         writer: Writes the records of a logged run.
@@ -67,7 +68,7 @@ class Journal:
         self.turn = 0
         self._attempt = 0
         self._history = self.hub.history
-        self._clock = clock
+        self.clock = clock
         self._state = RunState()
         self.writer: RunWriter | None = None
         self.is_left = False
@@ -80,7 +81,7 @@ class Journal:
         if kind in _COUNTED:
             self._count(kind)
         seq = self._history.last_seq + 1
-        record = Record(seq, self.run, self.turn, self._attempt, self._clock(), event)
+        record = Record(seq, self.run, self.turn, self._attempt, self.clock(), event)
         if self._grammar is not None:
             self._check(record, self._grammar)
         if self.writer is not None and not self._write(record, self.writer):
@@ -89,7 +90,7 @@ class Journal:
 
     def emit_many(self, parts: Parts[Event]) -> None:
         """Number events that arrived together, and give them to the hub. A `Deltas` is one record."""
-        seq, now, run = self._history.last_seq, self._clock(), self.run
+        seq, now, run = self._history.last_seq, self.clock(), self.run
         entries: list[Record] = []
         for part in parts:
             event: Any = part

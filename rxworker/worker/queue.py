@@ -13,7 +13,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from rxworker.errors import (
     RxWorkerError,
     describe,
 )
-from rxworker.events import Event, ResponseEvent, RunResume, RunStart
+from rxworker.events import ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource
@@ -44,7 +44,7 @@ from rxworker.worker.arguments import Input, to_messages
 from rxworker.worker.decisions import Decisions
 from rxworker.worker.output import Output
 from rxworker.worker.paused import decide_command
-from rxworker.worker.run import Run, Tracing
+from rxworker.worker.run import Beginning, Run, Tracing
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
@@ -295,14 +295,20 @@ class QueuedSession(Session):
     def _trace(self, run: Run[Any]) -> None:
         """Leave it to the process that takes the run."""
 
-    def _begin(self, first: Sequence[Event], *args: Any, **options: Any) -> Run[Any]:
-        if isinstance(first[0], RunResume):
-            raise LocalProtocolError(
-                "this worker does not know which hooks have agreed: store the decisions with decide_later(...)"
-            )
-        run = super()._begin(first, *args, **options)
-        run.hand_over(reason=SUBMITTED, seconds=0.0)
-        return run
+    def _begin(
+        self, begin: Beginning | Callable[[], Awaitable[Beginning]], run: str = ""
+    ) -> Run[Any]:
+        begun = super()._begin(begin, run)
+        begun.hand_over(reason=SUBMITTED, seconds=0.0)
+        return begun
+
+    def _resume(self, *args: Any, **options: Any) -> Beginning:  # noqa: ARG002
+        raise LocalProtocolError(
+            "this worker does not know which hooks have agreed: store the decisions with decide_later(...)"
+        )
+
+    async def _decide(self, *args: Any, **options: Any) -> Beginning:
+        return self._resume(*args, **options)
 
 
 def _json_of(conversation: Conversation | None) -> bytes:
@@ -345,7 +351,7 @@ async def end_cancelled(log: EventLog, run: str) -> None:
         LogError: The log cannot be read or written.
     """
     with suppress(LeaseHeldError, LocalProtocolError, RunCancelledError):
-        await (await Worker(_Nowhere(""), log=log).recover(run))
+        await Worker(_Nowhere(""), log=log).recover(run)
 
 
 async def work(
@@ -397,7 +403,6 @@ async def work(
     def note(run: Run[Any] | None) -> None:
         if run is not None:
             running[asyncio.ensure_future(end_of(run))] = run
-            _report(run, on_run)
 
     async with RunSource(log, partial(_cap, tenant_cap)) as source:
         try:
@@ -409,7 +414,9 @@ async def work(
                 info = await source.take()
                 if info is None or (kinds and info.row.worker not in kinds):
                     continue
-                beginning = asyncio.ensure_future(begin(source, info, make_worker, tenant_cap))
+                beginning = asyncio.ensure_future(
+                    begin(source, info, make_worker, tenant_cap, on_run)
+                )
                 try:
                     note(await asyncio.shield(beginning))
                 except asyncio.CancelledError:
@@ -425,11 +432,82 @@ async def work(
             await asyncio.gather(*handing, *running, return_exceptions=True)
 
 
+async def recover_all(
+    log: EventLog,
+    make_worker: Callable[[RunInfo], Worker | None],
+    *,
+    once: bool = False,
+) -> AsyncGenerator[Run[Any], None]:
+    """Recover the runs of processes that have ended, now and as others end, and resume paused runs whose decisions are stored.
+
+    Several processes may do so at once: each run is recovered by one.
+
+    Args:
+        log: The log of the runs.
+        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes.
+        once: Whether to end after the runs that are cut off now. The runs of a process that was killed are cut off when its lease has ended, which is up to
+            `EventLog.lease` seconds later: if there are only such runs, a warning names them.
+
+    A run whose worker cannot be made, or that cannot be recovered, is logged and tried again later; it does not hold up the others.
+
+    Yields:
+        Each recovered run. It continues by itself.
+
+    Example:
+        >>> from rxworker.log import MemoryLog
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     log = MemoryLog()
+        ...     async for run in recover_all(log, lambda info: Worker(ScriptedModel([]), log=log), once=True):
+        ...         print(run.id)
+        >>> asyncio.run(main())
+    """
+    count = 0
+    async with RunSource(log) as source:
+        while True:
+            info = await source.take(wait=not once)
+            if info is None:
+                if not count:
+                    _report_held(source.pending.held_infos, log.owner)
+                return
+            worker = source.make(make_worker, info)
+            if worker is None:
+                continue
+            run = await source.recover(info, partial(recover_in, worker, log, info))
+            if run is not None:
+                count += 1
+                yield run
+
+
+def _report_held(infos: Sequence[RunInfo], owner: str) -> None:
+    """Log which runs other processes hold, whether they live or not."""
+    others = [info for info in infos if info.owner != owner]
+    if others:
+        last = max(info.lease_until for info in others)
+        logger.warning(
+            "nothing to recover yet: %s held by %s. If that process has ended, its lease lasts up to %.1f s more: recover the runs then, or leave out once=True, which waits for it",
+            f"{others[0].run} is"
+            if len(others) == 1
+            else f"{others[0].run} and {len(others) - 1} more are",
+            others[0].owner,
+            max(last - time.time(), 0.0),
+        )
+
+
+async def recover_in(
+    worker: Worker, log: EventLog, info: RunInfo, reason: str = "", claim: Claim | None = None
+) -> Run[Any]:
+    """Continue a run in a session of its own."""
+    run = worker.new_session(log=log).recover(info.run, reason=reason, claim=claim)
+    return await run.started()
+
+
 async def begin(
     source: RunSource,
     info: RunInfo,
     make_worker: Callable[[RunInfo], Worker | None],
     tenant_cap: int | Mapping[str, int] | None,
+    on_run: Callable[[Run[Any]], object] | None,
 ) -> Run[Any] | None:
     """Continue a run, unless another process is faster, the tenant has too many, or there is no worker for it."""
     worker = source.make(make_worker, info)
@@ -443,9 +521,11 @@ async def begin(
         if claim is None:
             return None
     reason = TAKEN if info.status == "queued" else ""
-    return await source.recover(
-        worker.new_session(log=source.log), info, reason=reason, claim=claim
-    )
+    recover = partial(recover_in, worker, source.log, info, reason, claim)
+    run = await source.recover(info, recover, claim)
+    if run is not None:
+        _report(run, on_run)
+    return run
 
 
 async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int) -> Claim | None:

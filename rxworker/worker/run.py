@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
+from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import Event, Record
+from rxworker.events import Event, Record, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.watchers import when_idle
 from rxworker.messages import Conversation, Json
@@ -19,11 +21,15 @@ from rxworker.operators import partial_values
 from rxworker.operators.kernel import Stage, connect
 from rxworker.providers import Request
 from rxworker.state import RunState
+from rxworker.state.shared_state import checked_json
+from rxworker.tools import SharedState
 from rxworker.worker.arguments import Input, expect, to_messages
 from rxworker.worker.commands import CommandReader
-from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope
-from rxworker.worker.driver import RunDriver
+from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope, checked
+from rxworker.worker.driver import Opened, RunDriver
+from rxworker.worker.output import Output
 from rxworker.worker.result import RunResult, T_co
+from rxworker.worker.stored import LoggedRun
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -32,6 +38,30 @@ D = TypeVar("D")
 E = TypeVar("E")
 F = TypeVar("F")
 G = TypeVar("G")
+
+
+class Beginning(Struct, frozen=True):
+    """What a run begins with, or continues from.
+
+    Attributes:
+        first: Its first events.
+        scope: The scope of the first turn.
+        called: The names of the tools that the model has called before.
+        allowed: The tools that a person always allows.
+        output: The type of the answer, if one is requested.
+        shared_state: The state that is shared at the beginning.
+        stored: Where it is stored.
+        run: Its id, if it is not the one by which it was loaded.
+    """
+
+    first: Sequence[Event]
+    scope: TurnScope
+    called: Sequence[str] = ()
+    allowed: Sequence[tuple[str, str]] = ()
+    output: Output[Any] | None = None
+    shared_state: Json = None
+    stored: LoggedRun | None = None
+    run: str = ""
 
 
 class Run(Generic[T_co]):
@@ -50,45 +80,82 @@ class Run(Generic[T_co]):
     A run is not an observable: operators that take several observables take ``run.records``, for example ``rx.merge(a.records, b.records)``.
 
     Attributes:
-        id: The id of the run in the records.
         session: The session that it belongs to; `session_of` returns it with its type.
-        first_seq: The number of the first record of this process: more than 1 for a run that was recovered.
+        first_seq: The number of the first record of this process: more than 1 for a run that was recovered, once it has ``started``.
     """
 
-    id: str
-    first_seq: int
     session: object
+    first_seq: int
 
     def __init__(
         self,
+        session: object,
         context: RunContext,
-        first: Sequence[Event],
-        scope: TurnScope,
-        ended: Callable[[RunState, RunResult[T_co] | None], None],
+        begin: Beginning | Callable[[], Awaitable[Beginning]],
+        began: Callable[[Run[Any]], None],
+        ended: Callable[[RunContext, RunResult[T_co] | None], None],
         loop: asyncio.AbstractEventLoop,
-        taken: frozenset[int] = frozenset(),
     ) -> None:
+        self.session = session
+        self.first_seq = 1
         self._context = context
         self._journal = context.journal
         self._loop = loop
-        self.id = self._journal.run
-        self.first_seq = self._journal.hub.last_seq + 1
-        for event in first:
-            self._journal.emit(event)
-        writer = self._journal.writer
-        self._commands = None
+        self._began = began
+        if isinstance(begin, Beginning):
+            self._driver = RunDriver(context, self._begin(begin), ended, loop)
+            began(self)
+        else:
+            self._driver = RunDriver(context, partial(self._load, begin), ended, loop)
+
+    async def _load(self, load: Callable[[], Awaitable[Beginning]]) -> Opened:
+        opened = self._begin(await load())
+        self._began(self)
+        return opened
+
+    def _begin(self, begin: Beginning) -> Opened:
+        """Emit the first events behind the records that are stored."""
+        context, journal, scope, stored = self._context, self._journal, begin.scope, begin.stored
+        journal.run = begin.run or journal.run
+        context.allowed[:0] = begin.allowed
+        commands = None
+        if stored is not None:
+            stored.attach(context, scope)
+        self.first_seq = journal.hub.last_seq + 1
+        first, shared = begin.first, journal.state.shared_state
+        if self.first_seq == 1 and begin.shared_state is not None:
+            shared = checked_json(begin.shared_state)
+            first = (first[0], SharedStateChange("replace", "", shared), *first[1:])
+        writer = journal.writer
         if writer is not None:
-            self._commands = CommandReader(
+            if scope.answered and self.first_seq == 1:
+                writer.keep_answers(scope.answered)
+            commands = CommandReader(
                 writer.log,
-                self.id,
+                journal.run,
                 context.mailbox,
                 context.pause_request,
                 self._cancel,
                 writer.barrier,
             )
-            self._commands.skip(taken)
-            self._context = context = replace(context, commands=self._commands)
-        self._driver = RunDriver(context, scope, ended, loop)
+            if stored is not None and stored.run is not None:
+                commands.skip(stored.run.taken)
+        output = begin.output
+        emit = checked(journal.emit, lambda: journal.hub.ended)
+        self._context = context = replace(
+            context,
+            options=context.options
+            if output is None
+            else replace(context.options, output=output.format),
+            output=output,
+            variables=scope.variables,
+            called=dict.fromkeys(begin.called),
+            shared=SharedState(shared, emit, partial(_call_soon, self._loop)),
+            commands=commands,
+        )
+        for event in first:
+            journal.emit(event)
+        return context, scope
 
     def _cancel(self, reason: str, number: int, after_turn: bool) -> None:
         self._driver.cancel(reason, after_turn=after_turn, number=number)
@@ -107,6 +174,20 @@ class Run(Generic[T_co]):
 
         self.subscribe(step, lambda _: None).dispose()
         return {"text/plain": repr(self), "text/html": view_html(view)}
+
+    @property
+    def id(self) -> str:
+        """The id of the run in the records. Before ``started``, a run that is loaded has the id by which it is loaded."""
+        return self._journal.run
+
+    async def started(self) -> Run[T_co]:
+        """Wait until what is stored of the run is loaded, and this process may continue it; the run. A run that was not stored has started.
+
+        Raises:
+            RxWorkerError: It cannot be continued, or it was cancelled before that.
+        """
+        await self._driver.started()
+        return self
 
     @property
     def records(self) -> Observable[Record]:
@@ -365,8 +446,8 @@ class Run(Generic[T_co]):
             raise ConfigurationError("only messages of the user or the system can be sent to a run")
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
-        if self._commands is not None:
-            return self._commands.send(messages)
+        if self._context.commands is not None:
+            return self._context.commands.send(messages)
         return self._context.mailbox.put(messages)
 
     def cancel(
@@ -422,7 +503,7 @@ class Run(Generic[T_co]):
             LocalProtocolError: The run has no log, or this was called outside its event loop.
         """
         self._check_loop("hand_over")
-        if self._commands is None:
+        if self._context.commands is None and not self._driver.is_loading:
             raise LocalProtocolError(
                 "this run has no log, so that no other process can continue it: cancel() it"
             )
@@ -484,6 +565,16 @@ class Run(Generic[T_co]):
         if not is_own_loop:
             message = f"{call}() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
             raise LocalProtocolError(message)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    # The loop may be closed while a thread that was given up still runs, and its run may have ended.
+    def call() -> None:
+        with suppress(LocalProtocolError):
+            function()
+
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
 
 
 class Tracing(Protocol):

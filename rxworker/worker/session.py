@@ -14,8 +14,7 @@ import logging
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -30,24 +29,22 @@ from rxworker.errors import (
     SessionBusyError,
 )
 from rxworker.events import (
-    Event,
     Record,
     RunAbort,
     RunRecover,
     RunStart,
-    SharedStateChange,
     Status,
 )
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.log.base import EventLog, claim_or_release, no_run, release_shielded
 from rxworker.log.recover import end_nested, resumed_id
+from rxworker.log.transfer import fork_run
 from rxworker.log.values import Claim, RunRow, returned_in
 from rxworker.messages import Conversation, Json, Message, repair
-from rxworker.state import RunState, step_run
+from rxworker.state import step_run
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
-from rxworker.tools import SharedState
 from rxworker.worker.arguments import (
     Input,
     check_no_loop,
@@ -55,7 +52,7 @@ from rxworker.worker.arguments import (
     expect_several,
     to_messages,
 )
-from rxworker.worker.context import INSIDE, RunContext, TurnScope, checked
+from rxworker.worker.context import INSIDE, RunContext, TurnScope
 from rxworker.worker.decisions import Decisions
 from rxworker.worker.definition import Definition
 from rxworker.worker.journal import Journal
@@ -72,7 +69,7 @@ from rxworker.worker.recovery import (
     too_many_deaths,
 )
 from rxworker.worker.result import Paused, RunResult
-from rxworker.worker.run import Run
+from rxworker.worker.run import Beginning, Run
 from rxworker.worker.stored import (
     LoggedRun,
     StoredRun,
@@ -242,7 +239,8 @@ class SessionVerbs(ABC):
             )
         several = expect_several("add", add, "add=[Message.user('...')]")
         form = None if output is None else Output(output)
-        return self.session._resume(waiting, decisions, several, claim, shared_state, form)
+        begin = self.session._resume(waiting, decisions, several, claim, shared_state, form)
+        return self.session._begin(begin)
 
     def resume_sync(
         self,
@@ -278,7 +276,7 @@ class SessionVerbs(ABC):
         return self.run(input) if output is None else self.run(input, output=output)
 
     @overload
-    async def decide(
+    def decide(
         self,
         run: str,
         decisions: Decisions | None = None,
@@ -287,7 +285,7 @@ class SessionVerbs(ABC):
         shared_state: Json = None,
     ) -> Run[Any]: ...
     @overload
-    async def decide(
+    def decide(
         self,
         run: str,
         decisions: Decisions | None = None,
@@ -296,7 +294,7 @@ class SessionVerbs(ABC):
         shared_state: Json = None,
         output: type[T],
     ) -> Run[T]: ...
-    async def decide(
+    def decide(
         self,
         run: str,
         decisions: Decisions | None = None,
@@ -314,6 +312,9 @@ class SessionVerbs(ABC):
             shared_state: As for ``resume``. It is not stored with the decisions: the resumed run has it.
             output: As for ``resume``. It is not stored with the decisions either.
 
+        Returns:
+            The run. Awaiting it, or `Run.started`, raises also what follows if the run cannot be resumed.
+
         Raises:
             CommandConflictError: It was decided about before, here or in another process.
             LocalProtocolError: The run is not paused, or as for ``resume``.
@@ -321,35 +322,40 @@ class SessionVerbs(ABC):
             SessionBusyError: A run of this session has not ended.
             LogError: The log has no such run, or cannot be read or written.
         """
-        self.session._check_free("decide")
-        form = None if output is None else Output(output)
-        log = self.session._expect_log("decide")
-        paused, row, tools = await self.session._load_paused(run)
+        session = self.session
+        session._check_free("decide")
+        log, form = session._expect_log("decide"), None if output is None else Output(output)
         several = expect_several("add", add, "add=[Message.user('...')]")
-        self.session._check_waiting(paused, decisions, several, tools)
-        command = decide_command(
-            paused,
-            decisions,
-            several,
-            self.session.worker.hooks,
-            self.session.worker.tools,
-            reserved=RESERVED,
-        )
-        await log.send(run, command)
-        self.session._check_free("decide")
-        return self.session._resume(
-            paused, decisions, several, shared_state=shared_state, output=form, source=row
+        return session._begin(
+            partial(session._decide, log, run, decisions, several, shared_state, form),
+            resumed_id(run),
         )
 
+    def decide_sync(
+        self,
+        run: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
+        output: type[Any] | None = None,
+    ) -> RunResult[Any]:
+        """Resume a stored paused run, to its end, in a script without a running event loop; otherwise as ``decide``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``await worker.decide(...)``. Or as for ``decide``.
+        """
+        check_no_loop("decide_sync", "await worker.decide(...)")
+        first = partial(self.decide, run, decisions, add=add, shared_state=shared_state)
+        return asyncio.run(_complete(first if output is None else partial(first, output=output)))
+
     @overload
-    async def recover(
-        self, run: str, *, reason: str = "", claim: Claim | None = None
-    ) -> Run[Any]: ...
+    def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Run[Any]: ...
     @overload
-    async def recover(
+    def recover(
         self, run: str, *, reason: str = "", claim: Claim | None = None, output: type[T]
     ) -> Run[T]: ...
-    async def recover(
+    def recover(
         self,
         run: str,
         *,
@@ -370,7 +376,8 @@ class SessionVerbs(ABC):
             output: The type of the answer; by default that of the run, of which the schema is stored: its value is JSON.
 
         Returns:
-            The run. It continues by itself, and has all its records from the first.
+            The run. It continues by itself, and has all its records from the first. Awaiting it, or `Run.started`, raises also what follows if it cannot be
+            continued.
 
         Raises:
             LeaseHeldError: Its process is alive, or died less than a lease ago.
@@ -379,11 +386,65 @@ class SessionVerbs(ABC):
             SessionBusyError: A run of this session has not ended.
             LogError: The log cannot be read, or this rxworker is too old for it.
         """
-        self.session._check_free("recover")
-        wanted = None if output is None else Output(output)
-        return await self.session._recover(
-            self.session._expect_log("recover"), run, reason, claim, wanted
-        )
+        session = self.session
+        session._check_free("recover")
+        log, form = session._expect_log("recover"), None if output is None else Output(output)
+        return session._begin(partial(session._recover, log, run, reason, claim, form), run)
+
+    def recover_sync(
+        self, run: str, *, reason: str = "", output: type[Any] | None = None
+    ) -> RunResult[Any]:
+        """Continue a stored run, to its end, in a script without a running event loop; otherwise as ``recover``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``await worker.recover(...)``. Or as for ``recover``.
+        """
+        check_no_loop("recover_sync", "await worker.recover(...)")
+        first = partial(self.recover, run, reason=reason)
+        return asyncio.run(_complete(first if output is None else partial(first, output=output)))
+
+    @overload
+    def fork(self, run: str, seq: int, *, reason: str = "") -> Run[Any]: ...
+    @overload
+    def fork(self, run: str, seq: int, *, reason: str = "", output: type[T]) -> Run[T]: ...
+    def fork(
+        self, run: str, seq: int, *, reason: str = "", output: type[Any] | None = None
+    ) -> Run[Any]:
+        """Copy a stored run up to a record into a new run, and continue that.
+
+        Nothing is allowed in it, and what a person has approved in the source needs approval again. The labels are those of this session and its worker.
+
+        Args:
+            run: The id of the source.
+            seq: The number of the last record to copy.
+            reason: For people; by default it names the source.
+            output: As for ``recover``.
+
+        Returns:
+            The new run. Awaiting it, or `Run.started`, raises also what follows if it cannot be continued.
+
+        Raises:
+            LogError: There is no such run or record, or the log cannot be read or written.
+            ConfigurationError: There is no log, or the worker lacks a tool of the run.
+            SessionBusyError: A run of this session has not ended.
+        """
+        session = self.session
+        session._check_free("fork")
+        log, form = session._expect_log("fork"), None if output is None else Output(output)
+        new = new_id()
+        return session._begin(partial(session._fork, log, run, seq, new, reason, form), new)
+
+    def fork_sync(
+        self, run: str, seq: int, *, reason: str = "", output: type[Any] | None = None
+    ) -> RunResult[Any]:
+        """Fork a stored run, and continue the new one to its end, in a script without a running event loop; otherwise as ``fork``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``await worker.fork(...)``. Or as for ``fork``.
+        """
+        check_no_loop("fork_sync", "await worker.fork(...)")
+        first = partial(self.fork, run, seq, reason=reason)
+        return asyncio.run(_complete(first if output is None else partial(first, output=output)))
 
     async def load(self, run: str) -> RunResult[None]:
         """The result of a stored run that has finished or is paused.
@@ -496,16 +557,15 @@ class Session(SessionVerbs):
         digests = {} if stored is None else digests_of(self.worker.tools)
         form = None if output is None else output.format
         start = RunStart(conversation, len(added), digests, self._traceparent(), form)
-        scope = TurnScope()
-        return self._begin(
+        begin = Beginning(
             (start,),
-            scope,
+            TurnScope(),
             allowed=self.allowed,
             output=output,
             shared_state=self.shared_state,
             stored=stored,
-            run=run,
         )
+        return self._begin(begin, run)
 
     def _continued(self, added: tuple[Message, ...]) -> Conversation:
         """The conversation with an input, as it is sent."""
@@ -535,8 +595,8 @@ class Session(SessionVerbs):
         output: Output[Any] | None = None,
         source: RunRow | None = None,
         held: Claim | None = None,
-    ) -> Run[Any]:
-        """Resume a paused run.
+    ) -> Beginning:
+        """What the run begins with that resumes a paused one.
 
         Args:
             waiting: The paused run.
@@ -582,22 +642,56 @@ class Session(SessionVerbs):
         if stored is not None and held is not None:
             stored = replace(stored, claim=held)
         # Two processes that resume one paused run make one id of it: the log takes the first.
-        name = "" if stored is None else resumed_id(waiting.run)
-        allowed = self.allowed if source is None else source.allowed
-        run = self._begin(
+        run = new_id() if stored is None else resumed_id(waiting.run)
+        shared = waiting.shared_state if shared_state is None else checked_json(shared_state)
+        self._resumed.add(waiting.run)
+        if self.worker.budget is not None:
+            self.worker.budget.carry_over(waiting.run, run, waiting.usage)
+        return Beginning(
             first,
             scope,
             waiting.called,
-            allowed=allowed,
+            allowed=self.allowed if source is None else source.allowed,
             output=wanted,
-            shared_state=waiting.shared_state if shared_state is None else shared_state,
+            shared_state=shared,
             stored=stored,
-            run=name,
+            run=run,
         )
-        self._resumed.add(waiting.run)
-        if self.worker.budget is not None:
-            self.worker.budget.carry_over(waiting.run, run.id, waiting.usage)
-        return run
+
+    async def _decide(
+        self,
+        log: EventLog,
+        run: str,
+        decisions: Decisions | None,
+        added: Sequence[Message],
+        shared_state: Json,
+        output: Output[Any] | None,
+    ) -> Beginning:
+        """What the run begins with that resumes a stored one, after the decisions are stored."""
+        worker = self.worker
+        paused, row, tools = await self._load_paused(run)
+        self._check_waiting(paused, decisions, added, tools)
+        command = decide_command(
+            paused, decisions, added, worker.hooks, worker.tools, reserved=RESERVED
+        )
+        await log.send(run, command)
+        return self._resume(
+            paused, decisions, added, shared_state=shared_state, output=output, source=row
+        )
+
+    async def _fork(
+        self,
+        log: EventLog,
+        run: str,
+        seq: int,
+        new: str,
+        reason: str,
+        output: Output[Any] | None,
+    ) -> Beginning:
+        """What a fork continues from, after it is stored."""
+        labels = {**self.worker.labels, **self.labels}
+        await fork_run(log, run, seq, name=new, labels=labels)
+        return await self._recover(log, new, reason or f"forked from {run}", None, output)
 
     async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow, dict[str, str]]:
         """A stored paused run, what a list shows of it, and the digests of its tools."""
@@ -653,7 +747,8 @@ class Session(SessionVerbs):
         reason: str,
         claim: Claim | None = None,
         output: Output[Any] | None = None,
-    ) -> Run[Any]:
+    ) -> Beginning:
+        """What a stored run continues from. This process claims it."""
         held = None
         if claim is not None and claim.run != run:  # that of the run that resumes it
             claim, held = None, claim
@@ -663,7 +758,6 @@ class Session(SessionVerbs):
             if error.status == "paused" and (decided := decision_of(await log.sent(run))):
                 paused, row, tools = await self._load_paused(run)
                 self._check_waiting(paused, decided[0], decided[1], tools)
-                self._check_free("recover")
                 return self._resume(
                     paused, decided[0], decided[1], output=output, source=row, held=held
                 )
@@ -706,20 +800,20 @@ class Session(SessionVerbs):
                 if on_unknown == "ask" and info.row.outer:
                     on_unknown = "tell_model"  # a nested run cannot wait for a decision
                 after = await continue_run(stored, run, self.worker.tools, on_unknown)
-            self._check_free("recover")
         except BaseException:
             await release_shielded(log, claim)
             raise
         recoveries = info.row.recoveries + (info.status != "queued")
         row = replace(info.row, status="running", recoveries=recoveries)
-        return self._begin(
+        scope = after.scope or TurnScope(variables=stored.variables)
+        scope.error = after.error
+        return Beginning(
             (recovered, *after.first),
-            after.scope or TurnScope(variables=stored.variables),
+            scope,
             stored.called,
             allowed=row.allowed,
             output=output,
-            stored=LoggedRun(log, row, claim, stored, after.error),
-            run=run,
+            stored=LoggedRun(log, row, claim, stored),
         )
 
     async def run_inside(self, task: str, log: EventLog, run: str) -> Run[Any] | RunResult[Any]:
@@ -737,6 +831,7 @@ class Session(SessionVerbs):
             RxWorkerError: It was aborted, or as for ``recover``.
         """
         log = self.log or log
+        outer = INSIDE.get()
         while (info := await log.info(run)) is not None:
             if info.status == "aborted":
                 raise LocalProtocolError(info.row.reason or "it was aborted")
@@ -746,8 +841,10 @@ class Session(SessionVerbs):
                 # The process that held both has ended, and its lease has not; or it is about to release it.
                 await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
             elif info.last_seq:
+                INSIDE.set(outer)
+                load = partial(self._recover, log, run, "its outer run was recovered")
                 try:
-                    return await self._recover(log, run, "its outer run was recovered")
+                    return await self._begin(load, run).started()
                 except LeaseHeldError:
                     pass  # its process goes on after all
                 except LocalProtocolError as error:
@@ -756,7 +853,7 @@ class Session(SessionVerbs):
                     # It has ended since.
             else:
                 break  # that process ended before it was accepted
-        self._check_free("run")
+        INSIDE.set(outer)
         return self._start(to_messages(task), None, log, run)
 
     def _expect_log(self, call: str) -> EventLog:
@@ -767,77 +864,50 @@ class Session(SessionVerbs):
         return self.log
 
     def _begin(
-        self,
-        first: Sequence[Event],
-        scope: TurnScope,
-        called: Sequence[str] = (),
-        *,
-        allowed: Sequence[tuple[str, str]] = (),
-        output: Output[Any] | None = None,
-        shared_state: Json = None,
-        stored: LoggedRun | None = None,
-        run: str = "",
+        self, begin: Beginning | Callable[[], Awaitable[Beginning]], run: str = ""
     ) -> Run[Any]:
-        loop = asyncio.get_running_loop()
-        outer = INSIDE.get()
+        """Begin a run.
+
+        Args:
+            begin: What it begins with, or a function that loads that.
+            run: Its id; by default one is made.
+        """
+        worker, loop, outer = self.worker, asyncio.get_running_loop(), INSIDE.get()
         parents: tuple[RunContext, ...] = ()
-        budgets = () if self.worker.budget is None else (self.worker.budget,)
+        budgets = () if worker.budget is None else (worker.budget,)
         if outer is not None:
             # It applies to this run alone, and not to runs that its tools start.
             INSIDE.set(None)
             parents = outer.line
             # Each once: a run and its parent may share a budget.
             budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
-        run = run or f"run-{os.urandom(6).hex()}"
-        permissions = list(allowed)  # the run's own
-        if stored is None:
-            journal = Journal(run, clock=record_clock(loop), loop=loop)
-        else:
-            journal = stored.journal(
-                run, scope, self.worker.limits.prices, outer, loop, permissions
-            )
-        value = journal.state.shared_state
-        if not journal.hub.last_seq and shared_state is not None:
-            value = checked_json(shared_state)
-            first = (first[0], SharedStateChange("replace", "", value), *first[1:])
-        emit = checked(journal.emit, lambda: journal.hub.ended)
         context = RunContext(
-            model=self.worker.model,
-            tools=self.worker.tools,
-            hooks=self.worker.hooks,
-            allowed=permissions,
+            model=worker.model,
+            tools=worker.tools,
+            hooks=worker.hooks,
             timeline=self.timeline,
-            operators=self.worker.operators,
-            options=self.worker.options
-            if output is None
-            else replace(self.worker.options, output=output.format),
-            output=output,
-            limits=self.worker.limits,
+            operators=worker.operators,
+            options=worker.options,
+            limits=worker.limits,
             budgets=budgets,
-            parallel=self.worker.parallel,
-            retry=self.worker.retry,
-            workspace=self.worker.workspace,
+            parallel=worker.parallel,
+            retry=worker.retry,
+            scheduler=scheduler_of_run(worker.scheduler),
+            journal=Journal(run or new_id(), clock=record_clock(loop), loop=loop),
+            workspace=worker.workspace,
             parents=parents,
-            variables=scope.variables,
-            called=dict.fromkeys(called),
-            scheduler=scheduler_of_run(self.worker.scheduler),
-            journal=journal,
-            shared=SharedState(value, emit, partial(_call_soon, loop)),
-            stages=self.worker.stages,
-            starts_early=self.worker.starts_early,
+            stages=worker.stages,
+            starts_early=worker.starts_early,
         )
+        # Known before it begins, since a watcher may ask for it.
+        self._current = run_ = Run(self, context, begin, self._began, self._ended, loop)
+        return run_
+
+    def _began(self, run: Run[Any]) -> None:
+        self._current = run
         self._paused = self._paused_output = None
-        self._collected.begin(journal)
-        taken = frozenset[int]() if stored is None or stored.run is None else stored.run.taken
-        scope.error = None if stored is None else stored.error
-        if journal.writer is not None and scope.answered and not journal.hub.last_seq:
-            journal.writer.keep_answers(scope.answered)
-        begun = self._current = Run(
-            context, first, scope, partial(self._ended, output), loop, taken
-        )
-        begun.session = self
-        self._trace(begun)
-        return begun
+        self._collected.begin(run._journal, run.first_seq)
+        self._trace(run)
 
     def _traceparent(self) -> str:
         if self.worker.tracing is None:
@@ -860,14 +930,15 @@ class Session(SessionVerbs):
             if isinstance(error, KeyboardInterrupt):
                 run._driver.interrupt(error)
 
-    def _ended(
-        self, output: Output[Any] | None, state: RunState, result: RunResult[Any] | None
-    ) -> None:
+    def _ended(self, context: RunContext, result: RunResult[Any] | None) -> None:
+        state = context.journal.state
+        self._current = None
+        if state.status == "new":
+            return  # it could not be loaded
         self.conversation, self.shared_state = state.conversation, state.shared_state
         self._collected.end()
-        self._current = None
         self._paused = result if isinstance(result, Paused) else None
-        self._paused_output = None if self._paused is None else output
+        self._paused_output = None if self._paused is None else context.output
 
     def _check_free(self, call: str) -> None:
         try:
@@ -909,14 +980,9 @@ def _check_claim(answer: object, run: str) -> None:
     )
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    # The loop may be closed while a thread that was given up still runs, and its run may have ended.
-    def call() -> None:
-        with suppress(LocalProtocolError):
-            function()
-
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call)
+def new_id() -> str:
+    """An id for a run."""
+    return f"run-{os.urandom(6).hex()}"
 
 
 async def _complete(begin: Callable[[], Run[Any]]) -> RunResult[Any]:
@@ -940,11 +1006,11 @@ class _Collected:
         self._timeline.on_text_block(self.texts)
         self._timeline.on_tool_use_block(self.tool_calls)
 
-    def begin(self, journal: Journal) -> None:
-        """Another run begins: forget those of the last one."""
+    def begin(self, journal: Journal, first_seq: int) -> None:
+        """Another run begins: forget those of the last one. What was stored of it is not collected."""
         self.texts.clear()
         self.tool_calls.clear()
-        self._journal, self._seq = journal, journal.hub.last_seq
+        self._journal, self._seq = journal, first_seq - 1
         self._timeline.abort_current_block()
 
     def end(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +34,6 @@ from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
 from rxworker.tools.schema import NAMED
 from rxworker.worker.context import RunContext, TurnScope
-from rxworker.worker.journal import Journal
 from rxworker.worker.result import RunResult, result_of
 
 
@@ -236,31 +234,25 @@ class LoggedRun(Struct, frozen=True):
         row: The values that a list shows.
         claim: The claim of a run that exists.
         run: The stored part of the run.
-        error: Why a recovered run ends at once, if it does.
     """
 
     log: EventLog
     row: RunRow
     claim: Claim | None = None
     run: StoredRun | None = None
-    error: Exception | None = None
 
-    def journal(
-        self,
-        run: str,
-        scope: TurnScope,
-        prices: Prices | None,
-        outer: RunContext | None,
-        loop: asyncio.AbstractEventLoop,
-        allowed: Sequence[tuple[str, str]],
-    ) -> Journal:
-        """The journal of the run, whose row has what is allowed at the time. Its times have the resolution of a log, so that watchers of this process see what is stored."""
-        journal = Journal(run, clock=_logged_time, loop=loop)
+    def attach(self, context: RunContext, scope: TurnScope) -> None:
+        """Let the journal of a run continue behind what is stored, and write to the log.
+
+        The row has what is allowed at the time. The times have the resolution of a log, so that watchers of this process see what is stored.
+        """
+        journal, allowed, prices = context.journal, context.allowed, context.limits.prices
+        journal.clock = _logged_time
         if self.run is not None:
             journal.load(self.run.records)
         row, held = replace(self.row, held={}), self.row.held
-        if outer is not None:
-            row = replace(row, outer=outer.journal.run)
+        if context.parents:
+            row = replace(row, outer=context.parents[0].journal.run)
         kept = ref(journal)
 
         def last_values() -> RunRow:
@@ -268,8 +260,9 @@ class LoggedRun(Struct, frozen=True):
             own = replace(row, allowed=tuple(allowed))
             return own if journal is None else row_of(journal.state, own, prices)
 
-        journal.writer = RunWriter(self.log, run, last_values, scope.variables, self.claim, held)
-        return journal
+        journal.writer = RunWriter(
+            self.log, journal.run, last_values, scope.variables, self.claim, held
+        )
 
 
 def _logged_time(now: Callable[[], float] = time.time) -> float:

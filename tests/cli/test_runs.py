@@ -143,7 +143,7 @@ async def test_a_fork_goes_another_way_with_other_keys() -> None:
         assert info is not None
         assert (info.row.fork_of, info.is_cut_off()) == (run.id, True)
         other = [say("x"), say("It is different.")]
-        result = await (await Worker(ByTurn(other), tools=[look], log=log).recover(fork))
+        result = await Worker(ByTurn(other), tools=[look], log=log).recover(fork)
         assert result.text == "It is different."
         assert len(set(keys)) == 2
         assert run.result().text == "Done."

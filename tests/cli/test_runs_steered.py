@@ -159,7 +159,7 @@ def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(
     async def resume(run: str) -> None:
         async with SQLiteLog(path) as log:
             worker = Worker(ScriptedModel([say("Done.")]), tools=[pay], log=log)
-            await (await worker.decide(run, {"call_1_1": Deny()})).hand_over()
+            await worker.decide(run, {"call_1_1": Deny()}).hand_over()
 
     (run,) = stored(path, "paused")
     asyncio.run(resume(run))

@@ -169,7 +169,7 @@ async def check(log: EventLog | None, run: Run[Any], seen: Seen, outcome: object
     assert (info.owner, info.status) == ("", status_of(outcome)), outcome
     assert await stored(log, run.id) == seen.observed
     if isinstance(outcome, RunHandedOverError):
-        assert isinstance(await (await worker_of(log).recover(run.id)), Finished)
+        assert isinstance(await worker_of(log).recover(run.id), Finished)
 
 
 async def play(loop: SteppedLoop, log: EventLog | None, step: int, act: Act) -> bool:

@@ -69,7 +69,7 @@ def corpus() -> tuple[list[list[bytes]], Paused[None]]:
             desk = worker(log)
             paused = await desk.run("Go on.")
             assert isinstance(paused, Paused)
-            await desk.decide(paused.run, [Deny("no")])
+            await desk.decide(paused.run, [Deny("no")]).started()
             await worker(log).run("And you?").hand_over()
             return [
                 [line.strip() async for line in export_run(log, info.run)]
@@ -138,7 +138,7 @@ def test_imports() -> None:
             with suppress(RxWorkerError):
                 await worker(log).load(run)
             with suppress(RxWorkerError):
-                await (await worker(log).recover(run))
+                await worker(log).recover(run)
 
     with asyncio.Runner() as runner:
         each_case(

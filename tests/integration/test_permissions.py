@@ -825,7 +825,7 @@ class Stored(Door):
         other.log = self.log
         try:
             await self.log.send(run, Command(DECIDE, sent, key=DECIDE))
-            result = await (await other.recover(run))
+            result = await other.recover(run)
         except RxWorkerError as error:
             return str(error)
         return result.text
@@ -895,7 +895,7 @@ class CommandLine(Door):
             return f"{code} {output.getvalue()}"
         other = make_worker()
         other.log = self.log
-        return (await (await other.recover(run))).text
+        return (await other.recover(run)).text
 
     async def waits(self, run: str) -> bool:
         return await self.log.info(f"{run}~2") is None and await is_paused(self.log, run)

@@ -9,11 +9,12 @@ from typing import Any
 
 from rxworker import Worker, tool
 from rxworker.errors import RxWorkerError
-from rxworker.log import EventLog, RunInfo, open_log, recover_all
+from rxworker.log import EventLog, RunInfo, open_log
 from rxworker.messages import JsonObject
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext
+from rxworker.worker import recover_all
 
 
 def answer(request: Request) -> Reply:

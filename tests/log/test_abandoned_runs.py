@@ -88,7 +88,7 @@ async def test_a_cancellation_after_a_crash_ends_the_nested_runs_too() -> None:
     await log.send(runs[0], Command("cancel"))
     worker = make_worker(log, asyncio.Event(), asyncio.Event())
     with pytest.raises(RunCancelledError):
-        await (await worker.recover(runs[0]))
+        await worker.recover(runs[0])
     await check_ended(log, runs)
 
 
@@ -146,7 +146,7 @@ async def recovered(worker: Worker, run: str) -> Run[Any]:
     """Recover a run when its lease has ended, by the clock of the store."""
     while True:
         try:
-            return await worker.recover(run)
+            return await worker.recover(run).started()
         except LeaseHeldError as error:
             await asyncio.sleep(max(error.until - time.time(), 0.0) + 0.005)
 
@@ -220,7 +220,7 @@ async def test_a_hand_over_hands_the_nested_runs_over_too() -> None:
         assert {info.status for info in await log.list()} == {"running"}
         assert {info.owner for info in await log.list()} == {""}
         may_end.set()
-        result = await (await make_worker(log, in_tool, may_end).recover(run.id))
+        result = await make_worker(log, in_tool, may_end).recover(run.id)
         results = [r for message in result.conversation.messages for r in message.tool_results]
         assert [(one.text, one.is_error) for one in results] == [("Done.", False)]
         assert {info.status for info in await log.list()} == {"finished"}
@@ -257,9 +257,9 @@ async def test_a_run_that_resumes_another_continues_its_nested_runs() -> None:
         await in_tool.wait()
         await asyncio.wait([run.hand_over(seconds=0.0)])
         await log.send(run.id, Command("pause"))
-        assert isinstance(await (await make().recover(run.id)), Paused)
+        assert isinstance(await make().recover(run.id), Paused)
         in_tool.clear()
-        resumed = await make().decide(run.id)
+        resumed = await make().decide(run.id).started()
         await in_tool.wait()
         await asyncio.wait([resumed.hand_over(seconds=0.0)])
         async with RunSource(log) as source:  # whatever takes runs leaves the nested one to it
@@ -268,7 +268,7 @@ async def test_a_run_that_resumes_another_continues_its_nested_runs() -> None:
             assert taken.run == resumed.id
             assert await source.take(wait=False) is None
         may_end.set()
-        assert (await (await make().recover(resumed.id))).text == "Done."
+        assert (await make().recover(resumed.id)).text == "Done."
         assert paid == ["paid"]
         assert sorted(info.status for info in await log.list()) == [
             "finished",
@@ -291,7 +291,7 @@ async def test_nothing_waits_for_a_nested_run_that_is_paused() -> None:
         assert info is not None
         assert info.status == "paused"
         with pytest.raises(RunStatusError, match="nested in"):
-            await make_worker(log, in_tool, may_end).decide(nested)
+            await make_worker(log, in_tool, may_end).decide(nested).started()
         with pytest.raises(RunStatusError, match="nested in"):
             await QueuedWorker("", log=log).decide_later(nested)
         assert await log.sent(nested) == [Command("pause", number=1, time=ANY)]

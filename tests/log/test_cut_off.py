@@ -45,7 +45,7 @@ async def recover(clerk: Clerk, run: str) -> Run[None]:
     """Recover a run when the lease of its owner has ended."""
     while True:
         try:
-            return await clerk.worker.recover(run)
+            return await clerk.worker.recover(run).started()
         except LeaseHeldError as error:
             await asyncio.sleep(max(error.until - time.time(), 0) + 0.01)
 

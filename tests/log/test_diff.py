@@ -73,7 +73,7 @@ async def test_a_fork_is_compared_with_its_source() -> None:
         seq = await end_of(log, source, "tool_stop")
         fork = await fork_run(log, source, seq)
         other = [REPLIES[0], say("It is different.") + call("look", n=2), say("Done.")]
-        await (await Worker(ByTurn(other), tools=[look], log=log).recover(fork))
+        await Worker(ByTurn(other), tools=[look], log=log).recover(fork)
         diff = await diff_runs(log, source, fork)
         assert diff.common >= seq
         assert not diff.is_equal
@@ -96,7 +96,7 @@ async def test_a_fork_that_goes_the_same_way_has_no_difference() -> None:
         source = await run_of(log, *REPLIES)
         for kind in ("status", "tool_stop"):
             fork = await fork_run(log, source, await end_of(log, source, kind))
-            await (await Worker(ByTurn(REPLIES), tools=[look], log=log).recover(fork))
+            await Worker(ByTurn(REPLIES), tools=[look], log=log).recover(fork)
             assert (await diff_runs(log, source, fork)).is_equal
 
 

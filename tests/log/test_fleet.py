@@ -245,7 +245,7 @@ async def test_real_runs_are_counted_with_their_tools_and_forks() -> None:
         await run
         taken = (await log.list())[0].row
         again = Worker(ScriptedModel([say("Other.")]), tools=[fail, work], log=log, name="one")
-        forked = await again.recover(await fork_run(log, run.id, run.last_seq - 3))
+        forked = await again.recover(await fork_run(log, run.id, run.last_seq - 3)).started()
         await forked
     runs, totals = one(fleet)
     assert runs == {"finished": 2}

@@ -122,7 +122,7 @@ async def test_its_run_that_was_cut_is_recovered(path: Path, case: str) -> None:
     HELD.set()
     async with SQLiteLog(path) as log:
         name = await run_of(log, case, "running")
-        result = await (await worker(log, case, say("Done.")).recover(name))
+        result = await worker(log, case, say("Done.")).recover(name)
         assert (result.text, results_in(result)) == ("Done.", CUT[case])
 
 
@@ -137,7 +137,7 @@ async def test_its_paused_run_is_decided_about(path: Path, case: str) -> None:
         rest = [hook for hook in clerk.hooks if hook.name not in (limit.name, note.name)]
         clerk.hooks.clear()
         clerk.hooks.add(counted(limit, ran), counted(note, ran), *rest)
-        result = await (await clerk.decide(name, decisions))
+        result = await clerk.decide(name, decisions)
         assert isinstance(result, Finished)
         assert results_in(result) == results
         assert ran == (["note"] if case in ("call", "several") else [])

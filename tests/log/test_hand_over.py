@@ -10,8 +10,9 @@ import pytest
 from rxworker import Finished, Worker, tool
 from rxworker.errors import LocalProtocolError, RunHandedOverError
 from rxworker.events import AttemptRetract, HandOver, MessageAdd, RunRecover, ToolStart, TurnStop
-from rxworker.log import EventLog, MemoryLog, recover_all
+from rxworker.log import EventLog, MemoryLog
 from rxworker.testing import ScriptedModel, call, lint, say
+from rxworker.worker import recover_all
 from tests.log.conftest import OpenLog
 from tests.log.test_worker import stored
 from tests.log.victim import ByTurn

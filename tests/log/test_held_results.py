@@ -102,7 +102,7 @@ async def test_a_result_that_hooks_had_not_seen_survives_its_process_and_is_not_
         await run.hand_over(seconds=0.0)
         after = Gate()
         after.open.set()
-        assert isinstance(await (await till.worker(log, after.hook).recover(run.id)), Finished)
+        assert isinstance(await till.worker(log, after.hook).recover(run.id), Finished)
         assert (after.seen, till.count) == ([f"a: {SECRET}"], 1)
         assert SECRET not in await all_of(log, run.id)
 
@@ -121,7 +121,7 @@ async def test_an_answer_of_a_person_is_stored_until_the_hooks_have_seen_it() ->
         await run.hand_over(seconds=0.0)
         after = Gate()
         after.open.set()
-        assert isinstance(await (await till.worker(log, after.hook).recover(run.id)), Finished)
+        assert isinstance(await till.worker(log, after.hook).recover(run.id), Finished)
         assert (after.seen, till.count) == ([f"b: {SECRET}"], 0)
         assert SECRET not in await all_of(log, run.id)
 
@@ -136,7 +136,7 @@ async def test_a_fork_behind_the_end_of_a_call_has_the_masked_result() -> None:
         output = next(r.seq for r in records if isinstance(r.event, ToolOutput))
         for seq in range(stop, output + 1):
             fork = await fork_run(log, run.id, seq)
-            result = await (await till.worker(log).recover(fork))
+            result = await till.worker(log).recover(fork)
             texts = [r.text for m in result.conversation.messages for r in m.tool_results]
             assert (texts, till.count) == (["a: ****"], 1), seq
 
@@ -152,6 +152,6 @@ async def test_a_fork_of_a_run_with_an_answer_has_the_answer() -> None:
         records = await stored(log, run.id)
         assert isinstance(records[0].event, RunResume)
         fork = await fork_run(log, run.id, 1)
-        result = await (await till.worker(log).recover(fork))
+        result = await till.worker(log).recover(fork)
         texts = [r.text for m in result.conversation.messages for r in m.tool_results]
         assert (texts, till.count) == (["b: ****"], 0)

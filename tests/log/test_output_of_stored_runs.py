@@ -56,18 +56,18 @@ async def paused_run(log: EventLog, output: type[Any] | None = None) -> Paused[A
 
 
 async def recovered(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
-    return await by.recover(run)
+    return await by.recover(run).started()
 
 
 async def decided(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
-    return await by.decide(run)
+    return await by.decide(run).started()
 
 
 async def taken(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
     waiting = await by.load(run)
     assert isinstance(waiting, Paused)
     await log.send(run, decide_command(waiting, None, (), by.hooks, by.tools))
-    return await by.recover(run)
+    return await by.recover(run).started()
 
 
 async def loaded(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
@@ -77,7 +77,7 @@ async def loaded(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
 
 
 async def forked(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
-    return await by.recover(await fork_run(log, run, 1))
+    return await by.recover(await fork_run(log, run, 1)).started()
 
 
 Continue = Callable[[MemoryLog, str, Worker], Awaitable[Run[Any]]]
@@ -131,7 +131,7 @@ async def test_a_plain_run_that_was_cut_off_is_not_forced_into_a_type() -> None:
         await run
         by, model = worker(log, GOOD, "Warm.")
         await by.run("weather?", output=Forecast)
-        result = await (await by.recover(await cut(log, run.id, "run_start")))
+        result = await by.recover(await cut(log, run.id, "run_start"))
         assert (result.text, result.output, formats(model)[1:]) == ("Warm.", None, [None])
 
 
@@ -142,7 +142,7 @@ async def test_the_type_may_be_given_again() -> None:
         await plain
         typed = await cut(log, plain.id, "run_start")
         by, model = worker(log, "Warm.", GOOD)
-        run = await by.recover(typed, output=Forecast)
+        run = await by.recover(typed, output=Forecast).started()
         assert_type(run, Run[Forecast])
         assert (await run).output == Forecast("Kyoto", [17])
         assert formats(model) == [FORMAT, FORMAT]
@@ -150,7 +150,7 @@ async def test_the_type_may_be_given_again() -> None:
         assert [e.output_format for e in events if isinstance(e, RunRecover)] == [FORMAT]
         paused = await paused_run(log)
         by, model = worker(log, GOOD)
-        decided = await by.decide(paused.run, output=Forecast)
+        decided = await by.decide(paused.run, output=Forecast).started()
         assert_type(decided, Run[Forecast])
         assert (await decided).output == Forecast("Kyoto", [17])
 
@@ -193,7 +193,7 @@ async def test_the_format_is_in_the_records() -> None:
         (begin,) = [r.event for r in await stored(log, paused.run) if isinstance(r.event, RunStart)]
         assert begin.output_format == FORMAT
         by, _ = worker(log, GOOD)
-        run = await by.decide(paused.run)
+        run = await by.decide(paused.run).started()
         await run
         resume = (await stored(log, run.id))[0].event
         assert isinstance(resume, RunResume)

@@ -19,13 +19,13 @@ from rxworker.log import (
     export_run,
     fork_run,
     import_run,
-    recover_all,
     set_allowed,
 )
 from rxworker.log.format import Entry
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command, RunRow
 from rxworker.testing import call, say
+from rxworker.worker import recover_all
 from rxworker.worker.paused import decide_command
 from tests.log.test_recover import stored
 from tests.log.victim import ByTurn
@@ -83,7 +83,7 @@ async def test_a_recovery_leaves_no_permission_in_its_worker() -> None:
         await run
         cut_off = await cut(log, run.id, "run_start", allowed=(ALWAYS,))
         other = disk.worker(log)
-        assert isinstance(await (await other.recover(cut_off)), Finished)
+        assert isinstance(await other.recover(cut_off), Finished)
         assert (disk.wiped, other.session.allowed) == (["a", "a"], [])
         assert isinstance(await other.new_session().run("Something else."), Paused)
         assert disk.wiped == ["a", "a"]
@@ -96,7 +96,7 @@ async def test_a_recovered_run_has_no_permission_of_its_worker() -> None:
         await run
         worker = disk.worker(log)
         worker.session.allowed.append(ALWAYS)
-        recovered = await worker.recover(await cut(log, run.id, "run_start"))
+        recovered = await worker.recover(await cut(log, run.id, "run_start")).started()
         assert isinstance(await recovered, Paused)
         assert (disk.wiped, recovered.allowed, worker.session.allowed) == ([], [], [ALWAYS])
 
@@ -115,14 +115,14 @@ async def test_a_paused_run_that_is_resumed_from_its_log_has_its_own_permissions
             if not is_own:
                 worker.session.allowed.append(ALWAYS)
             if verb == "decide":
-                resumed = await worker.decide(paused.id)
+                resumed = await worker.decide(paused.id).started()
             else:
                 waiting = await worker.load(paused.id)
                 assert isinstance(waiting, Paused)
                 await log.send(
                     paused.id, decide_command(waiting, None, (), worker.hooks, worker.tools)
                 )
-                resumed = await worker.recover(paused.id)
+                resumed = await worker.recover(paused.id).started()
             result = await resumed
             assert isinstance(result, Finished if is_own else Paused)
             assert worker.session.allowed == ([] if is_own else [ALWAYS])
@@ -189,7 +189,7 @@ async def test_a_fork_begins_without_what_was_allowed_in_its_source() -> None:
         await run
         fork = await fork_run(log, run.id, 1)
         assert await allowed_of(log, fork) == ()
-        assert isinstance(await (await disk.worker(log).recover(fork)), Paused)
+        assert isinstance(await disk.worker(log).recover(fork), Paused)
         assert disk.wiped == ["a"]
 
 
@@ -205,13 +205,13 @@ async def test_what_a_person_approved_in_the_source_needs_approval_again_in_a_fo
         last = next(r.seq for r in records if isinstance(r.event, ToolStart))
         for seq in range(1, last + 1):
             fork = await fork_run(log, source, seq)
-            again = await (await disk.worker(log, hooks=hooks).recover(fork))
+            again = await disk.worker(log, hooks=hooks).recover(fork)
             assert isinstance(again, Paused), seq
             assert disk.wiped == ["a"], seq
         # What is approved in the fork is not asked about again there.
         worker = disk.worker(log, hooks=hooks)
         fork = await fork_run(log, source, last)
-        again = await (await worker.recover(fork))
+        again = await worker.recover(fork)
         assert isinstance(again, Paused)
         assert isinstance(await worker.resume(again), Finished)
         assert disk.wiped == ["a", "a"]
@@ -238,7 +238,7 @@ async def test_a_fork_has_none_of_the_commands_and_recoveries_of_its_source() ->
         gone.clear()
         fork = await fork_run(log, run.id, records[-2].seq)
         await log.send(fork, Command("cancel", {"reason": "the fork's own"}))
-        recovered = await disk.worker(log).recover(fork)
+        recovered = await disk.worker(log).recover(fork).started()
         with pytest.raises(RunCancelledError, match="own"):
             await recovered
 
@@ -268,12 +268,10 @@ async def test_an_imported_run_is_recovered_only_by_name_and_has_no_permissions(
         async with RunSource(log) as runs:
             assert (found, await runs.take(wait=False)) == ([], None)
         refusing = Asked("refuse", skips=True)
-        assert isinstance(
-            await (await disk.worker(log, hooks=[refusing.hook]).recover(name)), Finished
-        )
+        assert isinstance(await disk.worker(log, hooks=[refusing.hook]).recover(name), Finished)
         assert (refusing.count, disk.wiped) == (1, ["a"])
         name = await imported(log, source, await cut(source, run.id, "tool_start", new="other"))
-        waits = await (await disk.worker(log).recover(name))
+        waits = await disk.worker(log).recover(name)
         assert isinstance(waits, Paused)
         assert (waits.hook, disk.wiped) == ("requires_approval", ["a"])
         assert isinstance(await disk.worker(log).resume(waits), Finished)
@@ -290,12 +288,12 @@ async def test_an_imported_run_that_was_continued_by_name_is_one_of_the_log(how:
         await run
         started = await cut(source, run.id, "tool_start", allowed=(ALWAYS,))
         if how == "requeue":
-            await (await Disk(requires_approval=False).worker(source).recover(started)).cancel()
+            await Disk(requires_approval=False).worker(source).recover(started).cancel()
             name = await imported(log, source, started, "aborted")
             await log.requeue(name)
         else:
             name = await imported(log, source, started)
-            await (await disk.worker(log).recover(name)).hand_over(seconds=0.0)
+            await disk.worker(log).recover(name).hand_over(seconds=0.0)
         found = [each async for each in recover_all(log, lambda _: disk.worker(log), once=True)]
         assert [each.id for each in found] == [name]
         result = await found[0]  # what the file contains still allows nothing
@@ -321,10 +319,10 @@ async def test_an_imported_pause_has_approved_nothing() -> None:
         name = await import_run(log, lines)
         refusing = Asked("refuse", skips=True)
         worker = disk.worker(log, hooks=[refusing.hook])
-        assert isinstance(await (await worker.decide(name)), Finished)
+        assert isinstance(await worker.decide(name), Finished)
         assert (refusing.count, disk.wiped) == (2, [])
         name = await import_run(log, [lines[0].replace(run.id.encode(), b"x"), *lines[1:]])
-        waits = await (await disk.worker(log).decide(name))
+        waits = await disk.worker(log).decide(name)
         assert isinstance(waits, Paused)  # the first call, which is not approved here
         assert (waits.pause.at, disk.wiped) == (0, [])
 
@@ -355,7 +353,7 @@ async def test_hooks_that_are_new_in_a_process_run_before_a_started_call_is_repe
             if old == ("check",):
                 fresh[0] = Asked("check")
             worker = disk.worker(log, hooks=[each.hook for each in fresh])
-            assert isinstance(await (await worker.recover(started)), Finished)
+            assert isinstance(await worker.recover(started), Finished)
             assert {name for name, each in zip(new, fresh, strict=True) if each.count} == asked
             assert sum(each.count for each in fresh) == len(asked)
             assert disk.wiped == (["a"] if skips and asked else ["a", "a"])
@@ -375,7 +373,7 @@ async def test_a_started_call_is_repeated_without_approval_only_if_it_had_one(by
             run = begun.id
         started = await cut(log, run, "tool_start", allowed=(ALWAYS,) if by == "always" else ())
         after = Disk()
-        result = await (await after.worker(log).recover(started))
+        result = await after.worker(log).recover(started)
         assert isinstance(result, Paused if by == "nobody" else Finished)
         assert after.wiped == ([] if by == "nobody" else ["a"])
 
@@ -387,8 +385,8 @@ async def test_a_new_hook_runs_for_a_call_that_a_person_has_approved(kind: str) 
         run = await resumed(log, disk)
         refusing = Asked("refuse", skips=True)
         worker = disk.worker(log, hooks=[refusing.hook])
-        assert isinstance(await (await worker.recover(await cut(log, run, kind))), Finished)
+        assert isinstance(await worker.recover(await cut(log, run, kind)), Finished)
         assert (refusing.count, disk.wiped) == (1, ["a"])
-        again = await disk.worker(log).recover(await cut(log, run, kind, new="again"))
+        again = await disk.worker(log).recover(await cut(log, run, kind, new="again")).started()
         assert isinstance(await again, Finished)
         assert disk.wiped == ["a", "a"]

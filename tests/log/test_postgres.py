@@ -400,7 +400,7 @@ async def test_of_two_that_recover_a_run_one_does(postgres: PostgresServer) -> N
             await dead.release(claim)
             workers = [Worker(ScriptedModel(["..."], delay=60), log=log) for log in (one, two)]
             runs = await asyncio.gather(
-                *(worker.recover(claim.run) for worker in workers), return_exceptions=True
+                *(worker.recover(claim.run).started() for worker in workers), return_exceptions=True
             )
             (run,) = [each for each in runs if isinstance(each, Run)]
             assert sum(isinstance(each, LeaseHeldError) for each in runs) == 1

@@ -217,7 +217,7 @@ async def test_a_paused_run_is_resumed_when_it_was_decided_about(open_store: Ope
         assert paused.state.status == "paused"
         desk = make(None)
         desk.log = log
-        resumed = await desk.decide(run, [Approve()])
+        resumed = await desk.decide(run, [Approve()]).started()
         assert (await resumed).text == "It is paid."
 
 
@@ -276,11 +276,11 @@ async def test_a_claim_of_which_the_process_did_not_know_counts(tmp_path: Path) 
             assert info is not None
             assert info.run == first
             claim = await other.claim(second)
-            assert await begin(source, info, simple, 1) is None
+            assert await begin(source, info, simple, 1, None) is None
             await other.release(claim)
             again = await source.take()
             assert again is not None
-            run = await begin(source, again, simple, 1)
+            run = await begin(source, again, simple, 1, None)
             assert run is not None
             await run
 
@@ -365,6 +365,6 @@ async def test_the_process_that_decides_resumes_the_run(
         monkeypatch.setattr(log, "send", send_and_wait)
         monkeypatch.setattr(other, "sent", sent_and_note)
         async with working(other, make), asyncio.timeout(20):
-            run = await worker.decide(paused.id, [Approve()])
+            run = await worker.decide(paused.id, [Approve()]).started()
             assert (await run).text == "So."
         assert made == []

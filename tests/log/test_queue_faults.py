@@ -12,9 +12,9 @@ import pytest
 
 from rxworker import Approve, Run, Worker, tool
 from rxworker.errors import LogError
-from rxworker.log import EventLog, MemoryLog, RunInfo, recover_all
+from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.worker import QueuedWorker, submit, work
+from rxworker.worker import QueuedWorker, recover_all, submit, work
 from tests.log.conftest import until
 
 

@@ -116,7 +116,7 @@ async def test_any_prefix_of_a_log_folds_recovers_and_ends() -> None:
         log = await cut(run, every[:length])
         fold_run(records_of(every[:length], run))
         bank = Bank("idempotent")
-        result = await (await bank.worker(log).recover(run))
+        result = await bank.worker(log).recover(run)
         assert isinstance(result, Finished)
         records = await stored(log, run)
         assert [record.seq for record in records] == list(range(1, len(records) + 1))
@@ -132,7 +132,7 @@ async def test_a_response_that_was_cut_is_retracted_and_the_numbers_go_on() -> N
     run, entries, _ = await whole()
     every = singles(entries, run)
     log = await cut(run, upto(every, lambda entry: entry.kind == "text_delta", 2))
-    recovered = await Bank().worker(log).recover(run, reason="a test")
+    recovered = await Bank().worker(log).recover(run, reason="a test").started()
     seen = [record async for record in recovered]
     await recovered
     assert seen == await stored(log, run)
@@ -159,7 +159,7 @@ async def in_doubt(**options: Any) -> tuple[MemoryLog, str, Bank, Worker]:
 
 async def test_a_call_whose_effect_is_not_known_waits_for_a_decision() -> None:
     log, run, bank, worker = await in_doubt()
-    paused = await (await worker.recover(run))
+    paused = await worker.recover(run)
     assert isinstance(paused, Paused)
     assert (paused.hook, [c.name for c in paused.pending], paused.pause.required) == (
         "recovery",
@@ -178,7 +178,7 @@ async def test_a_call_whose_effect_is_not_known_waits_for_a_decision() -> None:
 
 async def test_a_call_that_is_made_again_has_the_same_key() -> None:
     _, run, bank, worker = await in_doubt()
-    paused = await (await worker.recover(run))
+    paused = await worker.recover(run)
     assert isinstance(paused, Paused)
     await worker.resume(paused, decisions={paused.pending[0].id: Approve()})
     assert bank.paid[0] == bank.paid[1]
@@ -186,13 +186,13 @@ async def test_a_call_that_is_made_again_has_the_same_key() -> None:
 
 async def test_an_idempotent_call_runs_again_with_the_same_key() -> None:
     _, run, bank, worker = await in_doubt(bank={"effect": "idempotent"})
-    assert isinstance(await (await worker.recover(run)), Finished)
+    assert isinstance(await worker.recover(run), Finished)
     assert bank.paid[0] == bank.paid[1]
 
 
 async def test_the_model_may_receive_an_error_instead() -> None:
     _, run, bank, worker = await in_doubt(on_unknown="tell_model")
-    result = await (await worker.recover(run))
+    result = await worker.recover(run)
     assert isinstance(result, Finished)
     first = next(r for m in result.conversation.messages for r in m.tool_results)
     assert (first.is_error, "not known" in first.text) == (True, True)
@@ -202,7 +202,7 @@ async def test_the_model_may_receive_an_error_instead() -> None:
 async def test_or_the_run_may_fail() -> None:
     log, run, bank, worker = await in_doubt(on_unknown="fail")
     with pytest.raises(LocalProtocolError, match="whether it had an effect"):
-        await (await worker.recover(run))
+        await worker.recover(run)
     assert (await log.list())[0].status == "aborted"
     assert len(bank.paid) == 1
 
@@ -225,7 +225,7 @@ async def test_a_tool_that_reconciles_does_so_first(
         return found
 
     _, run, bank, worker = await in_doubt(bank={"reconcile": reconcile})
-    result = await (await worker.recover(run))
+    result = await worker.recover(run)
     assert asked == [(bank.paid[0], {"n": 1})]
     assert len(bank.paid) == paid
     if text is None:
@@ -241,7 +241,7 @@ async def test_a_reconcile_that_raises_leaves_it_unknown() -> None:
         raise OSError("no network")
 
     _, run, _, worker = await in_doubt(bank={"reconcile": reconcile})
-    result = await (await worker.recover(run))
+    result = await worker.recover(run)
     assert isinstance(result, Paused)
     assert "no network" in result.reason
 
@@ -265,7 +265,7 @@ async def test_a_result_that_an_older_version_kept_with_the_end_of_its_call_is_u
     assert not [line async for line in export_run(log, run) if b"paid 1" in line]
     bank = Bank()
     seen.clear()
-    result = await (await bank.worker(log, hooks=[look]).recover(run))
+    result = await bank.worker(log, hooks=[look]).recover(run)
     assert isinstance(result, Finished)
     assert seen == ["paid 1", "paid 3"]
     assert len(bank.paid) == 1
@@ -300,7 +300,7 @@ async def test_two_processes_recover_and_one_wins() -> None:
     log = await cut(run, entries[:4])
     bank = Bank("idempotent")
     done = await asyncio.gather(
-        *(bank.worker(log).recover(run) for _ in range(3)), return_exceptions=True
+        *(bank.worker(log).recover(run).started() for _ in range(3)), return_exceptions=True
     )
     winners = [one for one in done if not isinstance(one, BaseException)]
     assert sum(isinstance(one, LeaseHeldError) for one in done) == 2
@@ -316,7 +316,7 @@ async def test_a_run_that_ends_its_process_again_and_again_is_set_aside() -> Non
     again = [Record(seq + n, run, 1, 1, 0.0, RunRecover(n + 1, "x", "", progress)) for n in (1, 2)]
     for deaths, is_set_aside in ((again[:1], False), (again, True)):
         log = await cut(run, [*start, *entries_of(deaths, 1)])
-        recovered = await Bank("idempotent").worker(log).recover(run)
+        recovered = await Bank("idempotent").worker(log).recover(run).started()
         if is_set_aside:
             with pytest.raises(WorkerError, match="3 times after record"):
                 await recovered
@@ -339,7 +339,7 @@ async def test_a_hand_over_is_no_death() -> None:
     ]
     more = [Record(seq + n, run, 1, 0, 0.0, event) for n, event in enumerate(events, 1)]
     log = await cut(run, [*start, *entries_of(more, 1)])
-    assert isinstance(await (await Bank().worker(log).recover(run)), Finished)
+    assert isinstance(await Bank().worker(log).recover(run), Finished)
 
 
 async def test_a_cancellation_that_was_taken_counts_after_a_death() -> None:
@@ -348,7 +348,7 @@ async def test_a_cancellation_that_was_taken_counts_after_a_death() -> None:
     taken = Record(start[-1].last + 1, run, 1, 0, 0.0, CommandTaken(1, "cancel"))
     log = await cut(run, [*start, *entries_of([taken], 1)])
     with pytest.raises(RunCancelledError):
-        await (await Bank().worker(log).recover(run))
+        await Bank().worker(log).recover(run)
 
 
 async def test_a_cancellation_that_was_not_taken_counts_too() -> None:
@@ -356,7 +356,7 @@ async def test_a_cancellation_that_was_not_taken_counts_too() -> None:
     log = await cut(run, upto(entries, lambda entry: entry.kind == "turn_start"))
     await log.send(run, Command("cancel", {"reason": "lunch"}))
     with pytest.raises(RunCancelledError, match="lunch"):
-        await (await Bank().worker(log).recover(run))
+        await Bank().worker(log).recover(run)
     assert any(isinstance(r.event, CommandTaken) for r in await stored(log, run))
 
 
@@ -378,7 +378,7 @@ async def test_a_process_does_not_take_over_a_run_that_it_executes_itself() -> N
         await began.wait()
         now += 3600.0
         with pytest.raises(LeaseHeldError, match="is held by"):
-            await Worker(ScriptedModel([]), tools=[pay], log=log).recover(run.id)
+            await Worker(ScriptedModel([]), tools=[pay], log=log).recover(run.id).started()
         is_paid.set()
         assert isinstance(await run, Finished)
         assert not any(isinstance(record.event, RunRecover) for record in await stored(log, run.id))
@@ -388,13 +388,13 @@ async def test_only_a_run_that_is_cut_off_is_recovered() -> None:
     run, entries, _ = await whole()
     worker = Bank().worker(MemoryLog())
     with pytest.raises(LogError, match="no run"):
-        await worker.recover("run-9")
+        await worker.recover("run-9").started()
     log = await cut(run, entries)
     claim = await log.claim(run)
     await log.append(claim, [], after=entries[-1].last, row=RunRow("finished"))
     await log.release(claim)
     with pytest.raises(LocalProtocolError, match="is finished, not cut off"):
-        await Bank().worker(log).recover(run)
+        await Bank().worker(log).recover(run).started()
 
 
 async def test_a_run_that_has_ended_since_it_was_looked_at_is_not_continued(
@@ -405,7 +405,7 @@ async def test_a_run_that_has_ended_since_it_was_looked_at_is_not_continued(
     log = await cut(run, entries[:4])
     stale = await log.info(run)
     bank = Bank("idempotent")
-    await (await bank.worker(log).recover(run))
+    await bank.worker(log).recover(run)
     before, paid = await stored(log, run), len(bank.paid)
 
     async def info(_: str) -> RunInfo | None:
@@ -413,7 +413,7 @@ async def test_a_run_that_has_ended_since_it_was_looked_at_is_not_continued(
 
     monkeypatch.setattr(log, "info", info)
     with pytest.raises(LocalProtocolError, match="is finished, not cut off"):
-        await bank.worker(log).recover(run)
+        await bank.worker(log).recover(run).started()
     assert await stored(log, run) == before
     assert len(bank.paid) == paid
 
@@ -423,7 +423,7 @@ async def test_a_worker_without_the_tools_does_not_take_the_run() -> None:
     log = await cut(run, entries[:3])
     bank = Bank()
     with pytest.raises(ConfigurationError, match="lacks look, pay"):
-        await Worker(ByTurn(REPLIES), log=log).recover(run)
+        await Worker(ByTurn(REPLIES), log=log).recover(run).started()
 
     @tool
     async def pay(euros: int) -> str:
@@ -431,7 +431,7 @@ async def test_a_worker_without_the_tools_does_not_take_the_run() -> None:
         return str(euros)
 
     with pytest.raises(ConfigurationError, match="other parameters of pay"):
-        await Worker(ByTurn(REPLIES), tools=[pay, bank.tools[1]], log=log).recover(run)
+        await Worker(ByTurn(REPLIES), tools=[pay, bank.tools[1]], log=log).recover(run).started()
     assert (await log.list())[0].owner == ""  # released
 
 
@@ -450,7 +450,7 @@ async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and
     )
     log = await cut(run, [*start, owl])
     with pytest.raises(LogError, match="'owl', which this rxworker does not know"):
-        await Bank().worker(log).recover(run)
+        await Bank().worker(log).recover(run).started()
     last = (await stored(log, run))[-1].event
     assert last.kind == "owl"  # pyright: ignore
     wings = b'{"turn":1,"attempt":0,"event":{"type":"run_pause","wings":2}}'
@@ -460,4 +460,4 @@ async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and
     log = await cut(
         run, [*start, Entry(owl.first, owl.last, 1, "owl", 0.0, owl.body, changes_state=False)]
     )
-    assert isinstance(await (await Bank().worker(log).recover(run)), Finished)
+    assert isinstance(await Bank().worker(log).recover(run), Finished)

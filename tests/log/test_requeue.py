@@ -43,11 +43,11 @@ async def test_a_run_that_was_set_aside_is_put_back_under_its_id() -> None:
     log = await cut(run, [*start, *deaths(seq, progress)])
     bank = Bank()
     with pytest.raises(WorkerError, match="3 times after record"):
-        await (await bank.worker(log).recover(run))
+        await bank.worker(log).recover(run)
     (info,) = await log.list()
     assert (info.status, info.row.cause) == ("aborted", "error")
     with pytest.raises(LocalProtocolError, match="is aborted"):
-        await bank.worker(log).recover(run)
+        await bank.worker(log).recover(run).started()
 
     await log.requeue(run, reason="the machine has more memory")
     (info,) = await log.list(status="queued")
@@ -62,7 +62,7 @@ async def test_a_run_that_was_set_aside_is_put_back_under_its_id() -> None:
         claim, deaths(put_back, put_back), after=put_back, row=replace(info.row, status="running")
     )
     await log.release(claim)
-    result = await (await bank.worker(log).recover(run))
+    result = await bank.worker(log).recover(run)
     assert isinstance(result, Finished)
     records = await stored(log, run)
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
@@ -79,7 +79,7 @@ async def test_a_run_that_was_put_back_is_set_aside_again_at_its_third_death() -
     log = await cut(run, entries[:2])
     await log.send(run, Command("cancel"))
     with pytest.raises(RunCancelledError):
-        await (await Bank().worker(log).recover(run))
+        await Bank().worker(log).recover(run)
     await log.requeue(run)
     for _ in range(3):
         claim = await log.claim(run)
@@ -92,7 +92,7 @@ async def test_a_run_that_was_put_back_is_set_aside_again_at_its_third_death() -
         )
         await log.release(claim)
     with pytest.raises(WorkerError, match="3 times after record"):
-        await (await Bank().worker(log).recover(run))
+        await Bank().worker(log).recover(run)
 
 
 async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_without_that_part() -> (
@@ -108,7 +108,9 @@ async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_w
             await begun
         await log.requeue(begun.id)
         result = await (
-            await Worker(ScriptedModel([say("A frog jumps in.")]), log=log).recover(begun.id)
+            await Worker(ScriptedModel([say("A frog jumps in.")]), log=log)
+            .recover(begun.id)
+            .started()
         )
         assert isinstance(result, Finished)
         assert [message.text for message in result.conversation.messages] == [
@@ -181,7 +183,12 @@ async def paused(log: EventLog) -> str:
 
 
 async def recover(log: EventLog, run: str) -> None:
-    await (await Worker(ScriptedModel(["Hello."]), log=log).recover(run))
+    recovered = Worker(ScriptedModel(["Hello."]), log=log).recover(run)
+    try:
+        await recovered
+    except asyncio.CancelledError:
+        await recovered.cancel()
+        raise
 
 
 async def allow(log: EventLog, run: str) -> None:

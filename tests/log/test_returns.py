@@ -48,7 +48,7 @@ class Desk:
         """Recover the run when the lease of its process is over."""
         while True:
             try:
-                return await self.worker.recover(run)
+                return await self.worker.recover(run).started()
             except LeaseHeldError as error:
                 await asyncio.sleep(max(error.until - time.time(), 0.0) + 0.005)
 

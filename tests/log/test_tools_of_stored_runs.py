@@ -82,14 +82,14 @@ async def test_a_corrected_description_does_not_strand_a_run() -> None:
         run = worker(log, pay_tool()).run("Pay.")
         await run
         name = await cut(log, run.id, "tool_start")
-        result = await (await worker(log, pay_tool("Pay the given sum.")).recover(name))
+        result = await worker(log, pay_tool("Pay the given sum.")).recover(name)
         assert isinstance(result, Finished)
 
 
 async def queued(log: MemoryLog) -> str:
     """A run that was submitted, and that a process has begun which has ended since."""
     run = await submit(log, "Pay.")
-    begun = await worker(log, pay_tool()).recover(run)
+    begun = await worker(log, pay_tool()).recover(run).started()
     async for record in begun:
         if record.turn == 1:
             break
@@ -100,7 +100,7 @@ async def queued(log: MemoryLog) -> str:
 async def resumed(log: MemoryLog) -> str:
     paused = await worker(log, pay_tool(requires_approval=True)).run("Pay.")
     assert isinstance(paused, Paused)
-    run = await worker(log, pay_tool(requires_approval=True)).decide(paused.run)
+    run = await worker(log, pay_tool(requires_approval=True)).decide(paused.run).started()
     await run
     events = [record.event for record in await stored(log, run.id)]
     assert [set(e.tools) for e in events if isinstance(e, RunResume)] == [{"pay"}]
@@ -111,7 +111,7 @@ async def extended(log: MemoryLog) -> str:
     """A run whose second process has a tool more than the first."""
     run = worker(log).run("Pay.")
     await asyncio.wait([run.hand_over(seconds=0.0)])
-    begun = await worker(log, pay_tool()).recover(run.id)
+    begun = await worker(log, pay_tool()).recover(run.id).started()
     await asyncio.wait([begun.hand_over(seconds=0.0)])
     events = [record.event for record in await stored(log, run.id)]
     assert [set(e.tools) for e in events if isinstance(e, RunRecover)] == [{"pay"}]
@@ -129,17 +129,19 @@ async def test_a_worker_without_a_tool_of_the_run_leaves_it_to_others(
         before = await log.info(run)
         assert before is not None
         with pytest.raises(ConfigurationError, match="pay"):
-            await lacking.recover(run)
+            await lacking.recover(run).started()
         async with RunSource(log) as source:
             for _ in range(3):
                 info = await source.take(wait=False)
                 if info is not None:
-                    assert await source.recover(lacking, info) is None
+                    assert (
+                        await source.recover(info, lambda: lacking.recover(run).started()) is None
+                    )
                 await asyncio.sleep(0.02)
         after = await log.info(run)
         assert after is not None
         assert (after.last_seq, after.owner, after.epoch - before.epoch) == (before.last_seq, "", 2)
-        result = await (await worker(log, pay_tool()).recover(run))
+        result = await worker(log, pay_tool()).recover(run)
         assert isinstance(result, Finished)
         assert [r.text for m in result.conversation.messages for r in m.tool_results] == ["paid 3"]
 
@@ -149,7 +151,7 @@ async def test_a_paused_run_that_was_decided_about_is_left_to_a_worker_with_its_
         paused = await worker(log, pay_tool(requires_approval=True)).run("Pay.")
         assert isinstance(paused, Paused)
         with pytest.raises(ConfigurationError, match="lacks pay"):
-            await worker(log).decide(paused.run)
+            await worker(log).decide(paused.run).started()
         assert await log.sent(paused.run) == []
         desk = worker(log, pay_tool(requires_approval=True))
         await log.send(paused.run, decide_command(paused, None, (), desk.hooks, desk.tools))
@@ -181,7 +183,7 @@ async def test_a_tool_that_no_worker_had_is_still_reported_to_the_model() -> Non
         paused = await first.run("Pay.")
         assert isinstance(paused, Paused)
         other = Worker(ByTurn(replies), tools=[pay_tool(requires_approval=True)], log=log)
-        result = await (await other.decide(paused.run))
+        result = await other.decide(paused.run)
         texts = [r.text for m in result.conversation.messages for r in m.tool_results]
         assert texts[0] == "paid 3"
         assert "fly" in texts[1]
@@ -195,7 +197,7 @@ async def test_a_run_that_was_put_back_is_cancelled_by_a_process_without_its_too
         run = worker(log, pay_tool()).run("Pay.")
         await run
         name = await cut(log, run.id, kind)
-        recovered = await worker(log, pay_tool()).recover(name)
+        recovered = await worker(log, pay_tool()).recover(name).started()
         await recovered.cancel()
         await log.requeue(name)
         await log.send(name, Command("cancel", {"reason": "enough"}))

@@ -253,7 +253,7 @@ async def test_variables_are_stored_and_not_shown(open_store: OpenLog) -> None:
 
 async def test_a_worker_without_a_log_recovers_nothing() -> None:
     with pytest.raises(LocalProtocolError, match="needs a log"):
-        await Worker(ScriptedModel([])).recover("run-1")
+        await Worker(ScriptedModel([])).recover("run-1").started()
 
 
 async def test_a_log_that_is_closed_ends_the_run_with_an_error() -> None:

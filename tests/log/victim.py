@@ -130,7 +130,7 @@ async def recovered(worker: Worker, run: str) -> Run[Any]:
     """Recover a run when the lease of its process is over."""
     while True:
         try:
-            return await worker.recover(run)
+            return await worker.recover(run).started()
         except LeaseHeldError as error:
             await asyncio.sleep(max(error.until - time.time(), 0) + 0.005)
 

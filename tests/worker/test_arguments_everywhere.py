@@ -214,7 +214,7 @@ async def by_a_recovery(
     before = [entry async for entry in log.read(paused.run)]
     await again.append(claim, before, after=0, row=RunRow(title="Go.", status="paused"))
     other = Worker(ScriptedModel(["Done."]), tools=[shell], hooks=[ask, *hooks], log=again)
-    recovered = await other.recover(run.id)
+    recovered = await other.recover(run.id).started()
     recovered.events.subscribe(events.append)
     return await recovered
 
@@ -233,7 +233,7 @@ async def by_a_fork(
     assert at is not None
     fork = await fork_run(log, run.id, at - 1)
     other = Worker(ScriptedModel(["Done."]), tools=[shell], hooks=hooks, log=log)
-    recovered = await other.recover(fork)
+    recovered = await other.recover(fork).started()
     recovered.events.subscribe(events.append)
     return await recovered
 

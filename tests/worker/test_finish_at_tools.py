@@ -212,7 +212,7 @@ async def test_a_run_that_a_hook_has_finished_stays_finished_wherever_its_proces
         again = await cut(run.id, entries[:length])
         other = ScriptedModel(["Go on."])
         # The hook is not there any more: its verdict is in the log.
-        result = await (await Worker(other, tools=[note], log=again).recover(run.id))
+        result = await Worker(other, tools=[note], log=again).recover(run.id)
         assert isinstance(result, Finished), length
         assert (result.text, other.requests) == ("Let me see.", []), length
         assert len(results(result)) == 3, length

@@ -469,7 +469,7 @@ async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() ->
                 row = RunRow("finished" if is_whole else "running", outer=outer_of)
                 await log.append(claim, kept, after=0, row=row)
         log.lease = 15.0
-        recovered = await worker(log).recover(run.id)
+        recovered = await worker(log).recover(run.id).started()
         records = records_of(recovered)
         await recovered
         assert lint(records) == [], end

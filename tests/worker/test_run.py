@@ -427,6 +427,7 @@ def test_these_are_the_public_names_of_a_run() -> None:
         "send",
         "session",
         "snapshot",
+        "started",
         "state",
         "subscribe",
         "watch",

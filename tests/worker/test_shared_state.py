@@ -115,7 +115,7 @@ async def test_a_recovered_run_has_the_state_of_the_log() -> None:
             await run
         gate.set()
         other = Worker(ScriptedModel(["Done."]), tools=[wait], log=log)
-        recovered = await other.recover(run.id)
+        recovered = await other.recover(run.id).started()
         assert (await recovered).shared_state == {"n": 1, "status": "waiting"}
         assert (await other.load(run.id)).shared_state == {"n": 1, "status": "waiting"}
 

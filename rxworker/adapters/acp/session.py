@@ -223,7 +223,7 @@ class AcpSession:
     async def _recover(self, last: RunInfo, message: Message) -> Run[Any]:
         """Continue a run whose process has ended, and send the message into it."""
         self.session.allowed[:] = last.row.allowed
-        run = await self.session.recover(last.run, reason="the client has come back")
+        run = await self.session.recover(last.run, reason="the client has come back").started()
         run.send(message)
         return await self._begun(run)
 
@@ -317,7 +317,7 @@ class AcpSession:
             return None
         if self._log is None:
             return await self._begun(self.session.resume(paused, decisions=decisions, add=add))
-        run = await self.session.decide(paused.run, decisions, add=add)
+        run = await self.session.decide(paused.run, decisions, add=add).started()
         run.allowed[:] = self.session.allowed
         return await self._begun(run)
 

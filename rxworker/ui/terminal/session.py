@@ -403,7 +403,7 @@ class TerminalSession:
         run, paused = None, None
         for info in stored.runs:
             if info is last and last.is_cut_off():
-                run = await opened.recover(last.run, reason="resumed in the terminal")
+                run = await opened.recover(last.run, reason="resumed in the terminal").started()
                 break
             found = await read_run(self.log, info.run)
             state = found.state

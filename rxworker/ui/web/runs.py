@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, DecisionError
-from rxworker.log import EventLog, RunInfo, fork_run
+from rxworker.log import EventLog, RunInfo
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import RunRow
@@ -374,7 +374,7 @@ class Runs:
                 else:
                     resumed = await session.decide(
                         run, decisions, add=add, shared_state=shared_state
-                    )
+                    ).started()
                     # The conversation may allow more than when the run paused, or less.
                     resumed.allowed[:] = before.conversation.allowed_pairs
             except CommandConflictError as error:
@@ -429,9 +429,7 @@ class Runs:
             raise ApiError(400, "no_record", message)
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)
-        session = conversation.session
-        new = await fork_run(log, run, seq, labels=labels_of(session))
-        forked = await session.recover(new, reason=f"forked from {run}")
+        forked = await conversation.session.fork(run, seq).started()
         return self._keep(forked, conversation, before.title)
 
     async def requeue(self, run: str, reason: str) -> RunEntry:

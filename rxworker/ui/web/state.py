@@ -14,7 +14,7 @@ from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
-from rxworker.log import EventLog, RunInfo, recover_all
+from rxworker.log import EventLog, RunInfo
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
@@ -28,7 +28,7 @@ from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Places, Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
-from rxworker.worker import QueuedWorker, session_of
+from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.run import Run
 from rxworker.worker.stored import last_input
 from rxworker.worker.worker import Worker

@@ -149,7 +149,7 @@ async def test_a_run_that_another_process_takes_over_continues_the_trace_and_lin
             ScriptedModel(["Done."]), tools=[look], log=log, tracing=received.observer()
         )
         with received.tracer.start_as_current_span("sweep") as sweep:
-            taken = await second.recover(run.id, reason="found")
+            taken = await second.recover(run.id, reason="found").started()
         await taken
         other = received.spans["invoke_agent"]
         assert other is not one
