@@ -290,7 +290,7 @@ async def test_a_result_that_an_older_version_kept_is_of_its_own_turn() -> None:
     start, rest = entries[: stops[0]], entries[stops[0] + 1 : stops[-1] + 1]
     log = await cut(run, [*start, stop, *rest])
     seen.clear()
-    assert isinstance(await (await Bank().worker(log, hooks=[look]).recover(run)), Finished)
+    assert isinstance(await Bank().worker(log, hooks=[look]).recover(run), Finished)
     assert len(stops) == 2
     assert ["is not known" in text for text in seen] == [True]
 
