@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 from reactivex import Observable
+from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError, nearest
 from rxworker.events import (
@@ -27,6 +28,7 @@ from rxworker.events import (
     HookVerdict,
     MessageAdd,
     PauseState,
+    RunAbort,
     RunPause,
     RunStop,
     TurnStart,
@@ -148,7 +150,18 @@ def _guarded(
     def guarded(turn: Turn) -> Observable[Event]:
         source = expect_observable(stage, stage(turn), "the stage", "the observable of its events")
         several = () if operator is None else (operator,)
-        return apply_operators(several, source, turn.scheduler, EVENTS, refusal)
+        events = apply_operators(several, source, turn.scheduler, EVENTS, refusal)
+        has_ended = False
+
+        def may_follow(event: Event) -> bool:
+            """Nothing follows the end of a run."""
+            nonlocal has_ended
+            if has_ended:
+                return False
+            has_ended = isinstance(event, RunStop | RunPause | RunAbort)
+            return True
+
+        return events.pipe(ops.filter(may_follow))
 
     return guarded
 

@@ -19,6 +19,7 @@ from rxworker import Limits, Paused, Worker, before_tool_call, on_abort, on_turn
 from rxworker.errors import ConfigurationError, RunCancelledError, RxWorkerError
 from rxworker.events import (
     Event,
+    HookMessage,
     MessageAdd,
     Record,
     RunStop,
@@ -37,9 +38,10 @@ from rxworker.messages import Message, validate
 from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, cut, say
 from rxworker.transport import Retry
-from rxworker.worker import StageName, Turn, TurnStage, call_tools, decide, respond
+from rxworker.worker import StageName, Turn, TurnStage, call_tools, decide, prepare, respond
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
+USUAL: tuple[TurnStage, ...] = (prepare, respond, call_tools, decide)
 
 
 @tool
@@ -261,6 +263,23 @@ async def test_a_stage_may_end_the_run_and_no_other_follows() -> None:
     model = ScriptedModel([])
     result = await Worker(model, stages={"prepare": known}).run("What is it?")
     assert (result.text, model.requests) == ("42", [])
+
+
+@pytest.mark.parametrize("name", STAGES)
+async def test_a_stage_may_be_preceded_and_followed(name: StageName) -> None:
+    usual: dict[StageName, TurnStage] = dict(zip(STAGES, USUAL, strict=True))
+
+    def said(text: str) -> Observable[Event]:
+        return reactivex.just(HookMessage("test", "message", text))
+
+    def between(turn: Turn) -> Observable[Event]:
+        return reactivex.concat(said("before"), usual[name](turn), said("after"))
+
+    run = SCENARIOS["an answer"](stages={name: between}).run("go")
+    texts = [r.event.content async for r in run if isinstance(r.event, HookMessage)]
+    # Nothing follows the end of the run.
+    assert texts == (["before"] if name == "decide" else ["before", "after"])
+    assert (await run).text == "Hello."
 
 
 async def test_a_turn_is_what_its_stages_have_done_so_far() -> None:
