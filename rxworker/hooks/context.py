@@ -7,7 +7,7 @@ import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast, overload
 
 from rxworker.errors import HookError, LocalProtocolError, nearest
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd
@@ -18,49 +18,11 @@ from rxworker.messages.message import Role
 
 if TYPE_CHECKING:
     from rxworker.hooks.command import CommandResult
+    from rxworker.tools import SharedState, Tool, Toolbox
 
 Emit = Callable[[HookMessage | MessageAdd | ConversationReplace], None]
 CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[ToolResult]]
 """Runs a tool by its name and arguments, for a hook."""
-
-
-class CallableTool(Protocol):
-    """A tool, as far as a hook needs to know it: its state is reached through the bound object."""
-
-    @property
-    def meta(self) -> ToolMeta:
-        """Its description for the model."""
-        ...
-
-
-class KnownTools(Protocol):
-    """The tools of a worker, as far as a hook needs to know them."""
-
-    @property
-    def metas(self) -> tuple[ToolMeta, ...]:
-        """Their descriptions for the model, in order."""
-        ...
-
-    def get(self, name: str) -> CallableTool | None:
-        """The tool of that name."""
-        ...
-
-
-class KnownSharedState(Protocol):
-    """The shared state of a run, as far as a hook needs to know it."""
-
-    @property
-    def value(self) -> Json:
-        """A copy of the state."""
-        ...
-
-    def set(self, value: object, path: str = "", /) -> None:
-        """Set the state, or a place in it."""
-        ...
-
-    def remove(self, path: str, /) -> None:
-        """Remove what is at a place."""
-        ...
 
 
 ROLES = typing.get_args(Role)
@@ -130,9 +92,9 @@ class HookContext:
     turn: int = 0
     hook: str = ""
     workspace: Path = field(default_factory=Path)
-    toolbox: KnownTools | None = None
+    toolbox: Toolbox | None = None
     call_tool: CallTool | None = None
-    shared: KnownSharedState | None = None
+    shared: SharedState | None = None
     reached: list[str] = field(default_factory=list[str])
     spared: frozenset[tuple[str, int]] = frozenset()
 
@@ -234,7 +196,7 @@ class HookContext:
         """The names of the tools, in order."""
         return [meta.name for meta in self.tools]
 
-    def get_tool(self, name: str) -> CallableTool | None:
+    def get_tool(self, name: str) -> Tool | None:
         """The tool of that name."""
         return None if self.toolbox is None else self.toolbox.get(name)
 
@@ -271,7 +233,7 @@ class HookContext:
         """
         self._expect_shared().remove(path)
 
-    def _expect_shared(self) -> KnownSharedState:
+    def _expect_shared(self) -> SharedState:
         if self.shared is None:
             raise LocalProtocolError("there is no worker here whose state could be shared")
         return self.shared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from rxworker.events.arguments import (
     copy_arguments,
     decode_arguments,
 )
-from rxworker.hooks.context import ROLES, CallableTool, HookContext
+from rxworker.hooks.context import ROLES, HookContext
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, changed
 from rxworker.messages import (
@@ -35,6 +35,9 @@ from rxworker.messages import (
     validate,
 )
 from rxworker.messages.content import ContentBlock
+
+if TYPE_CHECKING:
+    from rxworker.tools import Tool
 
 SENT = (Text, Image, Document, Audio)
 """The blocks that the content of a result may have."""
@@ -208,7 +211,7 @@ class ToolCallContext(HookContext):
     changeable: ClassVar[tuple[str, ...]] = ("call", "input")
 
     call: ToolCall
-    tool: CallableTool
+    tool: Tool
     allowed: set[str] = field(default_factory=set[str])
     _given: ToolCall = field(init=False)
     _of_text: tuple[str, JsonObject] | None = field(init=False, default=None)
@@ -345,7 +348,7 @@ class ToolResultContext(HookContext):
 
     call: ToolCall
     result: ToolResult
-    tool: CallableTool
+    tool: Tool
     finished_by: str = field(init=False, default="")
 
     @property

@@ -26,10 +26,10 @@ from rxworker.hooks import (
     TurnEndContext,
     Verdict,
 )
-from rxworker.hooks.context import CallTool, KnownTools
+from rxworker.hooks.context import CallTool
 from rxworker.hooks.settings import HookSettings
 from rxworker.messages import Conversation, Json, Message, ToolCall, ToolMeta, ToolResult
-from rxworker.tools import SharedState
+from rxworker.tools import ClientTool, SharedState, Tool, Toolbox
 
 
 class _Never:
@@ -123,15 +123,13 @@ class ContextFields(TypedDict, total=False):
     shared_state: Json
     variables: dict[str, object]
     workspace: Path
-    toolbox: KnownTools
+    toolbox: Toolbox
     call_tool: CallTool
 
 
-class _StubTool:
+def _stub_tool(name: str) -> Tool:
     """A tool of which nothing is known but its name."""
-
-    def __init__(self, name: str) -> None:
-        self.meta = ToolMeta(name, "", {"type": "object"})
+    return ClientTool(ToolMeta(name, "", {"type": "object"}))
 
 
 def send_context(*messages: Message | str, **fields: Unpack[ContextFields]) -> MessageSendContext:
@@ -152,7 +150,7 @@ def call_context(
     {'path': 'a'}
     """
     call = ToolCall(call_id, tool, arguments)
-    return ToolCallContext(call=call, tool=_StubTool(tool), **_common((), fields or {}))
+    return ToolCallContext(call=call, tool=_stub_tool(tool), **_common((), fields or {}))
 
 
 def result_context(
@@ -172,7 +170,7 @@ def result_context(
     return ToolResultContext(
         call=call,
         result=ToolResult(call.id, result, is_error, tool),
-        tool=_StubTool(tool),
+        tool=_stub_tool(tool),
         **_common((), fields or {}),
     )
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 B = TypeVar("B")
 
@@ -21,21 +21,8 @@ GRACE = 4.0
 logger = logging.getLogger("rxworker.tools")
 
 
-class Work(Protocol):
-    """Something that is done in a call's own task."""
-
-    @property
-    def tool(self) -> str:
-        """The name of the tool, for the report that the work does not stop."""
-        ...
-
-    def close(self) -> None:
-        """Abandon it: no task waits for it, and its reports are dropped."""
-        ...
-
-
-at_work: dict[asyncio.Task[Any], Work] = {}
-"""The running work of each task."""
+at_work: dict[asyncio.Task[Any], tuple[str, Callable[[], None]]] = {}
+"""The tool that runs in each task that is a call's own, and the function that drops its reports when it is abandoned."""
 
 
 class TooLateError(Exception):
@@ -118,9 +105,10 @@ def _leave(task: asyncio.Task[Any]) -> bool:
     work = at_work.pop(task, None)
     if work is None:
         return False
-    work.close()
+    name, silence = work
+    silence()
     task.add_done_callback(_hear)
-    _warn(work.tool)
+    _warn(name)
     return True
 
 

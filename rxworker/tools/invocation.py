@@ -175,7 +175,7 @@ async def attempts(
         line = _Line(call, place, call_scope, loop)
         try:
             if own_task and task is not None and policy.timeout is None:
-                at_work[task] = line
+                at_work[task] = call.name, line.close
                 value = await tool.execute(arguments, line)
             else:
                 work = _executed(tool, arguments, line)

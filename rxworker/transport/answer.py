@@ -186,7 +186,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._seen = self._moved = 0
         self._quiet = self._waited = 0
         try:
-            if self._ticker is not None and self._ticker.join(self):
+            if self._ticker is not None and self._ticker.join(self.tick):
                 self._quiet = self._waited = -1  # the first tick comes too early to count
             upstream = connect(self._source, self)
         except Exception as error:
@@ -215,7 +215,7 @@ class Answer(Receiver, abc.DisposableBase):
     def _stop(self) -> None:
         self._over = True
         if self._ticker is not None:
-            self._ticker.leave(self)
+            self._ticker.leave(self.tick)
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.dispose()
@@ -265,7 +265,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._failures += 1
         self._upstream, self._source = None, source
         if self._ticker is not None:
-            self._ticker.leave(self)
+            self._ticker.leave(self.tick)
         self._timer = self._clock.schedule_relative(delay, self._go_on)
         return True
 

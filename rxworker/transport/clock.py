@@ -10,22 +10,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
+from collections.abc import Callable
 from contextvars import Context
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from reactivex import abc, typing
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.operators.disposables import Slot
 
-
-class Ticked(Protocol):
-    """An object that is called at each tick."""
-
-    def tick(self) -> None:
-        """A step of time has passed. It is emitted in its own context, in which nothing is set."""
-        ...
+Tick: TypeAlias = Callable[[], None]
+"""Called at each step of time, in a context of its own, in which nothing is set."""
 
 
 class Ticker:
@@ -41,10 +37,10 @@ class Ticker:
     def __init__(self, clock: abc.SchedulerBase, step: float) -> None:
         self._clock = clock
         self._step = step
-        self._members: dict[Ticked, None] = {}  # in the order in which they came
+        self._members: dict[Tick, None] = {}  # in the order in which they came
         self._is_on = False
 
-    def join(self, member: Ticked) -> bool:
+    def join(self, member: Tick) -> bool:
         """Tick for this one, too. Whether the first tick comes before a whole step has passed."""
         self._members[member] = None
         was_on = self._is_on
@@ -52,7 +48,7 @@ class Ticker:
             self._go_on()
         return was_on
 
-    def leave(self, member: Ticked) -> None:
+    def leave(self, member: Tick) -> None:
         """Remove this member. The timer is not cancelled, since another member may join before it fires."""
         self._members.pop(member, None)
 
@@ -68,7 +64,7 @@ class Ticker:
             for member in tuple(self._members):
                 try:
                     if member in self._members:
-                        member.tick()
+                        member()
                 except Exception as error:
                     failure = failure or error
         finally:

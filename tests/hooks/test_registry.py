@@ -29,18 +29,15 @@ from rxworker.hooks import (
 from rxworker.hooks.coerce import HookLike
 from rxworker.hooks.settings import HookSettings
 from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
+from rxworker.tools import ClientTool
 
 ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace] = []
-
-
-class FakeTool:
-    meta = ToolMeta("delete", "Deletes.", {})
 
 
 def call_context(name: str = "delete") -> ToolCallContext:
     return ToolCallContext(
         call=ToolCall("c1", name, {"path": "a"}),
-        tool=FakeTool(),
+        tool=ClientTool(ToolMeta("delete", "Deletes.", {})),
         conversation=Conversation(),
         emit=ROWS.append,
     )
@@ -453,7 +450,7 @@ def test_a_request_or_an_end_cannot_be_skipped() -> None:
     [
         (print, "decorate a function"),
         (object(), "give an object with one of the methods"),
-        (FakeTool, "is a class: register an object of it"),
+        (ClientTool, "is a class: register an object of it"),
     ],
 )
 def test_what_is_no_hook_is_refused_with_a_hint(nonsense: Any, hint: str) -> None:

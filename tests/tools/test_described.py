@@ -91,7 +91,7 @@ def test_its_policy_counts_and_hooks_reach_its_state() -> None:
 
     @before_tool_call
     def look(context: ToolCallContext) -> None:
-        counts.append(getattr(context.tool, "count"))  # noqa: B009 - a `CallableTool` has no such member
+        counts.append(getattr(context.tool, "count"))  # noqa: B009 - a `Tool` has no such member
 
     replies = [call("echo", text="a"), call("echo", text="b"), "Done."]
     Worker(ScriptedModel(replies), tools=[ByAttributes()], hooks=[look]).run_sync("?")

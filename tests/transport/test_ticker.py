@@ -25,7 +25,7 @@ class Member:
         self._clock = clock
         self._then = then
 
-    def tick(self) -> None:
+    def __call__(self) -> None:
         self.told.append(self._clock.clock)
         self._then()
 
@@ -106,7 +106,7 @@ async def test_it_keeps_nothing_of_the_context_of_who_came_first() -> None:
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     class Asking:
-        def tick(self) -> None:
+        def __call__(self) -> None:
             if not heard.done():
                 heard.set_result(who.get())
 
