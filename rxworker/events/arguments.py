@@ -13,7 +13,7 @@ import msgspec
 from rxworker.errors import InvalidArgumentError
 from rxworker.events import InputValueDelta
 from rxworker.messages import Json, JsonObject, ToolMeta
-from rxworker.messages.lenient_json import read_mended
+from rxworker.messages.lenient_json import read_repaired
 
 MAX_DEPTH = 100
 """The maximum number of arrays and objects within one another in arguments: many read them with recursion, and a model may write any number of brackets."""
@@ -167,7 +167,7 @@ def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str
 
 def _mended(text: str) -> Json:
     try:
-        return read_mended(text.encode())
+        return read_repaired(text.encode())
     except UnicodeError:
         return None
 
@@ -243,7 +243,7 @@ _Node = dict[str | int, "_Leaf | _Node"]
 
 def _unquoted(name: str) -> str:
     """The name in double quotes: as JSON writes it, or as it stands where it is none."""
-    value = read_mended(name.encode("utf-8", "replace"))
+    value = read_repaired(name.encode("utf-8", "replace"))
     return value if isinstance(value, str) else name[1:-1]
 
 

@@ -21,7 +21,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.hub.detach import fail_stream
 from rxworker.hub.registry import WatcherRegistry
 from rxworker.hub.watcher import Watcher, running_loop
-from rxworker.operators.disposables import Slot
+from rxworker.operators.disposables import SerialDisposable
 from rxworker.operators.kernel import TRAMPOLINE, Stage
 
 A = TypeVar("A")
@@ -91,7 +91,7 @@ class TimedPipeline(Stage[A]):
         loop = self._hub.loop
         if scheduler is not None or loop is None or not loop.is_running():
             return self._pipeline.subscribe(observer, scheduler=scheduler)
-        upstream = Slot()
+        upstream = SerialDisposable()
 
         def fail(error: BaseException) -> None:
             upstream.dispose()

@@ -19,7 +19,7 @@ from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log.format import Entry, records_of
-from rxworker.operators.disposables import Slot
+from rxworker.operators.disposables import SerialDisposable
 from rxworker.operators.kernel import Stage
 from rxworker.transport.clock import loop_clock
 
@@ -128,7 +128,7 @@ class _Replay(abc.DisposableBase):
         self._observer = observer
         self._records: Iterator[Record] = iter(())
         self._next: Record | None = None  # it waits for its time
-        self._timer = Slot()
+        self._timer = SerialDisposable()
         self._is_over = False
         loop = asyncio.get_running_loop()
         self._page: asyncio.Future[None] = loop.create_future()

@@ -32,8 +32,8 @@ Key: TypeAlias = tuple[object, ...]
 _HIGH_HALF_AT_THE_END = re.compile("[\ud800-\udbff]\\Z")
 
 
-class Halves:
-    r"""The halves of characters in the frames of one response.
+class SurrogateJoiner:
+    r"""Joins the halves of characters, which are surrogates, over the frames of one response.
 
     Args:
         names: The fields whose texts continue in the next frame.
@@ -41,10 +41,10 @@ class Halves:
     Attributes:
         held: The high halves that wait, by the texts that they are the ends of.
 
-    >>> halves = Halves("text")
-    >>> halves.mended(b'{"text": "a\\ud83d"}')
+    >>> joiner = SurrogateJoiner("text")
+    >>> joiner.repaired(b'{"text": "a\\ud83d"}')
     b'{"text": "a"}'
-    >>> halves.joined(b'{"text": "\\ude00b"}').decode()
+    >>> joiner.joined(b'{"text": "\\ude00b"}').decode()
     '{"text": "😀b"}'
     """
 
@@ -54,7 +54,7 @@ class Halves:
         self.held: dict[Key, str] = {}
         self._names = names
 
-    def mended(self, data: bytes) -> bytes | None:
+    def repaired(self, data: bytes) -> bytes | None:
         """The JSON without halves; ``None`` where they are not what is wrong with it."""
         # A half is an escape from \ud800 on; other characters that are written as escapes are whole.
         if b"\\ud" not in data and b"\\uD" not in data and _is_utf8(data):
@@ -63,8 +63,8 @@ class Halves:
 
     def joined(self, data: bytes) -> bytes:
         """Later data, with the two halves of a character joined if a half is held and this is the next piece of its text."""
-        mended = self._read(data) if self.held else None
-        return data if mended is None else mended
+        repaired = self._read(data) if self.held else None
+        return data if repaired is None else repaired
 
     def _read(self, data: bytes) -> bytes | None:
         text = data.decode("utf-8", "replace")
@@ -124,16 +124,16 @@ def read_json(data: bytes) -> Json:
     return decoded
 
 
-def read_mended(data: bytes) -> Json:
+def read_repaired(data: bytes) -> Json:
     r"""The JSON of bytes that nothing follows, with U+FFFD for half a character in it; ``None`` if it is none.
 
-    >>> read_mended(b'"a\\ud83d"') == "a\ufffd"
+    >>> read_repaired(b'"a\\ud83d"') == "a\ufffd"
     True
     """
     value = read_json(data)
     if value is None:  # a strict reader rejects halves, so its result needs no repair
-        mended = Halves().mended(data)
-        value = None if mended is None else read_json(mended)
+        repaired = SurrogateJoiner().repaired(data)
+        value = None if repaired is None else read_json(repaired)
     return value
 
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from reactivex import abc
 
 
-class Slot(abc.DisposableBase):
-    """Holds one subscription at a time: what goes in disposes of what was there, and once disposed, the slot disposes of what goes in.
+class SerialDisposable(abc.DisposableBase):
+    """Holds one subscription at a time: what goes in disposes of what was there, and once disposed, it disposes of what goes in.
 
-    It is a ``SerialDisposable``, and does for a ``SingleAssignmentDisposable``.
+    It does what that of reactivex does, without a lock, and serves in place of a ``SingleAssignmentDisposable``.
 
-    >>> slot = Slot()
-    >>> slot.put(Call(lambda: print("first")))
-    >>> slot.put(Call(lambda: print("second")))
+    >>> current = SerialDisposable()
+    >>> current.put(Call(lambda: print("first")))
+    >>> current.put(Call(lambda: print("second")))
     first
-    >>> slot.dispose()
+    >>> current.dispose()
     second
     """
 

@@ -12,7 +12,7 @@ from rxworker.events import Error, ResponseEvent, ResponseStatus, Status
 from rxworker.events.deltas import Parts
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages.settings import check_number
-from rxworker.operators.disposables import Call, Slot
+from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.expect import (
     EVENTS,
     expect_callable,
@@ -60,7 +60,7 @@ def retry_before_first(
         def subscribe(
             observer: abc.ObserverBase[A], default: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            current = Slot()
+            current = SerialDisposable()
             push, push_many = observer.on_next, many(observer)
             failures = 0
             started = False
@@ -93,7 +93,7 @@ def retry_before_first(
                     current.put(scheduler.schedule_relative(delay, attempt))
 
             def attempt(_: abc.SchedulerBase | None = None, __: object = None) -> None:
-                subscription = Slot()
+                subscription = SerialDisposable()
                 current.put(subscription)
                 sink = Sink(on_next, on_error, observer.on_completed, on_many)
                 try:
@@ -149,7 +149,7 @@ def time_out(
             observer: abc.ObserverBase[A], default: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             push, push_many = observer.on_next, many(observer)
-            upstream, timer = Slot(), Slot()
+            upstream, timer = SerialDisposable(), SerialDisposable()
             started = marked = over = False
             quiet = 0
 

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_mended
+from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.failure import Failure, read_failure
 
 
@@ -26,8 +26,8 @@ def unreadable(data: bytes) -> bool:
 
 def read_stray(data: bytes) -> Json:
     """The JSON of stray lines, with or without the name of a field before it, such as ``error: {...}``."""
-    whole = read_mended(data)
-    return whole if whole is not None else read_mended(data.partition(b":")[2])
+    whole = read_repaired(data)
+    return whole if whole is not None else read_repaired(data.partition(b":")[2])
 
 
 def stream_failure(event: str, raw: Json) -> Failure | None:

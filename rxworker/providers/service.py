@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from rxworker.errors import ProviderError
-from rxworker.messages.lenient_json import read_mended
+from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.base import Options, hidden_url, is_secret
 from rxworker.providers.endpoint import (
     base_address,
@@ -245,7 +245,7 @@ def explain(
 
 
 def _read(status: int, body: bytes) -> Failure:
-    failure = read_failure(read_mended(body), status)
+    failure = read_failure(read_repaired(body), status)
     if failure:
         return failure
     text = _SPACE.sub(" ", _TAG.sub(" ", body[:20_000].decode("utf-8", "replace"))).strip()

@@ -34,8 +34,9 @@ BORDERS: frozenset[type[object]] = frozenset({BlockStart, Status, AttemptStart, 
 class OpenBlocks(dict[int, B]):
     """The open blocks by index, in the order in which they opened. Its owner adds each, and removes it at its stop or abort.
 
+    >>> from rxworker.events import BlockType
     >>> blocks = OpenBlocks({0: "the first"})
-    >>> list(blocks.end_before(BlockStart(0)))
+    >>> list(blocks.end_before(BlockStart(0, BlockType.TEXT)))
     [('the first', 'another block has started at its index')]
     >>> blocks
     {}

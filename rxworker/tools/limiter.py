@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from rxworker.errors import ConfigurationError
 
 
-class Gate:
+class Limiter:
     """A FIFO concurrency limiter; an exclusive holder runs alone.
 
     Args:

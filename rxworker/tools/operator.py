@@ -19,7 +19,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignme
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools.invocation import CallScope, Emit, ToolEvent, ignore
-from rxworker.tools.limiter import Gate
+from rxworker.tools.limiter import Limiter
 from rxworker.tools.run import FinishedCall, run_at
 from rxworker.tools.toolbox import Toolbox
 
@@ -56,7 +56,7 @@ def run_tools(
     >>> asyncio.run(main())
     '42'
     """
-    Gate(limit)  # refuse a limit that cannot be right here, and not when it is too late
+    Limiter(limit)  # refuse a limit that cannot be right here, and not when it is too late
 
     def operate(source: Observable[ToolCall | ToolResult]) -> Observable[ToolResult]:
         def subscribe(
@@ -97,7 +97,7 @@ class _Row:
         self._emit = emit
         self._places = count()
         self._observer = observer
-        self._gate = Gate(limit)
+        self._limiter = Limiter(limit)
         self._tasks: deque[asyncio.Future[FinishedCall]] = deque()
         self._ended = False
         self._over = False
@@ -113,7 +113,7 @@ class _Row:
         # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
         call_scope = replace(self._call_scope, variables={})
         place = next(self._places)
-        work = run_at(self._gate, self._toolbox, call, place, call_scope, own_task=False)
+        work = run_at(self._limiter, self._toolbox, call, place, call_scope, own_task=False)
         task = self._loop.create_task(work)
         self._tasks.append(task)
         task.add_done_callback(self._advance)

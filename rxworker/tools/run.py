@@ -26,7 +26,7 @@ from rxworker.tools.invocation import (
     ToolEvent,
     attempts,
 )
-from rxworker.tools.limiter import Gate
+from rxworker.tools.limiter import Limiter
 from rxworker.tools.results import clean, truncate
 from rxworker.tools.toolbox import Toolbox
 
@@ -46,7 +46,7 @@ class FinishedCall(Struct, frozen=True):
 
 
 async def run_at(
-    gate: Gate,
+    limiter: Limiter,
     toolbox: Toolbox,
     call: ToolCall,
     place: int,
@@ -57,7 +57,7 @@ async def run_at(
     """Run one call when its turn has come.
 
     Args:
-        gate: Lets it in.
+        limiter: Lets it in.
         toolbox: The toolbox of its tool.
         call: The call to run.
         place: The index of the call among the calls of its response.
@@ -65,8 +65,8 @@ async def run_at(
         own_task: Whether it has a task that its creator ends with `stop_all`.
     """
     tool, policy = toolbox.find(call.name)
-    if not gate.enter_now(policy.barrier):
-        await gate.enter(policy.barrier)
+    if not limiter.enter_now(policy.barrier):
+        await limiter.enter(policy.barrier)
         tool, policy = toolbox.find(call.name)  # tools come and go
     try:
         loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ async def run_at(
             call_scope.emit(ToolStop(result, seconds, call.id, place, is_error))
         return FinishedCall(result, seconds)
     finally:
-        gate.leave()
+        limiter.leave()
 
 
 async def run_call(
@@ -121,7 +121,7 @@ async def run_call(
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
     given = call_scope or CallScope()
-    return (await run_at(Gate(1), toolbox, call, 0, given, own_task=False)).result
+    return (await run_at(Limiter(1), toolbox, call, 0, given, own_task=False)).result
 
 
 class EarlyCalls:
@@ -136,7 +136,7 @@ class EarlyCalls:
         limit: How many calls may run at once, including those that start later.
 
     Attributes:
-        gate: Limits how many calls of the response run at once.
+        limiter: Limits how many calls of the response run at once.
         accepted: The number of calls that may start.
         begun: The number of calls that have started.
 
@@ -159,7 +159,7 @@ class EarlyCalls:
     def __init__(
         self, toolbox: Toolbox, call_scope: CallScope | None = None, *, limit: int = 8
     ) -> None:
-        self.gate = Gate(limit)
+        self.limiter = Limiter(limit)
         self.accepted = 0
         self.begun = 0
         self._toolbox = toolbox
@@ -243,7 +243,7 @@ class EarlyCalls:
         call_scope = replace(self._call_scope, emit=early.emit, relay=early.relay)
         loop = asyncio.get_running_loop()
         return loop.create_task(
-            run_at(self.gate, self._toolbox, early.call, early.place, call_scope)
+            run_at(self.limiter, self._toolbox, early.call, early.place, call_scope)
         )
 
     def emit(self, event: ToolEvent) -> None:
@@ -312,7 +312,7 @@ async def run_calls(
     """
     given = call_scope or CallScope()
     emit = given.emit
-    gate = Gate(limit) if early is None else early.gate
+    limiter = Limiter(limit) if early is None else early.limiter
     is_stopping = is_over = False
     cancelled: dict[int, FinishedCall] = {}
 
@@ -333,7 +333,7 @@ async def run_calls(
     for call, place in placed:
         task = None if early is None else early.take(call, place)
         if task is None:
-            task = loop.create_task(run_at(gate, toolbox, call, place, call_scope))
+            task = loop.create_task(run_at(limiter, toolbox, call, place, call_scope))
         tasks.append(task)
     try:
         await asyncio.sleep(0)  # what has nothing to wait for is done then

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 from reactivex import abc, typing
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-from rxworker.operators.disposables import Slot
+from rxworker.operators.disposables import SerialDisposable
 
 Tick: TypeAlias = Callable[[], None]
 """Called at each step of time, in a context of its own, in which nothing is set."""
@@ -128,7 +128,7 @@ class LoopClock(AsyncIOScheduler):
         return waiting
 
 
-class _Waiting(Slot):
+class _Waiting(SerialDisposable):
     """An action that waits, and then the disposable that it returned."""
 
     __slots__ = ("_action", "_clock", "_state", "handle")

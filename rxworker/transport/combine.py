@@ -107,7 +107,7 @@ def race(*models: Provider | Model) -> CombinedModel:
     return CombinedModel(models, _Race)
 
 
-class _Voice:
+class _Candidate:
     """One model's part: its events with its name on them, and what the others took added to its usage."""
 
     def __init__(self, model: Model, observer: abc.ObserverBase[ResponseEvent]) -> None:
@@ -148,8 +148,8 @@ class _Fallback:
         return self._current
 
     def _next(self) -> None:
-        voice = _Voice(self._waiting.pop(0), self._observer)
-        voice.others = self._spent
+        candidate = _Candidate(self._waiting.pop(0), self._observer)
+        candidate.others = self._spent
         starts_anew = self._begun
         held: list[ResponseEvent] = []
 
@@ -161,24 +161,24 @@ class _Fallback:
             if starts_anew:
                 starts_anew = False
                 if not (isinstance(event, Status) and event.status is ResponseStatus.STARTED):
-                    self._observer.on_next(_started(voice.model))
+                    self._observer.on_next(_started(candidate.model))
             self._begun = True
-            voice.say(event)
+            candidate.say(event)
 
         def on_error(error: Exception) -> None:
             if self._waiting and not isinstance(error, LocalProtocolError):
-                if self._begun or voice.took != Usage():
-                    self._spent += replace(voice.took, is_partial=True)
+                if self._begun or candidate.took != Usage():
+                    self._spent += replace(candidate.took, is_partial=True)
                 self._next()
                 return
             for event in held:
-                voice.say(event)
+                candidate.say(event)
             self._observer.on_error(error)
 
         # Its own place first: a model that fails at once has been followed by the next when `connect` returns.
         own = self._current.disposable = SerialDisposable()
         sink = Sink(on_next, on_error, self._observer.on_completed)
-        own.disposable = connect(voice.model.stream(self._request), sink)
+        own.disposable = connect(candidate.model.stream(self._request), sink)
 
 
 class _Race:
@@ -187,64 +187,64 @@ class _Race:
     def __init__(
         self, models: Sequence[Model], request: Request, observer: abc.ObserverBase[ResponseEvent]
     ) -> None:
-        self._voices = [_Voice(model, observer) for model in models]
-        self._left = len(self._voices)
+        self._candidates = [_Candidate(model, observer) for model in models]
+        self._left = len(self._candidates)
         self._request = request
         self._observer = observer
-        self._winner: _Voice | None = None
+        self._winner: _Candidate | None = None
         self._all = CompositeDisposable()
-        self._own: dict[_Voice, abc.DisposableBase] = {}
+        self._own: dict[_Candidate, abc.DisposableBase] = {}
 
     def start(self) -> abc.DisposableBase:
-        for voice in self._voices:
+        for candidate in self._candidates:
             if self._winner is None:
-                self._enter(voice)
+                self._enter(candidate)
         return self._all
 
-    def _enter(self, voice: _Voice) -> None:
+    def _enter(self, candidate: _Candidate) -> None:
         held: list[ResponseEvent] = []
-        own = self._own[voice] = SerialDisposable()
+        own = self._own[candidate] = SerialDisposable()
         self._all.add(own)
 
         def on_next(event: ResponseEvent) -> None:
-            if self._winner is voice:
-                voice.say(event)
+            if self._winner is candidate:
+                candidate.say(event)
                 return
             if self._winner is not None:
                 return
             held.append(event)
             if isinstance(event, Usage):
-                voice.took = event
+                candidate.took = event
             if isinstance(event, BlockStart | BlockStop):
-                self._win(voice, held)
+                self._win(candidate, held)
 
         def on_error(error: Exception) -> None:
-            if self._winner is voice:
+            if self._winner is candidate:
                 self._observer.on_error(error)
                 return
             self._left -= 1
             if self._winner is None and self._left == 0:
-                self._win(voice, held)
+                self._win(candidate, held)
                 self._observer.on_error(error)
 
         def on_completed() -> None:
             if self._winner is None:
-                self._win(voice, held)
-            if self._winner is voice:
+                self._win(candidate, held)
+            if self._winner is candidate:
                 self._observer.on_completed()
 
         own.disposable = connect(
-            voice.model.stream(self._request), Sink(on_next, on_error, on_completed)
+            candidate.model.stream(self._request), Sink(on_next, on_error, on_completed)
         )
 
-    def _win(self, winner: _Voice, held: list[ResponseEvent]) -> None:
+    def _win(self, winner: _Candidate, held: list[ResponseEvent]) -> None:
         self._winner = winner
-        for voice in self._voices:
-            if voice is winner:
+        for candidate in self._candidates:
+            if candidate is winner:
                 continue
-            if voice.took != Usage():
-                winner.others += replace(voice.took, is_partial=True)
-            self._own.get(voice, Disposable()).dispose()
+            if candidate.took != Usage():
+                winner.others += replace(candidate.took, is_partial=True)
+            self._own.get(candidate, Disposable()).dispose()
         for event in held:
             winner.say(event)
 

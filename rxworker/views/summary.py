@@ -13,7 +13,7 @@ from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, StopReason
 from rxworker.messages.content import wire_id
-from rxworker.messages.lenient_json import read_mended
+from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.usage import Usage
 from rxworker.state import BlockState, ResponseState
 from rxworker.state.pieces import joined
@@ -46,7 +46,7 @@ class CalledTool(Struct, frozen=True):
             return self.arguments
         if self.arguments.strip() in ("", "null"):  # how servers write that there are none
             return {}
-        decoded = read_mended(self.arguments.encode())
+        decoded = read_repaired(self.arguments.encode())
         return {INVALID: self.arguments} if decoded is None else decoded
 
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 from reactivex import Observable, abc
 
 from rxworker.errors import RunCancelledError, as_exception, describe
-from rxworker.operators.disposables import Both, Slot
+from rxworker.operators.disposables import Both, SerialDisposable
 from rxworker.operators.kernel import Many, Sink, Stage, connect, many
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.clock import LoopClock
@@ -245,8 +245,8 @@ def repeat_turns(
     def subscribe(
         observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        current = Slot()
-        next_one = Slot()
+        current = SerialDisposable()
+        next_one = SerialDisposable()
 
         def begin(_: abc.SchedulerBase, __: object = None) -> None:
             try:
@@ -254,7 +254,7 @@ def repeat_turns(
             except Exception as error:
                 observer.on_error(error)
                 return
-            subscription = Slot()
+            subscription = SerialDisposable()
             current.put(subscription)
             subscription.put(connect(started, sink, scheduler))
 

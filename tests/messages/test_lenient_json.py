@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.events.arguments import parse_arguments
-from rxworker.messages.lenient_json import Halves, read_json, read_mended, whole
+from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired, whole
 from rxworker.providers import PROVIDERS
 from rxworker.views import summarise
 
@@ -191,13 +191,13 @@ def test_half_a_character_within_arguments_is_repaired() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"1e999x", b'{"a": "\\ud83d', b"[" * 100_000 + b"\\u"])
 def test_what_is_not_json_is_not_repaired(data: bytes) -> None:
-    halves = Halves("a")
-    assert halves.mended(data) is None
-    assert halves.joined(data) == data
+    joiner = SurrogateJoiner("a")
+    assert joiner.repaired(data) is None
+    assert joiner.joined(data) == data
 
 
 def test_names_of_members_are_repaired_too() -> None:
-    assert Halves().mended(b'{"a\\ud83d": 1}') == f'{{"a{BAD}": 1}}'.encode()
+    assert SurrogateJoiner().repaired(b'{"a\\ud83d": 1}') == f'{{"a{BAD}": 1}}'.encode()
     assert whole("plain") == "plain"
 
 
@@ -207,5 +207,5 @@ def test_names_of_members_are_repaired_too() -> None:
 def test_what_can_be_read_needs_no_repair(pieces: list[str]) -> None:
     """Mending comes behind reading, and gives what mending before reading would give."""
     for data in (f'"{"".join(pieces)}"'.encode(), "".join(pieces).encode("latin-1")):
-        mended = Halves().mended(data)
-        assert read_mended(data) == read_json(data if mended is None else mended)
+        repaired = SurrogateJoiner().repaired(data)
+        assert read_repaired(data) == read_json(data if repaired is None else repaired)

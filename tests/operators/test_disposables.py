@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rxworker.operators.disposables import NOTHING, Both, Call, Slot
+from rxworker.operators.disposables import NOTHING, Both, Call, SerialDisposable
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_a_call_is_made_once(told: list[str]) -> None:
 
 
 def test_what_goes_into_a_slot_drives_out_what_was_there(told: list[str]) -> None:
-    slot = Slot()
+    slot = SerialDisposable()
     slot.put(saying(told, "a"))
     slot.put(saying(told, "b"))
     assert told == ["a"]
@@ -31,7 +31,7 @@ def test_what_goes_into_a_slot_drives_out_what_was_there(told: list[str]) -> Non
 
 
 def test_a_slot_that_is_disposed_takes_nothing_more(told: list[str]) -> None:
-    slot = Slot()
+    slot = SerialDisposable()
     slot.put(saying(told, "a"))
     slot.dispose()
     slot.put(saying(told, "b"))

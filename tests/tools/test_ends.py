@@ -20,7 +20,7 @@ from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.invocation import CallScope
-from rxworker.tools.limiter import Gate
+from rxworker.tools.limiter import Limiter
 from rxworker.tools.run import run_at, run_call, run_calls
 
 
@@ -269,7 +269,7 @@ def test_a_call_that_is_closed_ends_without_a_result() -> None:
 
     async def work() -> None:
         call, box = ToolCall("1", "go", {}), Toolbox([go])
-        results.append(await run_at(Gate(1), box, call, 0, CallScope()))
+        results.append(await run_at(Limiter(1), box, call, 0, CallScope()))
 
     task = loop.create_task(work())
     try:

@@ -21,7 +21,7 @@ from rxworker.events import (
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import TextDeltas
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_mended
+from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.anthropic.wire import (
     WireCitationDelta,
     WireCompactionDelta,
@@ -31,7 +31,7 @@ from rxworker.providers.anthropic.wire import (
     WireThinkingDelta,
 )
 
-PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
+TEXT_TYPES = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
 TOOL_USE = BlockType.TOOL_USE
 OWN = frozenset({"type", "id", "name", "input"})  # in the next request anyway
 NAMELESS = OpaqueMetadata("tool_use")  # a call that names no tool, and so cannot run
@@ -97,8 +97,8 @@ def read_block(block: JsonObject) -> Opening:
             return BlockType.OPAQUE, NAMELESS, None
         return TOOL_USE, tool, echo
     kind = text_of(sort)
-    if kind in PROSE:
-        return PROSE[kind], None, None
+    if kind in TEXT_TYPES:
+        return TEXT_TYPES[kind], None, None
     if kind == "redacted_thinking":
         return BlockType.THINKING, None, block
     if kind in SERVER_CALLS:
@@ -113,7 +113,7 @@ def parsed(value: Json) -> Json:
     """The arguments of a server's tool; nothing at all stands for no arguments."""
     if not isinstance(value, str):
         return value
-    decoded = read_mended(value.encode() or b"{}")
+    decoded = read_repaired(value.encode() or b"{}")
     if decoded is None:
         return {} if value.strip() == "null" else value
     return decoded

@@ -27,7 +27,7 @@ from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import Halves, read_json
+from rxworker.messages.lenient_json import SurrogateJoiner, read_json
 from rxworker.providers.anthropic.block import (
     ADDERS,
     FIRST,
@@ -90,7 +90,7 @@ class AnthropicDecoder:
         self._stop = NO_STOP
         self._called = self._malformed = False
         self._echo: JsonObject | None = None
-        self._halves: Halves | None = None  # since something could not be read as it stood
+        self._joiner: SurrogateJoiner | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
         self._over = False
 
@@ -98,10 +98,10 @@ class AnthropicDecoder:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        if self._halves is not None:
+        if self._joiner is not None:
             if self._broken:
                 return self._fail(self._broken)
-            frame = replace(frame, data=self._halves.joined(frame.data))
+            frame = replace(frame, data=self._joiner.joined(frame.data))
         try:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
@@ -118,7 +118,7 @@ class AnthropicDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
-        is_plain = self._halves is None and not self._over
+        is_plain = self._joiner is None and not self._over
         try:
             events = [*map(decode_event, datas_of(frames))] if is_plain else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -310,10 +310,10 @@ class AnthropicDecoder:
             return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
 
     def _take_garbage(self, frame: SseFrame) -> Events:
-        self._halves = self._halves or Halves("text", "thinking", "partial_json")
-        mended = self._halves.mended(frame.data)
-        if mended is not None:
-            return self._take_unknown(replace(frame, data=mended))
+        self._joiner = self._joiner or SurrogateJoiner("text", "thinking", "partial_json")
+        repaired = self._joiner.repaired(frame.data)
+        if repaired is not None:
+            return self._take_unknown(replace(frame, data=repaired))
         failure = garbage_failure(frame)
         if failure:
             return self._fail(failure)

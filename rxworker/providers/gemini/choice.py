@@ -36,7 +36,7 @@ from rxworker.providers.gemini.part import (
     beside,
     kind_of,
 )
-from rxworker.providers.gemini.signatures import SIGNATURE, Seals
+from rxworker.providers.gemini.signatures import SIGNATURE, Signatures
 from rxworker.providers.gemini.wire import WireCandidate
 
 # The developer API and Vertex AI call the list of works by different names.
@@ -105,8 +105,8 @@ class Choice:
         self._new_id = new_id
         self._reader = PartReader(new_id)
         self._sources = Sources()
-        self._seals = Seals()
-        self._prose: int | None = None
+        self._signatures = Signatures()
+        self._open_text: int | None = None
         self._kind = TEXT
         self._call: PendingCall | None = None
         self._called = self._malformed = False
@@ -128,7 +128,7 @@ class Choice:
     def continue_text(self, wire: WireCandidate) -> TextDelta | ThinkingDelta | None:
         """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do; ``None`` for any other."""
         parts = None if wire.content is None else wire.content.parts
-        if self._prose is None or parts is None or len(parts) != 1 or not wire.is_plain():
+        if self._open_text is None or parts is None or len(parts) != 1 or not wire.is_plain():
             return None
         part = parts[0]
         if not isinstance(part, dict) or not (len(part) == 1 or part.keys() <= _TEXT_KEYS):
@@ -136,10 +136,10 @@ class Choice:
         text, kind = part.get("text"), THINKING if part.get("thought") else TEXT
         if kind is not self._kind or not isinstance(text, str) or not text:
             return None
-        self._seals.length += len(text)
+        self._signatures.length += len(text)
         if kind is TEXT:
-            return TextDelta(self._prose, text, self.index)
-        return ThinkingDelta(self._prose, text, self.index)
+            return TextDelta(self._open_text, text, self.index)
+        return ThinkingDelta(self._open_text, text, self.index)
 
     def take(self, wire: WireCandidate) -> Iterator[ResponseEvent]:
         """A piece of the candidate."""
@@ -149,7 +149,7 @@ class Choice:
         parts = wire.content.parts if wire.content else None
         for part in parts or ():
             yield from self._take_part(part)
-        text = self._prose if self._kind is TEXT else None
+        text = self._open_text if self._kind is TEXT else None
         yield from self._sources.take(wire, text)
         if ends and wire.safety_ratings and not keeps_calls(self._raw):
             yield Opaque("safetyRatings", wire.safety_ratings)
@@ -176,33 +176,33 @@ class Choice:
             called = self._take_call(call, beside(part))
             if not isinstance(text, str) or not text:
                 return called
-            return chain(self._say({"thought": part.get("thought")}, text), called)
+            return chain(self._grow_text({"thought": part.get("thought")}, text), called)
         if not kind and (isinstance(text, str) or SIGNATURE not in part):
-            return self._say(part, text if isinstance(text, str) else "")
+            return self._grow_text(part, text if isinstance(text, str) else "")
         if isinstance(text, str) and text and kind not in READERS:
-            return [Opaque("part", {kind: part[kind]}), *self._say(part, text)]
+            return [Opaque("part", {kind: part[kind]}), *self._grow_text(part, text)]
         return self._take_whole(part)
 
     # text and thoughts
 
-    def _say(self, part: JsonObject, text: str) -> Iterator[ResponseEvent]:
+    def _grow_text(self, part: JsonObject, text: str) -> Iterator[ResponseEvent]:
         kind = THINKING if part.get("thought") else TEXT
-        signature = part.get(SIGNATURE)
-        seal = signature if isinstance(signature, str) else None
-        if not text and (seal is None or self._prose is None or self._kind is not kind):
-            if seal is not None:
+        value = part.get(SIGNATURE)
+        signature = value if isinstance(value, str) else None
+        if not text and (signature is None or self._open_text is None or self._kind is not kind):
+            if signature is not None:
                 yield from self._take_whole(part)
             return
-        if self._prose is None or self._kind is not kind:
+        if self._open_text is None or self._kind is not kind:
             yield from self._close()
             start = self._blocks.start(kind, choice=self.index)
-            self._prose, self._kind = start.index, kind
+            self._open_text, self._kind = start.index, kind
             yield start
-        self._seals.add(text, seal)
+        self._signatures.add(text, signature)
         if text and kind is TEXT:
-            yield TextDelta(self._prose, text, self.index)
+            yield TextDelta(self._open_text, text, self.index)
         elif text:
-            yield ThinkingDelta(self._prose, text, self.index)
+            yield ThinkingDelta(self._open_text, text, self.index)
 
     # calls
 
@@ -243,9 +243,9 @@ class Choice:
 
     def _close(self, whole: bool | None = None) -> Iterator[ResponseEvent]:
         """Close what is open: text, thoughts or a call, never more than one of them."""
-        if self._prose is not None:
-            yield self._blocks.stop(self._prose, self._own_stop(), self._seals.echo())
-            self._prose, self._seals = None, Seals()
+        if self._open_text is not None:
+            yield self._blocks.stop(self._open_text, self._own_stop(), self._signatures.echo())
+            self._open_text, self._signatures = None, Signatures()
         call, self._call = self._call, None
         if call is None:
             return

@@ -29,7 +29,7 @@ from rxworker.framing.decoder import MAX_FRAME
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import Halves, read_json, read_mended
+from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.gemini.choice import Choice
@@ -76,7 +76,7 @@ class GeminiDecoder:
         self._bare_size = 0
         self._careful = False  # something could not be read as it stood
         self._broken = False
-        self._halves = Halves("text", "stringValue")
+        self._joiner = SurrogateJoiner("text", "stringValue")
         self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
@@ -88,7 +88,7 @@ class GeminiDecoder:
         if self._careful:
             if self._broken or self._bare:
                 return self._fail(BROKEN)
-            frame = replace(frame, data=self._halves.joined(frame.data))
+            frame = replace(frame, data=self._joiner.joined(frame.data))
         if frame.event == "error":
             failure = garbage_failure(frame) or stream_failure("error", read_json(frame.data))
             return self._fail(failure or Failure("the provider gave no reason", "error"))
@@ -204,9 +204,9 @@ class GeminiDecoder:
 
     def _take_garbage(self, frame: SseFrame) -> Events:
         self._careful = True
-        mended = self._halves.mended(frame.data)
-        if mended is not None:
-            return list(self._take_raw(frame.event, read_json(mended)))
+        repaired = self._joiner.repaired(frame.data)
+        if repaired is not None:
+            return list(self._take_raw(frame.event, read_json(repaired)))
         if frame.data == DONE:  # some proxies end every protocol like this
             return ()
         if not unreadable(frame.data):
@@ -219,7 +219,7 @@ class GeminiDecoder:
         failure = garbage_failure(SseFrame(data, STRAY))
         if failure:
             yield from self._fail(failure)
-        elif not self._bare and (raw := read_mended(data)) is not None:
+        elif not self._bare and (raw := read_repaired(data)) is not None:
             yield from self._take_raw(STRAY, raw)
         elif self._bare or data.lstrip().startswith((b"{", b"[")):
             self._careful = True
@@ -232,7 +232,7 @@ class GeminiDecoder:
 
     def _take_rest(self) -> Iterator[ResponseEvent]:
         if self._bare:
-            raw = read_mended(b"\n".join(self._bare))
+            raw = read_repaired(b"\n".join(self._bare))
             self._broken = self._broken or raw is None
             yield from self._take_raw(STRAY, raw)
 

@@ -83,7 +83,7 @@ class Calls:
         self._count = 0
 
     def encode(self, call: ToolCall, own: bool) -> JsonObject:
-        """The part that calls; only Gemini's own calls have seals, and ids that it knows."""
+        """The part that calls; only Gemini's own calls have signatures, and ids that it knows."""
         tool_id = call.id if own and not is_made(call.id) else ""
         self._known[call.id] = KnownCall(self._count, call.name, tool_id)
         self._count += 1

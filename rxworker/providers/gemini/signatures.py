@@ -12,51 +12,51 @@ from collections.abc import Iterator
 from rxworker.messages import Json, JsonObject
 
 LENGTH = "length"
-SEALS = "seals"
+SEALS = "seals"  # the name in stored conversations
 SIGNATURE = "thoughtSignature"
 
 
-class Seals:
-    """The seals of a block while its parts arrive.
+class Signatures:
+    """The signatures of a block while its parts arrive.
 
     Attributes:
         length: That of the text so far.
 
-    >>> seals = Seals()
-    >>> seals.add("Hel", None)
-    >>> seals.add("lo", "AAAA")
-    >>> seals.echo()
+    >>> signatures = Signatures()
+    >>> signatures.add("Hel", None)
+    >>> signatures.add("lo", "AAAA")
+    >>> signatures.echo()
     {'length': 5, 'seals': [[3, 5, 'AAAA']]}
     """
 
-    __slots__ = ("_seals", "length")
+    __slots__ = ("_signatures", "length")
 
     def __init__(self) -> None:
         self.length = 0
-        self._seals: list[Json] = []
+        self._signatures: list[Json] = []
 
     def add(self, text: str, signature: str | None) -> None:
-        """Another part, which may be sealed and may be empty."""
+        """Another part, which may be signed and may be empty."""
         end = self.length + len(text)
         if signature is not None:
-            self._seals.append([self.length, end, signature])
+            self._signatures.append([self.length, end, signature])
         self.length = end
 
     def echo(self) -> JsonObject | None:
         """The echo for the next request; ``None`` if there is no signature."""
-        return {LENGTH: self.length, SEALS: self._seals} if self._seals else None
+        return {LENGTH: self.length, SEALS: self._signatures} if self._signatures else None
 
 
 def split(text: str, echo: JsonObject | None) -> Iterator[JsonObject]:
-    """The parts of a text, each sealed one by itself. A text that has been changed since has lost its seals.
+    """The parts of a text, each signed one by itself. A text that has been changed since has lost its signatures.
 
     >>> list(split("Hello", {"length": 5, "seals": [[3, 5, "AAAA"]]}))
     [{'text': 'Hel'}, {'text': 'lo', 'thoughtSignature': 'AAAA'}]
     """
-    seals = echo.get(SEALS) if echo and echo.get(LENGTH) == len(text) else None
+    signatures = echo.get(SEALS) if echo and echo.get(LENGTH) == len(text) else None
     at = 0
-    for seal in seals if isinstance(seals, list) else ():
-        match seal:
+    for signed in signatures if isinstance(signatures, list) else ():
+        match signed:
             case [int(start), int(end), str(signature)] if at <= start <= end:
                 if start > at:
                     yield {"text": text[at:start]}

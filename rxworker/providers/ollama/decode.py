@@ -28,7 +28,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import Halves, read_json
+from rxworker.messages.lenient_json import SurrogateJoiner, read_json
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
@@ -112,7 +112,7 @@ def _end_of_object(text: str, at: int) -> int:
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
-PROSE = {BlockType.TEXT: TextDelta, BlockType.THINKING: ThinkingDelta}
+DELTAS = {BlockType.TEXT: TextDelta, BlockType.THINKING: ThinkingDelta}
 BAD_JSON = Failure("the server sent JSON that cannot be read", "bad_json", "server")
 
 
@@ -135,7 +135,7 @@ class OllamaDecoder:
         self._called = self._malformed = False
         self._careful = False  # something could not be read as it stood
         self._broken = False
-        self._halves = Halves("content", "thinking")
+        self._joiner = SurrogateJoiner("content", "thinking")
         self._over = False
 
     def feed(self, line: bytes, /) -> Events:
@@ -146,7 +146,7 @@ class OllamaDecoder:
             if self._broken:
                 raw = read_json(line)
                 return self._fail(read_failure(raw) if _tells_error(raw) else BAD_JSON)
-            line = self._halves.joined(line)
+            line = self._joiner.joined(line)
         try:
             wire = decode_line(line)
         except msgspec.ValidationError:
@@ -214,7 +214,7 @@ class OllamaDecoder:
             else:
                 self._thinking = index
             yield start
-        yield PROSE[kind](index, text)
+        yield DELTAS[kind](index, text)
 
     def _call(self, raw: JsonObject) -> Iterator[ResponseEvent]:
         call = read_call(raw)
@@ -271,9 +271,9 @@ class OllamaDecoder:
 
     def _take_garbage(self, line: bytes) -> Events:
         self._careful = True
-        mended = self._halves.mended(line)
-        if mended is not None:
-            return list(self._take_loose(mended))
+        repaired = self._joiner.repaired(line)
+        if repaired is not None:
+            return list(self._take_loose(repaired))
         parts = split_objects(line)
         if parts != [line]:
             return [event for part in parts for event in self.feed(part)]

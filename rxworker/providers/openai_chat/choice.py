@@ -84,7 +84,7 @@ DETAILS = "reasoning_details"
 
 OPAQUE_FIELDS = ("audio", "images", "executed_tools")
 TEXT = BlockType.TEXT
-PROSE = {
+DELTAS = {
     TEXT: TextDelta,
     BlockType.THINKING: ThinkingDelta,
     BlockType.REFUSAL: RefusalDelta,
@@ -117,7 +117,7 @@ class Choice:
         self._blocks = blocks
         self._emit = emit
         self.tools = ToolCalls(blocks, index, new_id, emit)
-        self._prose: int | None = None
+        self._open_text: int | None = None
         self._kind = TEXT
         self._reason = Reason()
         self._refused = False
@@ -135,7 +135,7 @@ class Choice:
             The delta of the first piece.
         """
         if call is not None:
-            is_free = self._prose is None and not self._owes_reasoning
+            is_free = self._open_text is None and not self._owes_reasoning
             return self.tools.grow(call, texts) if is_free else None
         return None if self.text is None else TextDelta(self.text, texts[0], self.index)
 
@@ -157,7 +157,7 @@ class Choice:
         calls = self.tools.outcome(is_certain=says_calls_are_whole(raw))
         self.stop = read_stop(self._reason, calls, refused=self._refused)
         self.ended = self.ended or raw is not None
-        if self._prose is not None:
+        if self._open_text is not None:
             self._close_prose()
         reason = self.stop if self.index else None
         self.tools.close(reason, runs=runs_calls(self.stop), raw=raw)
@@ -183,7 +183,7 @@ class Choice:
         if delta.function_call is not None:
             pieces = (*pieces, WireToolCall(function=delta.function_call))
         if pieces:
-            if self._prose is not None or self._owes_reasoning:
+            if self._open_text is not None or self._owes_reasoning:
                 self._make_way()
             for piece in pieces:
                 self.tools.take(piece)
@@ -197,7 +197,7 @@ class Choice:
         text = delta.reasoning_content or delta.reasoning
         if not text and details:
             text = text_of_details(details)
-        if delta.reasoning_content is not None and not text and self._prose is None:
+        if delta.reasoning_content is not None and not text and self._open_text is None:
             self._owes_reasoning = True
         if not text and not details:
             return
@@ -239,25 +239,25 @@ class Choice:
         if not text:
             return
         self._open(kind)
-        if self._prose is not None:
-            self._emit(PROSE[kind](self._prose, text, self.index))
+        if self._open_text is not None:
+            self._emit(DELTAS[kind](self._open_text, text, self.index))
 
     def _open(self, kind: BlockType, echo: JsonObject | None = None) -> None:
-        if self._prose is not None and self._kind is kind:
+        if self._open_text is not None and self._kind is kind:
             return
         self._close_prose()
         start = self._blocks.start(kind, echo=echo, choice=self.index)
-        self._prose, self._kind = start.index, kind
+        self._open_text, self._kind = start.index, kind
         self.text = start.index if kind is TEXT else None
         self._emit(start)
 
     def _close_prose(self) -> None:
-        if self._prose is None:
+        if self._open_text is None:
             return
         echo: JsonObject | None = None
         if self._details:
             echo, self._details = {DETAILS: merge_details(self._details)}, []
         # Of several choices, only the first one's reason is reported at the end of the response.
         stop = self.stop if self.index else None
-        self._emit(self._blocks.stop(self._prose, stop, echo))
-        self._prose = self.text = None
+        self._emit(self._blocks.stop(self._open_text, stop, echo))
+        self._open_text = self.text = None

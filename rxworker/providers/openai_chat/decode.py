@@ -28,7 +28,7 @@ from rxworker.events.deltas import add_deltas, gather
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
-from rxworker.messages.lenient_json import Halves, read_json
+from rxworker.messages.lenient_json import SurrogateJoiner, read_json
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, read_failure
@@ -38,7 +38,7 @@ from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.finish import read_usage
 from rxworker.providers.openai_chat.wire import (
     NO_GROWTH,
-    Place,
+    Position,
     WireChunk,
     decode_chunk,
     growth_of,
@@ -84,7 +84,7 @@ class OpenAIChatDecoder:
         self._events: list[ResponseEvent] = []  # made, and not returned yet
         self._emit = self._events.append
         self._failure: Failure | None = None  # waits for the usage
-        self._halves: Halves | None = None  # since something could not be read as it stood
+        self._joiner: SurrogateJoiner | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
         self._over = False
 
@@ -92,8 +92,8 @@ class OpenAIChatDecoder:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        if self._halves is not None:
-            frame = replace(frame, data=self._halves.joined(frame.data))
+        if self._joiner is not None:
+            frame = replace(frame, data=self._joiner.joined(frame.data))
         if self._broken or frame.data == DONE or frame.event == "error":
             self._take_last(frame)
             return self._take_events()
@@ -104,8 +104,8 @@ class OpenAIChatDecoder:
         except UNREADABLE:
             self._take_garbage(frame)
         else:
-            place, text = growth_of(chunk)
-            delta = None if place is None else self._grow(place, [text])
+            position, text = growth_of(chunk)
+            delta = None if position is None else self._grow(position, [text])
             if delta is not None:
                 return (delta,)
             self._take(chunk, frame.data)
@@ -113,7 +113,7 @@ class OpenAIChatDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
-        is_plain = self._halves is None and not self._over and not has_event(frames, "error")
+        is_plain = self._joiner is None and not self._over and not has_event(frames, "error")
         datas = datas_of(frames)
         ends = datas[-1:] == [DONE]
         try:
@@ -126,28 +126,28 @@ class OpenAIChatDecoder:
         growths = [*map(growth_of, chunks), NO_GROWTH]
         at = 0
         while at < len(chunks) and not self._over:
-            place, text = growths[at]
-            like = None if place is None else self._grow(place, [text])
+            position, text = growths[at]
+            like = None if position is None else self._grow(position, [text])
             at += 1
-            if place is None or like is None:
+            if position is None or like is None:
                 self._take(chunks[at - 1], datas[at - 1])
                 made += self._take_events()
                 continue
             more: list[str] = []
-            while growths[at][0] == place:
+            while growths[at][0] == position:
                 more.append(growths[at][1])
                 at += 1
             if more:
-                self._grow(place, more)
+                self._grow(position, more)
             add_deltas(like, [text, *more], made)
         if ends:
             made += self.feed(frames[-1])
         return made
 
-    def _grow(self, place: Place, texts: list[str]) -> TextDelta | InputJsonDelta | None:
+    def _grow(self, position: Position, texts: list[str]) -> TextDelta | InputJsonDelta | None:
         """Add to what is open at this place; return the delta of the first text, or ``None`` if nothing is, or a failure waits."""
-        choice = self._choices.get(place[0])
-        return None if choice is None or self._failure else choice.grow(place[1], texts)
+        choice = self._choices.get(position[0])
+        return None if choice is None or self._failure else choice.grow(position[1], texts)
 
     def _take_events(self) -> Events:
         events = self._events.copy()
@@ -263,10 +263,10 @@ class OpenAIChatDecoder:
         return self._fail(failure or Failure("the provider gave no reason", "error"))
 
     def _take_garbage(self, frame: SseFrame) -> None:
-        self._halves = self._halves or Halves(*GROWING)
-        mended = self._halves.mended(frame.data)
-        if mended is not None:
-            return self._take_loose(replace(frame, data=mended))
+        self._joiner = self._joiner or SurrogateJoiner(*GROWING)
+        repaired = self._joiner.repaired(frame.data)
+        if repaired is not None:
+            return self._take_loose(replace(frame, data=repaired))
         failure = garbage_failure(frame)
         if failure:
             return self._fail(failure)

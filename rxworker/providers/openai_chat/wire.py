@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_mended
+from rxworker.messages.lenient_json import read_repaired
 
 
 class WireFunction(Struct, frozen=True, gc=False):
@@ -118,11 +118,11 @@ class WireChunk(Struct, frozen=True, gc=False):
     x_groq: WireGroq | None = None
 
 
-Place: TypeAlias = tuple[int, int | None]
+Position: TypeAlias = tuple[int, int | None]
 """The number of a choice, and that of one of its calls; ``None`` for its text."""
 
 
-def growth_of(chunk: WireChunk) -> tuple[Place | None, str]:
+def growth_of(chunk: WireChunk) -> tuple[Position | None, str]:
     """The text that a chunk adds, and where, if it does nothing else, as most do; otherwise no place."""
     choices = chunk.choices
     if choices is None or len(choices) != 1 or chunk.usage or chunk.error or chunk.x_groq:
@@ -155,4 +155,4 @@ def read_names(data: bytes) -> WireNames:
     try:
         return _decode_names(data)
     except (msgspec.DecodeError, UnicodeDecodeError):  # a chunk is read without looking at them
-        return msgspec.convert(read_mended(data) or {}, WireNames)
+        return msgspec.convert(read_repaired(data) or {}, WireNames)

@@ -27,7 +27,7 @@ from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame, datas_of
 from rxworker.messages import Json, StopReason
-from rxworker.messages.lenient_json import Halves, read_json
+from rxworker.messages.lenient_json import SurrogateJoiner, read_json
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure
@@ -75,7 +75,7 @@ class OpenAIResponsesDecoder:
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         self._new_id = new_id
-        self._halves: Halves | None = None  # since something could not be read as it stood
+        self._joiner: SurrogateJoiner | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
         self._over = False
         self._begin()
@@ -104,10 +104,10 @@ class OpenAIResponsesDecoder:
             return ()
         if frame.data == DONE:
             return self.finish()
-        if self._halves is not None:
+        if self._joiner is not None:
             if self._broken:
                 return self._fail(self._broken)
-            frame = replace(frame, data=self._halves.joined(frame.data))
+            frame = replace(frame, data=self._joiner.joined(frame.data))
         events: list[ResponseEvent] = []
         try:
             event = decode_event(frame.data)
@@ -121,7 +121,7 @@ class OpenAIResponsesDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
-        is_plain = self._halves is None and not self._over
+        is_plain = self._joiner is None and not self._over
         datas = datas_of(frames)
         ends = datas[-1:] == [DONE]
         if ends:
@@ -134,22 +134,22 @@ class OpenAIResponsesDecoder:
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[Part] = []
         events: list[Any] = made  # for those who put nothing but events into it
-        place = 0
+        position = 0
         read = iter(decoded)
         event = next(read, None)
         while event is not None and not self._over:
             take = ITEM_HANDLERS.get(event.type) if self._goes_on else None
             if take is not None:
-                pieces = take(self._items, event, datas[place], events)
+                pieces = take(self._items, event, datas[position], events)
             else:
-                named = event if event.type else _named(event, frames[place])
-                pieces = self._take(named, datas[place], events)
-            place += 1
+                named = event if event.type else _named(event, frames[position])
+                pieces = self._take(named, datas[position], events)
+            position += 1
             if pieces is None or event.__class__ is WireEvent:  # its class does not give its type
                 event = next(read, None)
                 continue
             texts, event = _texts_like(event, read)
-            place += len(texts) - 1
+            position += len(texts) - 1
             pieces += texts[1:]  # the end of a text adds the part that is missing
             if len(texts) >= FEW:
                 made[-1] = Deltas(events[-1], texts)
@@ -250,11 +250,11 @@ class OpenAIResponsesDecoder:
             self._take(event, frame.data, events)
 
     def _take_garbage(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
-        self._halves = self._halves or Halves("delta")
-        mended = self._halves.mended(frame.data)
-        failure = garbage_failure(frame) if mended is None else None
-        if mended is not None:
-            self._take_loose(replace(frame, data=mended), events)
+        self._joiner = self._joiner or SurrogateJoiner("delta")
+        repaired = self._joiner.repaired(frame.data)
+        failure = garbage_failure(frame) if repaired is None else None
+        if repaired is not None:
+            self._take_loose(replace(frame, data=repaired), events)
         elif failure:
             events += self._fail(failure)
         elif frame.event == STRAY or not unreadable(frame.data):

@@ -40,7 +40,7 @@ from rxworker.providers.openai_responses.kinds import (
     THINKING,
     TOOL_USE,
     WHOLE,
-    Place,
+    Position,
     Text,
     block_type_of,
     input_of,
@@ -131,8 +131,8 @@ class Item:
         if self._open is None:
             self.start(events)
 
-    def add(self, _: Place, text: str, events: list[ResponseEvent], /) -> list[str] | None:
-        """Add more text at a place. Return its pieces so far if each of them is emitted as a delta of one text."""
+    def add(self, _: Position, text: str, events: list[ResponseEvent], /) -> list[str] | None:
+        """Add more text at a position. Return its pieces so far if each of them is emitted as a delta of one text."""
         self._pieces.append(text)
         if self._open is None:
             return None
@@ -142,11 +142,11 @@ class Item:
         events.append(InputJsonDelta(self._open, text))
         return self._pieces
 
-    def complete(self, place: Place, text: str, events: list[ResponseEvent]) -> None:
-        """Take the complete text of a place, and add its missing end."""
+    def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
+        """Take the complete text of a position, and add its missing end."""
         rest = missing(text, self._pieces)
         if rest:
-            self.add(place, rest, events)
+            self.add(position, rest, events)
 
     def stop(
         self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str
@@ -283,10 +283,10 @@ DELTAS = {
 class Part:
     """A text within an item: where it lies, what it is, the block it goes into, and its pieces so far."""
 
-    __slots__ = ("block_type", "cited", "index", "pieces", "place")
+    __slots__ = ("block_type", "cited", "index", "pieces", "position")
 
-    def __init__(self, place: Place, block_type: BlockType) -> None:
-        self.place = place
+    def __init__(self, position: Position, block_type: BlockType) -> None:
+        self.position = position
         self.block_type = block_type
         self.index = 0
         self.pieces: list[str] = []
@@ -307,7 +307,7 @@ class TextItem(Item):
         new_id: Callable[[], str],
     ) -> None:
         super().__init__(key, kind, wire, blocks, new_id)
-        self._parts: dict[Place, Part] = {}
+        self._parts: dict[Position, Part] = {}
         self._part: Part | None = None  # the text that is open
 
     def takes(self, text: Text) -> bool:
@@ -319,23 +319,23 @@ class TextItem(Item):
         if self.kind != MESSAGE:
             self._start_block(THINKING, None, events)
 
-    def add(self, place: Place, text: str, events: list[ResponseEvent], /) -> list[str]:
-        """More of the text at a place; returns its pieces so far."""
-        part = self._turn_to(place, events)
+    def add(self, position: Position, text: str, events: list[ResponseEvent], /) -> list[str]:
+        """More of the text at a position; returns its pieces so far."""
+        part = self._turn_to(position, events)
         part.pieces.append(text)
         events.append(DELTAS[part.block_type](part.index, text))
         return part.pieces
 
-    def complete(self, place: Place, text: str, events: list[ResponseEvent]) -> None:
-        """Take the complete text of a place, and add its missing end."""
-        part = self._parts.get(place)
+    def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
+        """Take the complete text of a position, and add its missing end."""
+        part = self._parts.get(position)
         rest = text if part is None else missing(text, part.pieces)
         if rest:
-            self.add(place, rest, events)
+            self.add(position, rest, events)
 
-    def cite(self, place: Place, annotation: JsonObject, events: list[ResponseEvent]) -> None:
+    def cite(self, position: Position, annotation: JsonObject, events: list[ResponseEvent]) -> None:
         """One more source of a text."""
-        part = self._turn_to(place, events)
+        part = self._turn_to(position, events)
         part.cited += 1
         events.append(CitationDelta(part.index, annotation))
 
@@ -349,31 +349,31 @@ class TextItem(Item):
 
     def _fill_message(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         # Some servers begin to count their parts at 1, so what was streamed is matched by its order.
-        streamed = [place for place in self._parts if place[0] == CONTENT]
+        streamed = [position for position in self._parts if position[0] == CONTENT]
         if len(streamed) > 1:
             streamed.sort(key=_order)
         for number, (block_type, text, part) in enumerate(parts_of(wire, CONTENT)):
             is_streamed = number < len(streamed)
-            place = streamed[number] if is_streamed else (CONTENT, number, block_type)
-            self.complete(place, text, events)
+            position = streamed[number] if is_streamed else (CONTENT, number, block_type)
+            self.complete(position, text, events)
             annotations = part.get("annotations")
-            if annotations and place in self._parts and isinstance(annotations, list):
-                for annotation in annotations[self._parts[place].cited :]:
+            if annotations and position in self._parts and isinstance(annotations, list):
+                for annotation in annotations[self._parts[position].cited :]:
                     if isinstance(annotation, dict):
-                        self.cite(place, annotation, events)
+                        self.cite(position, annotation, events)
 
-    def _turn_to(self, place: Place, events: list[ResponseEvent]) -> Part:
-        """The part at a place, open."""
+    def _turn_to(self, position: Position, events: list[ResponseEvent]) -> Part:
+        """The part at a position, open."""
         if self._part is not None:
-            if self._part.place == place:
+            if self._part.position == position:
                 return self._part
             if self._open is not None:
                 events.append(self._blocks.stop(self._open))
                 self._open = None
-        part = self._parts.get(place)
+        part = self._parts.get(position)
         if part is None:
-            block_type = place[2] if self.kind == MESSAGE else THINKING
-            part = self._parts[place] = Part(place, block_type)
+            block_type = position[2] if self.kind == MESSAGE else THINKING
+            part = self._parts[position] = Part(position, block_type)
             self.refused = self.refused or block_type is REFUSAL
         index = self._open
         part.index = self._start_block(part.block_type, None, events) if index is None else index
@@ -384,5 +384,5 @@ class TextItem(Item):
         """A text has no metadata."""
 
 
-def _order(place: Place) -> tuple[int, str]:
-    return place[1], place[2].value
+def _order(position: Position) -> tuple[int, str]:
+    return position[1], position[2].value

@@ -30,7 +30,7 @@ from rxworker.providers.openai_responses.kinds import (
     TEXT,
     WHOLE,
     WHOLES,
-    Place,
+    Position,
     Text,
     json_text,
     word,
@@ -148,8 +148,8 @@ class Items:
         if item.ended or not (is_known or item.takes(text)):
             events.append(Opaque(event.type, read_json(data)))
             return None
-        place = _place(event, text) if text.field else WHOLE
-        pieces = item.add(place, event.delta, events)
+        position = _position(event, text) if text.field else WHOLE
+        pieces = item.add(position, event.delta, events)
         return pieces if is_known else None
 
     def _whole(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
@@ -165,7 +165,7 @@ class Items:
                 return
         if not item.ended:
             whole = value if isinstance(value, str) else json_text(value)
-            item.complete(_place(event, text) if text.field else WHOLE, whole, events)
+            item.complete(_position(event, text) if text.field else WHOLE, whole, events)
 
     def _part(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """A part of a message or thought is whole."""
@@ -177,7 +177,7 @@ class Items:
         if item is None or item.kind != text.item:
             item = self._find(event, text.item)
         if isinstance(item, TextItem) and not item.ended:
-            item.complete(_place(event, text), word(part.get(text.done)), events)
+            item.complete(_position(event, text), word(part.get(text.done)), events)
 
     def _annotation(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         if event.annotation is None:
@@ -239,7 +239,7 @@ class Items:
         return item
 
 
-def _place(event: WireEvent, text: Text) -> Place:
+def _position(event: WireEvent, text: Text) -> Position:
     """Where a text lies that stands in a list; servers that leave out its position have one of a sort."""
     number = event.summary_index if text.field == SUMMARY else event.content_index
     return text.field, number or 0, text.block_type

@@ -24,10 +24,10 @@ REFUSAL = BlockType.REFUSAL
 TOOL_USE = BlockType.TOOL_USE
 
 # Where a text of an item lies: in which list, at which position, and what it becomes.
-Place: TypeAlias = tuple[str, int, BlockType]
+Position: TypeAlias = tuple[str, int, BlockType]
 CONTENT = "content"
 SUMMARY = "summary"
-WHOLE: Place = ("", 0, TOOL_USE)
+WHOLE: Position = ("", 0, TOOL_USE)
 
 # What an item becomes; for a message, its first part.
 BLOCK_TYPES = {

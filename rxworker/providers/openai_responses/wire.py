@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import fields
 
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_mended
+from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.openai_responses.kinds import DELTAS, WHOLES
 
 # What bytes raise that are not what is expected.
@@ -107,7 +107,7 @@ def read_items(output: Json) -> list[Json]:
 
 
 def _read_item(data: bytes) -> Json:
-    item = read_mended(data)
+    item = read_repaired(data)
     return (
         msgspec.json.decode(data) if item is None else item
     )  # an invalid item raises with the reason

@@ -8,7 +8,7 @@ from rxworker import tool
 from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox
-from rxworker.tools.limiter import Gate
+from rxworker.tools.limiter import Limiter
 from rxworker.tools.run import run_calls
 
 
@@ -61,11 +61,11 @@ async def test_a_barrier_keeps_to_the_limit_too(limit: int) -> None:
 
 
 async def test_who_leaves_the_row_lets_the_others_pass() -> None:
-    gate, entered = Gate(1), asyncio.Event()
+    limiter, entered = Limiter(1), asyncio.Event()
     inside: list[str] = []
 
     async def go(name: str, *, alone: bool = False) -> None:
-        async with gate.place(alone=alone):
+        async with limiter.place(alone=alone):
             inside.append(name)
             await entered.wait()
 
@@ -80,23 +80,23 @@ async def test_who_leaves_the_row_lets_the_others_pass() -> None:
 
 
 async def test_who_is_let_in_and_cancelled_at_once_gives_the_place_back() -> None:
-    gate = Gate(1)
+    limiter = Limiter(1)
 
     async def hold() -> None:
-        async with gate.place():
+        async with limiter.place():
             await asyncio.sleep(0)
         second.cancel()  # its turn has come, and it has not seen it yet
 
     async def wait() -> None:
-        async with gate.place():
+        async with limiter.place():
             raise AssertionError
 
     first, second = asyncio.create_task(hold()), asyncio.create_task(wait())
     await asyncio.wait([first, second])
-    async with gate.place():
+    async with limiter.place():
         assert second.cancelled()
 
 
 def test_a_limit_of_zero_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="limit=0"):
-        Gate(0)
+        Limiter(0)
