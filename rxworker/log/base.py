@@ -1,10 +1,8 @@
-"""The seam of event logs: what a store does, and what is the same for all of them.
+"""Event logs: what is the same for all stores. What a store does is in `Store`.
 
 A log holds runs. Each run is one gapless sequence of entries, written by one owner at a time. An owner claims the run, which raises its epoch; an
 append names the epoch and the last number, and is refused if either has changed. To steer a run, any process sends it a command; the
 owner reads the commands in order, and each is taken once.
-
-A store implements the methods with an underscore. They work on encoded entries and commands, and report the changes of other processes to `Followers`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import os
 import socket
 import time
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
@@ -40,6 +37,7 @@ from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_tim
 from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
+from rxworker.log.store import Store
 from rxworker.log.values import (
     CARRIED,
     OPEN,
@@ -65,7 +63,7 @@ PRUNED_BYTES = 4_000_000
 """About how many bytes of entries; one run may have more."""
 
 
-class EventLog(ABC):
+class EventLog(Store):
     """Stored runs. Made by `open_log`, or by the constructor of a store.
 
     Its methods belong to one event loop at a time. Close it with ``await log.close()``, or use ``async with``.
@@ -690,70 +688,6 @@ class EventLog(ABC):
     async def _changed_infos(self, revision: int, limit: int) -> list[RunInfo]:
         stored = await self._changed_since(revision, limit)
         return [self._encoding.decode_info(each) for each in stored]
-
-    # What a store implements
-
-    def _follow_started(self, run: str) -> None:  # noqa: B027 - most stores need not
-        """Called when something begins to follow a run, for stores that need to look for changes."""
-
-    def _follow_ended(self, run: str) -> None:  # noqa: B027 - most stores need not
-        """Called when nothing follows a run any more."""
-
-    @abstractmethod
-    async def _claim(
-        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
-    ) -> Claim: ...
-
-    @abstractmethod
-    async def _append(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        after: int,
-        row: bytes | None,
-        status: StoredStatus | None,
-        durable: bool,
-    ) -> bool: ...
-
-    @abstractmethod
-    async def _release(self, claim: Claim) -> None: ...
-
-    @abstractmethod
-    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]: ...
-
-    @abstractmethod
-    async def _read(self, run: str, after: int, limit: int) -> list[Entry]: ...
-
-    @abstractmethod
-    async def _info(self, run: str) -> StoredRow | None: ...
-
-    @abstractmethod
-    async def _list(
-        self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
-    ) -> list[StoredRow]:
-        """Runs with entries, or those without, the newest first and without deleted ones."""
-
-    @abstractmethod
-    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]: ...
-
-    @abstractmethod
-    async def _send(self, run: str, key: str, data: bytes) -> int: ...
-
-    @abstractmethod
-    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]: ...
-
-    @abstractmethod
-    async def _delete(self, run: str) -> None: ...
-
-    @abstractmethod
-    async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
-        """Delete runs in one transaction, as `_delete`, without those that a process holds, or that have changed since. Returns the ids of the deleted ones."""
-
-    async def _reclaim(self) -> None:  # noqa: B027 - most stores need not
-        """Give the room of deleted runs back."""
-
-    @abstractmethod
-    async def _close(self) -> None: ...
 
 
 def _take_some(rows: list[StoredRow]) -> list[StoredRow]:

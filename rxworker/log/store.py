@@ -1,0 +1,126 @@
+"""The seam of event logs: what a store does. Everything else is the same for all stores, and is in `EventLog`.
+
+Theory of operation. The methods work on encoded entries, rows and commands, and never look into them. Each is one transaction: it reads and changes a run in one step, or it
+changes nothing. What protects a run is its epoch: a claim raises it, and an append with another one writes nothing. A store reports the changes of other processes to the
+`Followers` of the log; `EventLog` reports those of this process. A failure of the database becomes a `LogError`, whose ``retryable`` states whether the same call may succeed later.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+
+from rxworker.log.codec import StoredRow
+from rxworker.log.format import Entry
+from rxworker.log.values import Claim, StoredStatus
+
+
+class Store(ABC):
+    """What a store of runs implements. A store is a subclass of `EventLog`, which calls these methods."""
+
+    def _follow_started(self, run: str) -> None:  # noqa: B027 - most stores need not
+        """Called when something begins to follow a run, for stores that need to look for changes."""
+
+    def _follow_ended(self, run: str) -> None:  # noqa: B027 - most stores need not
+        """Called when nothing follows a run any more."""
+
+    @abstractmethod
+    async def _claim(
+        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+    ) -> Claim:
+        """Raise the epoch of a run, and set its owner and the end of its lease.
+
+        Args:
+            run: The run's id.
+            create: Whether it is a new run; otherwise it must exist.
+            row: The row of a new run.
+            lease: Seconds from now.
+            statuses: The statuses that it may have, compared in the same transaction.
+
+        Raises:
+            LeaseHeldError: An owner holds it.
+            RunStatusError: It has another status.
+            LogError: It does not exist, or ``create`` was given and it has entries.
+        """
+
+    @abstractmethod
+    async def _append(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        after: int,
+        row: bytes | None,
+        status: StoredStatus | None,
+        durable: bool,
+    ) -> bool:
+        """Add entries. Returns whether another process follows the run.
+
+        Args:
+            claim: The claim; the epoch of the run must be that of it.
+            entries: The entries, possibly none.
+            after: The last number that the run must have.
+            row: The new row, if it changes.
+            status: The status in it, by which a store lists runs.
+            durable: Whether the entries must survive a loss of power when this returns.
+
+        Raises:
+            FencedError: The epoch or the last number is another one. Nothing was written.
+        """
+
+    @abstractmethod
+    async def _release(self, claim: Claim) -> None:
+        """Give a claim back, if the epoch of the run is still that of it."""
+
+    @abstractmethod
+    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+        """Extend leases, and return the ids of the runs that are lost. It blocks, in a thread of its own."""
+
+    @abstractmethod
+    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+        """The first entries that end after a number."""
+
+    @abstractmethod
+    async def _info(self, run: str) -> StoredRow | None:
+        """The row of a run, also of a deleted one."""
+
+    @abstractmethod
+    async def _list(
+        self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
+    ) -> list[StoredRow]:
+        """Runs with entries, or those without, the newest first and without deleted ones."""
+
+    @abstractmethod
+    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
+        """Runs in the order of their revisions, after one. Each change gives a run a revision greater than all before."""
+
+    @abstractmethod
+    async def _send(self, run: str, key: str, data: bytes) -> int:
+        """Add a command, and return its number, from 1.
+
+        Raises:
+            CommandConflictError: The run has one with the same key.
+            RunStatusError: It has ended.
+        """
+
+    @abstractmethod
+    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+        """The commands after a number: the number, when it was stored, and the data."""
+
+    @abstractmethod
+    async def _delete(self, run: str) -> None:
+        """Remove entries and commands, and leave a tombstone: an empty row, the status ``deleted``, and a higher epoch.
+
+        Raises:
+            LeaseHeldError: An owner holds it.
+        """
+
+    @abstractmethod
+    async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
+        """Delete runs in one transaction, as `_delete`, without those that a process holds, or that have changed since. Returns the ids of the deleted ones."""
+
+    async def _reclaim(self) -> None:  # noqa: B027 - most stores need not
+        """Give the room of deleted runs back."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """Close connections, and end tasks."""
