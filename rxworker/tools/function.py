@@ -232,8 +232,22 @@ def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
 B = TypeVar("B")
 
 
-THREAD = "rxworker-tool"
-"""The name of the threads in which tools work."""
+class ToolThread(threading.Thread):
+    """A thread in which a tool works.
+
+    Args:
+        work: What it does.
+        loop: The event loop that waits for it.
+
+    Attributes:
+        loop: The event loop.
+        is_done: Whether the loop has its result.
+    """
+
+    def __init__(self, work: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(target=work, name="rxworker-tool", daemon=True)
+        self.loop = loop
+        self.is_done = False
 
 
 async def in_thread(function: Callable[[], B]) -> B:
@@ -258,10 +272,12 @@ async def in_thread(function: Callable[[], B]) -> B:
             return  # the loop was closed in the meantime: no task waits
 
     def deliver(outcome: Callable[[], B]) -> None:
+        thread.is_done = True
         if not done.done():
             done.set_result(outcome)
 
-    threading.Thread(target=work, name=THREAD, daemon=True).start()
+    thread = ToolThread(work, loop)
+    thread.start()
     return (await done)()
 
 

@@ -23,7 +23,7 @@ from reactivex import abc
 from reactivex.scheduler import VirtualTimeScheduler
 
 from rxworker.errors import LocalProtocolError
-from rxworker.tools.function import THREAD
+from rxworker.tools.function import ToolThread
 from rxworker.transport.clock import loop_clock
 
 A = TypeVar("A")
@@ -97,7 +97,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def has_threads(self) -> bool:
         """Whether a thread works for a tool or a coroutine."""
-        return self._in_executor > 0 or any(t.name == THREAD for t in threading.enumerate())
+        if self._in_executor > 0:
+            return True
+        tools = [t for t in threading.enumerate() if isinstance(t, ToolThread)]
+        return any(thread.loop is self and not thread.is_done for thread in tools)
 
     def run_due(self) -> bool:
         """Run the actions of the scheduler that are due; whether there were any."""
