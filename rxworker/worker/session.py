@@ -899,7 +899,7 @@ class Session(SessionVerbs):
             stages=worker.stages,
             starts_early=worker.starts_early,
         )
-        # Known before it begins, since a watcher may ask for it.
+        # Known before it begins, since a watcher may read it.
         self._current = run_ = Run(self, context, begin, self._began, self._ended, loop)
         return run_
 

@@ -96,7 +96,7 @@ def test_an_aborted_call_emits_no_more() -> None:
 @pytest.mark.parametrize(
     "again", [[STARTED, STARTED], [AttemptRetract("lost")], [AttemptStart()]], ids=repr
 )
-def test_a_call_whose_response_begins_anew_says_no_more(again: list[Event]) -> None:
+def test_a_call_whose_response_begins_anew_emits_no_more(again: list[Event]) -> None:
     assert views(START, *texts('{"a"'), *again, *texts(": 1}"), STOP) == []
 
 
