@@ -90,7 +90,7 @@ def test_the_content_of_a_call_is_its_arguments_as_json() -> None:
     context = call_context("read", path="a")
     context.set_content('{"path":"b"}')
     assert context.call.input == {"path": "b"}
-    with pytest.raises(ValueError, match=r"no JSON object but the text '\[\]'"):
+    with pytest.raises(ValueError, match=r"not a JSON object but the text '\[\]'"):
         context.set_content("[]")
 
 
