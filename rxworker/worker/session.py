@@ -1,9 +1,8 @@
 """A session: one conversation of a worker, with its shared state, its permissions, and the run that is on or waits.
 
-Theory of operation. A session is free, has a current run, or has a paused run that waits. `Session._begin` gives the run what the session holds, and `Session._ended` takes
-the conversation and the shared state from the state of the run, however it has ended; between the two the run changes its own, and those of the session stay as they were. A run
-that begins forgets the paused run, whose open calls get an error as their result. What surprises: a run whose event loop was closed never ends, so the next run continues what it
-has left; and the permissions of a run are a copy, so that those of a stored run never reach the session.
+Theory of operation. A session is free, has a current run, or has a paused run that waits. A run is current as soon as it is made, also while it loads what it begins with. It changes
+its own conversation and shared state; `Session._ended` takes them over, however the run has ended. A run that begins forgets the paused run, whose open calls get an error as their
+result. What surprises: a run that could not be loaded leaves the session as it was, and a run whose event loop was closed never ends, so that the next run continues what it has left.
 """
 
 from __future__ import annotations
