@@ -21,8 +21,6 @@ from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError, RxWorkerError, TextRejectedError, as_exception
 from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -37,7 +35,15 @@ from rxworker.events import (
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import EVENTS, expect_events, no_event
 from rxworker.operators.kernel import Operator, Sink, Stage, connect
-from rxworker.operators.text import WRITTEN, BlockKey, Replaced, WrittenDelta, with_text
+from rxworker.operators.text import (
+    WRITTEN,
+    BlockKey,
+    Replaced,
+    WrittenDelta,
+    is_broken_off,
+    with_text,
+)
+from rxworker.state.open_blocks import OpenBlocks
 
 E = TypeVar("E", bound=Event)
 
@@ -152,6 +158,7 @@ class _HeldBlocks(Generic[E]):
         self._signatures: dict[int, list[E]] = {}
         self._unsigned: set[int] = set()
         self._replaced = Replaced()
+        self._response = OpenBlocks[object]()  # knows when it begins anew
 
     def handle(self, item: E) -> _Checking:
         """Hold the text of an event, or let the event pass."""
@@ -163,7 +170,11 @@ class _HeldBlocks(Generic[E]):
             if held.length >= self._half:
                 yield from self._check_halves(held)
             return
-        if isinstance(event, BlockStop):
+        if self._response.begins_anew(item) is not None or is_broken_off(event):
+            self._held.clear()
+            self._signatures.clear()
+            self._replaced.clear()
+        elif isinstance(event, BlockStop):
             yield from self._end(event.index)
             item = cast(E, self._replaced.strip(event))
         elif isinstance(event, BlockStart | BlockAbort):
@@ -173,10 +184,6 @@ class _HeldBlocks(Generic[E]):
                 self._held.pop((event.index, kind), None)
         elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
             yield from self.finish()
-        elif isinstance(event, Status | AttemptStart | AttemptRetract):
-            self._held.clear()
-            self._signatures.clear()
-            self._replaced.clear()
         elif isinstance(event, SignatureDelta) and self._checks_thinking:
             self._signatures.setdefault(event.index, []).append(item)
             return
@@ -190,10 +197,8 @@ class _HeldBlocks(Generic[E]):
             yield from self._end(index)
 
     def _end(self, index: int) -> _Checking:
-        for kind in self._kinds:
-            held = self._held.pop((index, kind), None)
-            if held is None:
-                continue
+        for key in [key for key in self._held if key[0] == index]:
+            held = self._held.pop(key)
             rest = held.take()
             if not rest or (yield held.once + rest):
                 self._emit(held, held.once + rest)

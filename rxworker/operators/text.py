@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -39,6 +37,7 @@ from rxworker.operators.expect import (
     no_event,
 )
 from rxworker.operators.kernel import Operator, Sink, many, stage
+from rxworker.state.open_blocks import OpenBlocks
 
 
 def text_deltas(choice: int = 0) -> Operator[Event, str]:
@@ -210,6 +209,7 @@ class Units(Generic[E]):
         self._verb = verb
         self._kinds = kinds
         self._open: dict[BlockKey, tuple[WrittenDelta, Splitter]] = {}
+        self._response = OpenBlocks[object]()  # knows when it begins anew
 
     def feed(self, data: E) -> Sequence[E]:
         """Take an event; return what it completes."""
@@ -221,15 +221,15 @@ class Units(Generic[E]):
                 found = self._open[key] = (event, self._make())
             like, splitter = found
             return cast(list[E], [with_text(like, unit) for unit in splitter.feed(event.text)])
-        if isinstance(event, BlockStart | BlockAbort):
+        if self._response.begins_anew(data) is not None or is_broken_off(event):
+            self._forget()
+        elif isinstance(event, BlockStart | BlockAbort):
             self._drop(event.index)
         elif isinstance(event, BlockStop):
             rest = self._rest(event.index)
             return [*rest, cast(E, self._stop(event))]
         elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
             return [*self.finish(), data]
-        elif isinstance(event, Status | AttemptStart | AttemptRetract):
-            self._forget()
         elif event.__class__ not in EVENTS:
             raise no_event(self._verb, event)
         return (data,)
@@ -253,9 +253,17 @@ class Units(Generic[E]):
 
     def _rest(self, index: int) -> list[E]:
         """The incomplete units of a block that has ended."""
-        ended = [self._open.pop((index, kind), None) for kind in WRITTEN]
-        rests = [(like, splitter.finish()) for like, splitter in filter(None, ended)]
+        ended = [self._open.pop(key) for key in [*self._open] if key[0] == index]
+        rests = [(like, splitter.finish()) for like, splitter in ended]
         return cast(list[E], [with_text(like, text) for like, text in rests if text])
+
+
+def is_broken_off(event: object) -> bool:
+    """Whether the response ends with it in another way than completed, which drops what is held of its text."""
+    return isinstance(event, Status) and event.status in (
+        ResponseStatus.FAILED,
+        ResponseStatus.CANCELLED,
+    )
 
 
 def with_text(like: WrittenDelta, text: str) -> WrittenDelta:

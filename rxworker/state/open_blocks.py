@@ -50,21 +50,26 @@ class OpenBlocks(dict[int, B]):
 
     def end_before(self, event: Event) -> list[tuple[B, str]]:
         """Remove the blocks that end before this event, and return each with the reason."""
+        if isinstance(event, BlockStart):
+            index = event.index
+            return [(self.pop(index), STARTED_AT_ITS_INDEX)] if index in self else []
+        reason = self.begins_anew(event)
+        return [] if reason is None else self.end_all(reason)
+
+    def begins_anew(self, event: Event) -> str | None:
+        """Why nothing of the response so far counts after this event; ``None`` where the response goes on. Asked once for each event."""
         match event:
-            case BlockStart(index=index):
-                return [(self.pop(index), STARTED_AT_ITS_INDEX)] if index in self else []
             case Status(status=status):
                 again, self.has_status = self.has_status, True
-                is_start = status is ResponseStatus.STARTED
-                return self.end_all(BEGUN_ANEW) if again and is_start else []
+                return BEGUN_ANEW if again and status is ResponseStatus.STARTED else None
             case AttemptStart():
                 self.begin()
-                return self.end_all(REQUESTED_AGAIN)
+                return REQUESTED_AGAIN
             case AttemptRetract(reason=reason):
                 self.begin()
-                return self.end_all(reason)
+                return reason
             case _:
-                return []
+                return None
 
     def end_all(self, reason: str) -> list[tuple[B, str]]:
         """Remove all blocks, and return each with the reason."""

@@ -298,6 +298,7 @@ def test_copies_of_a_replaced_text_in_the_ends_of_blocks_are_dropped(verb: Any) 
     item: Any = {"item": {"content": [{"text": "It is hunter2."}, {"text": "Bye."}]}}
     other: Any = {"item": {"encrypted": "aGVsbG8"}}
     events: list[Event] = [
+        Status(ResponseStatus.STARTED),
         BlockStart(0, BlockType.TEXT, echo={"place": 1}),
         TextDelta(0, "It is hun"),
         TextDelta(0, "ter2."),

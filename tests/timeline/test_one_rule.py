@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reactivex import Observable
 from reactivex import operators as ops
@@ -30,11 +31,24 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
+from rxworker.events.kinds import is_block_event, start_of
 from rxworker.events.meta import Meta
-from rxworker.operators import committed, fold_scope, group_blocks, scan_scope, split_meta
-from rxworker.operators.kernel import Source
+from rxworker.operators import (
+    committed,
+    fold_scope,
+    group_blocks,
+    hold_back,
+    lines,
+    live,
+    mask,
+    scan_scope,
+    sentences,
+    split_meta,
+)
+from rxworker.operators.kernel import Operator, Source
 from rxworker.providers import PROVIDERS
 from rxworker.state import BlockState, fold_run, step_block
+from rxworker.state.open_blocks import OpenBlocks
 from rxworker.state.pieces import joined
 from rxworker.timeline import Kind, TextBlockCollector, Timeline
 from rxworker.timeline.kind import KIND_OF_BLOCK, KIND_OF_META, KINDS, TYPED
@@ -64,6 +78,7 @@ block_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(BlockStop, indices, types),
     st.builds(BlockAbort, indices, types),
 )
+of_one_block = block_events.filter(lambda event: is_block_event(event) and event.index == 0)
 other_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Status, st.sampled_from([ResponseStatus.STARTED, ResponseStatus.COMPLETED])),
     st.just(Ping()),
@@ -274,3 +289,53 @@ def test_what_collectors_have_is_what_is_folded_of_what_cannot_be_retracted(
 ) -> None:
     run = [AttemptStart(), *events, AttemptStart()]
     assert collected(run) == folded(run)
+
+
+def whole_texts(operator: Operator[Event, Event], events: Sequence[Event]) -> list[str]:
+    """The texts of the blocks that have stopped, behind the operator."""
+    texts = list[str]()
+
+    def text_of(state: BlockState | None) -> None:
+        assert state is not None
+        texts.append(joined(state.text))
+
+    source: Source[Event] = Source()
+    operator(source).pipe(group_blocks(), fold_scope(step_block, None)).subscribe(text_of)
+    for event in events:
+        source.on_next(event)
+    return texts
+
+
+def with_starts(events: Sequence[Event]) -> list[Event]:
+    started = list[Event]()
+    opened = OpenBlocks[BlockStart]()
+    for event in events:
+        opened.end_before(event)
+        if is_block_event(event):
+            if event.index not in opened:
+                opened[event.index] = start_of(event)
+                started.append(opened[event.index])
+            if isinstance(event, BlockStop | BlockAbort):
+                del opened[event.index]
+        if not isinstance(event, BlockStart):
+            started.append(event)
+    return started
+
+
+def passes(_: str) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [lines(), sentences(), mask("z"), hold_back(passes, thinking=True)],
+    ids=["lines", "sentences", "mask", "hold_back"],
+)
+@given(events=st.lists(st.one_of(of_one_block, of_one_block, other_events), max_size=12))
+@settings(max_examples=200)
+def test_operators_that_hold_text_keep_it_in_its_block(
+    operator: Operator[Event, Event], events: list[Event]
+) -> None:
+    """Where each block has a start: without one, the first delta that is not held would open the block, whatever its type."""
+    started = with_starts(events)
+    assert whole_texts(operator, started) == whole_texts(live(), started)
