@@ -6,10 +6,11 @@ A command's modules are imported when it is called, so that ``--help`` is fast a
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from math import inf
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from rxworker.cli import exit_at_once, restore
 from rxworker.cli.process import (
@@ -80,107 +81,45 @@ def _run(argv: Sequence[str] | None) -> int:
         return done.code if isinstance(done.code, int) else 0
     match args.command:
         case "demo" if args.web:
-            from rxworker.cli.serve import demo_web
-
-            return demo_web(port=args.port, open_page=not args.no_open, fast=args.fast)
+            from rxworker.cli.serve import demo_web as command
         case "demo":
             need_rich("rxworker demo")
-            from rxworker.cli.demo import demo
-
-            return demo(fast=args.fast)
+            from rxworker.cli.demo import demo as command
         case "chat":
             need_rich("rxworker chat")
-            from rxworker.cli.chat import chat
-
-            return chat(
-                _worker_options(args),
-                plain=args.plain,
-                hooks=not args.no_hooks,
-                also=args.also,
-                log=args.log,
-            )
+            from rxworker.cli.chat import chat as command
         case "serve":
-            from rxworker.cli.serve import serve
-
-            set_up_logging(args.log_level, args.log_format)
-            return serve(
-                _worker_options(args),
-                makers=args.maker,
-                host=args.host,
-                port=args.port,
-                token_env=args.token_env,
-                allowed_hosts=args.allow_host,
-                demo=args.demo,
-                log=args.log,
-                queue=args.queue,
-                close_delay=args.close_delay,
-            )
+            from rxworker.cli.serve import serve as command
         case "mcp":
             need_mcp()
-            from rxworker.cli.protocols import mcp
-
-            set_up_logging(args.log_level, args.log_format)
-            return mcp(
-                args.maker,
-                _worker_options(args),
-                name=args.name,
-                description=args.description,
-                http=args.http,
-                token_env=args.token_env,
-                allowed_hosts=args.allow_host,
-                demo=args.demo,
-                log=args.log,
-            )
+            from rxworker.cli.protocols import mcp as command
         case "acp":
-            from rxworker.cli.protocols import acp
-
-            set_up_logging(args.log_level, args.log_format)
-            return acp(
-                args.maker,
-                _worker_options(args),
-                demo=args.demo,
-                log=args.log,
-            )
+            from rxworker.cli.protocols import acp as command
         case "decode":
-            from rxworker.cli.decode import decode
-
-            return decode(args.provider, args.file, as_json=args.json)
+            from rxworker.cli.decode import decode as command
         case "work":
-            from rxworker.cli.work import work
-
-            set_up_logging(args.log_level, args.log_format)
-            return work(
-                args.log,
-                args.maker,
-                concurrency=args.concurrency,
-                kinds=args.kind,
-                tenant_cap=args.tenant_cap,
-                drain=args.drain,
-                health=args.health,
-            )
+            from rxworker.cli.work import work as command
         case "submit":
-            from rxworker.cli.work import submit
-
-            return submit(
-                args.log,
-                args.input,
-                kind=args.kind,
-                tenant=args.tenant,
-                priority=args.priority,
-                run=args.run,
-            )
+            from rxworker.cli.work import submit as command
         case "runs":
             from rxworker.cli.runs import Options, runs
 
-            given = {
-                name: value
-                for name, value in vars(args).items()
-                if name in Options.__struct_fields__
-            }
-            return runs(args.log, args.action, Options(**given))
+            return runs(args.address, args.action, Options(**_named(args, Options)))
         case _:
             write_error(parser.format_help().rstrip())
             return MISUSED
+    if "log_level" in args:
+        set_up_logging(args.log_level, args.log_format)
+    return command(**_named(args, command))
+
+
+def _named(args: argparse.Namespace, function: Callable[..., object]) -> dict[str, Any]:
+    """The options and arguments that a function has parameters for: they have the same names."""
+    parameters = inspect.signature(function).parameters
+    given = {name: value for name, value in vars(args).items() if name in parameters}
+    if "options" in parameters:
+        given["options"] = _worker_options(args)
+    return given
 
 
 DESCRIPTION = "Language model responses as observables: see one run in several views, talk to a model, read a captured stream."
@@ -320,141 +259,114 @@ def make_parser() -> Parser:
     return parser
 
 
-def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+def _add_command(
+    commands: Commands, name: str, about: str, description: str, epilog: str = ""
+) -> Parser:
+    return commands.add_parser(
+        name,
+        help=about,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _add_several(parser: Parser, option: str, dest: str, metavar: str, about: str) -> None:
+    """Add an option whose values become a list."""
+    text = f"{about}; may be given several times"
+    parser.add_argument(option, dest=dest, metavar=metavar, action="append", default=[], help=text)
+
+
+def _add_demo(commands: Commands) -> None:
     about = "one run in several views at once; needs no key and no network"
-    demo = commands.add_parser("demo", help=about, description=f"Show {about}.")
-    demo.add_argument("--fast", action="store_true", help="without pauses")
-    demo.add_argument("--web", action="store_true", help="on a page in the browser")
-    demo.add_argument(
-        "--port", type=_port, default=8080, help="with --web: the port; 0 for any free one"
-    )
-    demo.add_argument(
-        "--no-open",
-        action="store_true",
-        help="with --web: print the address and do not open the browser",
-    )
+    add = _add_command(commands, "demo", about, f"Show {about}.").add_argument
+    add("--fast", action="store_true", help="without pauses")
+    add("--web", action="store_true", help="on a page in the browser")
+    add("--port", type=_port, default=8080, help="with --web: the port; 0 for any free one")
+    about = "with --web: print the address and do not open the browser"
+    add("--no-open", dest="open_page", action="store_false", help=about)
 
 
-def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_chat(commands: Commands) -> None:
     about = "talk to a model in the terminal, with tools"
-    chat = commands.add_parser(
-        "chat",
-        help=about,
-        description="Talk to a model in the terminal, with tools.",
-        epilog=CHAT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Talk to a model in the terminal, with tools."
+    chat = _add_command(commands, "chat", about, description, CHAT)
     _add_worker(chat, required=True)
-    chat.add_argument("--plain", action="store_true", help="line by line, and not in full screen")
-    chat.add_argument("--no-hooks", action="store_true", help="without the ready hooks, see below")
-    chat.add_argument(
-        "--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db"
-    )
-    chat.add_argument(
-        "--also",
-        metavar="PROVIDER/NAME",
-        action="append",
-        default=[],
-        help="another model to switch to with /model; may be given several times",
-    )
+    add = chat.add_argument
+    add("--plain", action="store_true", help="line by line, and not in full screen")
+    about = "without the ready hooks, see below"
+    add("--no-hooks", dest="hooks", action="store_false", help=about)
+    _add_log(chat)
+    _add_several(chat, "--also", "also", "PROVIDER/NAME", "another model to switch to with /model")
 
 
-def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_serve(commands: Commands) -> None:
     about = "start, watch and control runs in the browser"
-    serve = commands.add_parser(
-        "serve",
-        help=about,
-        description="Serve a page and an API to start, watch and control runs.",
-        epilog=SERVE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Serve a page and an API to start, watch and control runs."
+    serve = _add_command(commands, "serve", about, description, SERVE)
     add = serve.add_argument
     about = "the function that makes a worker for a conversation; it has the function's name without make_, or NAME"
-    add("maker", metavar="[NAME=]MODULE:FUNCTION", nargs="*", help=about)
+    add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*", help=about)
     add("--host", default="127.0.0.1", help="the address to listen on; by default 127.0.0.1")
     add("--port", type=_port, default=8080, help="the port; by default 8080, 0 for any free one")
-    add("--token-env", metavar="NAME", help="the environment variable that holds the token")
-    add(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a name by which the server may be called, such as that of a proxy; may be given several times",
-    )
-    add("--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db")
-    add(
-        "--queue",
-        metavar="KIND",
-        action="append",
-        default=[],
-        help="start runs of this kind in other processes, with rxworker work; may be given several times",
-    )
-    add(
-        "--close-delay",
-        type=_seconds,
-        default=0.0,
-        metavar="SECONDS",
-        help="at the end, how long it serves while /readyz answers 503, for a load balancer; 0",
-    )
+    _add_access(serve)
+    _add_log(serve)
+    about = "start runs of this kind in other processes, with rxworker work"
+    _add_several(serve, "--queue", "queue", "KIND", about)
+    about = "at the end, how long it serves while /readyz answers 503, for a load balancer; 0"
+    add("--close-delay", type=_seconds, default=0.0, metavar="SECONDS", help=about)
     add("--demo", action="store_true", help="a scripted model in place of a provider")
     _add_logging(serve)
     _add_worker(serve, required=False)
 
 
-def _add_mcp(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_mcp(commands: Commands) -> None:
     about = "serve workers as the tools of an MCP server"
-    mcp = commands.add_parser(
-        "mcp",
-        help=about,
-        description="Serve workers as the tools of an MCP server, over standard input and output.",
-        epilog=MCP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Serve workers as the tools of an MCP server, over standard input and output."
+    mcp = _add_command(commands, "mcp", about, description, MCP)
     add = mcp.add_argument
-    add(
-        "maker",
-        metavar="[NAME=]MODULE:FUNCTION",
-        nargs="*",
-        help="the function that makes a worker; the tool has its name without make_, or NAME",
-    )
+    about = "the function that makes a worker; the tool has its name without make_, or NAME"
+    add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*", help=about)
     add("--name", default="worker", help="the name of the tool of --provider; worker")
     add("--description", default="", metavar="TEXT", help="the description of that tool")
-    add(
-        "--http",
-        type=_host_and_port,
-        metavar="[HOST:]PORT",
-        help="serve streamable HTTP there; 0 for any free port",
-    )
-    add("--token-env", metavar="NAME", help="the environment variable that holds the token")
-    add(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a name by which the server may be called, such as that of a proxy; may be given several times",
-    )
-    add("--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db")
+    about = "serve streamable HTTP there; 0 for any free port"
+    add("--http", type=_host_and_port, metavar="[HOST:]PORT", help=about)
+    _add_access(mcp)
+    _add_log(mcp)
     add("--demo", action="store_true", help="a scripted model, to try it")
     _add_logging(mcp)
     _add_worker(mcp, required=False)
 
 
-def _add_acp(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_acp(commands: Commands) -> None:
     about = "serve a worker to an editor, over the Agent Client Protocol"
-    acp = commands.add_parser(
-        "acp",
-        help=about,
-        description="Serve a worker to an editor, over the Agent Client Protocol on standard input and output.",
-        epilog=ACP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    description = (
+        "Serve a worker to an editor, over the Agent Client Protocol on standard input and output."
     )
+    acp = _add_command(commands, "acp", about, description, ACP)
     add = acp.add_argument
     about = "the function that makes a worker for a session, in place of --provider and --model"
     add("maker", nargs="?", metavar="MODULE:FUNCTION", help=about)
-    add("--log", metavar="URL", help="store the sessions in a log, such as sqlite:runs.db")
+    _add_log(acp, "sessions")
     add("--demo", action="store_true", help="a scripted model in place of a provider")
     _add_logging(acp)
     _add_worker(acp, required=False)
+
+
+def _add_log(parser: Parser, what: str = "runs") -> None:
+    about = f"store the {what} in a log, such as sqlite:runs.db"
+    parser.add_argument("--log", metavar="URL", help=about)
+
+
+def _add_access(parser: Parser) -> None:
+    """Add what a server has that other machines can reach."""
+    about = "the environment variable that holds the token"
+    parser.add_argument("--token-env", metavar="NAME", help=about)
+    about = "a name by which the server may be called, such as that of a proxy"
+    _add_several(parser, "--allow-host", "allowed_hosts", "NAME", about)
 
 
 def _add_worker(parser: Parser, *, required: bool) -> None:
@@ -465,84 +377,47 @@ def _add_worker(parser: Parser, *, required: bool) -> None:
     add("--api-key-env", metavar="NAME", help="the environment variable that holds the key")
     add("--system", metavar="TEXT", help="the system prompt")
     add("--max-tokens", metavar="N", type=_positive, help="the most tokens of an answer")
-    add(
-        "--tool",
-        metavar="MODULE:FUNCTION",
-        action="append",
-        default=[],
-        help="a function that the model may call; may be given several times",
-    )
+    about = "a function that the model may call"
+    _add_several(parser, "--tool", "tools", "MODULE:FUNCTION", about)
 
 
 def _worker_options(args: argparse.Namespace) -> WorkerOptions:
     """The values of the options of `_add_worker`."""
     from rxworker.cli.resolve import WorkerOptions
 
-    return WorkerOptions(
-        args.provider,
-        args.model,
-        args.base_url,
-        args.api_key_env,
-        args.system,
-        args.max_tokens,
-        args.tool,
-    )
+    return WorkerOptions(**_named(args, WorkerOptions))
 
 
-def _add_decode(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_decode(commands: Commands) -> None:
     about = "print the content of a captured stream"
-    decode = commands.add_parser(
-        "decode",
-        help=about,
-        description="Print the content of a captured stream.",
-        epilog=DECODE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Print the content of a captured stream."
+    decode = _add_command(commands, "decode", about, description, DECODE)
     decode.add_argument("provider", metavar="PROVIDER", help=provider_names())
     decode.add_argument("file", metavar="FILE", help="the body of a response; - is standard input")
-    decode.add_argument("--json", action="store_true", help="print one JSON object")
+    decode.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
 
 
-def _add_work(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_work(commands: Commands) -> None:
     about = "take runs of a queue, in any number of processes"
-    work = commands.add_parser(
-        "work",
-        help=about,
-        description="Take runs of a queue until it is stopped.",
-        epilog=WORK,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Take runs of a queue until it is stopped."
+    work = _add_command(commands, "work", about, description, WORK)
+    _add_address(work)
     add = work.add_argument
-    add("--log", required=True, metavar="URL", help="the log, for example sqlite:runs.db")
     add("maker", metavar="MODULE:FUNCTION", help="the function that makes a worker for a run")
     add("--concurrency", type=_positive, default=8, metavar="N", help="how many runs at once; 8")
-    add(
-        "--kind",
-        action="append",
-        default=[],
-        metavar="KIND",
-        help="only runs of this kind; may be given several times",
-    )
-    add(
-        "--tenant-cap",
-        type=_positive,
-        metavar="N",
-        help="how many runs of each tenant at once, in all processes",
-    )
-    add(
-        "--drain",
-        type=_seconds,
-        default=20.0,
-        metavar="SECONDS",
-        help="how long running tools may take at the end; 20",
-    )
-    add(
-        "--health",
-        type=_host_and_port,
-        metavar="[HOST:]PORT",
-        help="serve /healthz and /readyz there; without a host at all addresses",
-    )
+    _add_several(work, "--kind", "kinds", "KIND", "only runs of this kind")
+    about = "how many runs of each tenant at once, in all processes"
+    add("--tenant-cap", type=_positive, metavar="N", help=about)
+    about = "how long running tools may take at the end; 20"
+    add("--drain", type=_seconds, default=20.0, metavar="SECONDS", help=about)
+    about = "serve /healthz and /readyz there; without a host at all addresses"
+    add("--health", type=_host_and_port, metavar="[HOST:]PORT", help=about)
     _add_logging(work)
+
+
+def _add_address(parser: Parser) -> None:
+    about = "the log, for example sqlite:runs.db"
+    parser.add_argument("--log", dest="address", required=True, metavar="URL", help=about)
 
 
 def _add_logging(parser: Parser) -> None:
@@ -553,18 +428,13 @@ def _add_logging(parser: Parser) -> None:
     add("--log-format", choices=("text", "json"), default="text", help=f"the form {about}; text")
 
 
-def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_submit(commands: Commands) -> None:
     about = "store a run for rxworker work"
-    submit = commands.add_parser(
-        "submit",
-        help=about,
-        description="Store a run for rxworker work, and print its id.",
-        epilog=SUBMIT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Store a run for rxworker work, and print its id."
+    submit = _add_command(commands, "submit", about, description, SUBMIT)
+    _add_address(submit)
     add = submit.add_argument
-    add("--log", required=True, metavar="URL", help="the log, for example sqlite:runs.db")
-    add("input", metavar="TEXT", help="the input of the run")
+    add("text", metavar="TEXT", help="the input of the run")
     add("--kind", default="", help="which worker is to run it")
     add("--tenant", default="", help="whose run it is")
     add("--priority", type=int, default=0, metavar="N", help="higher ones are taken first; 0")
@@ -572,18 +442,14 @@ def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--run", metavar="ID", help=about)
 
 
-def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
+STATUSES = ("queued", "running", "cut-off", "paused", "resumed", "finished", "aborted")
+
+
+def _add_runs(commands: Commands) -> None:
     about = "list, show, replay, steer, fork, compare, export, import and delete stored runs"
-    runs = commands.add_parser(
-        "runs",
-        help=about,
-        description="List, show, replay, steer, fork, compare (diff), export, import and delete the runs of a log.",
-        epilog=RUNS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    runs.add_argument(
-        "--log", required=True, metavar="ADDRESS", help="the log, for example sqlite:runs.db"
-    )
+    description = "List, show, replay, steer, fork, compare (diff), export, import and delete the runs of a log."
+    runs = _add_command(commands, "runs", about, description, RUNS)
+    _add_address(runs)
     actions = runs.add_subparsers(
         dest="action", metavar="action", required=True, parser_class=Parser
     )
@@ -601,31 +467,14 @@ def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
             add("run", metavar="RUN", help="the id of the run")
         match name:
             case "list":
-                states = [
-                    "queued",
-                    "running",
-                    "cut-off",
-                    "paused",
-                    "resumed",
-                    "finished",
-                    "aborted",
-                ]
-                add("--status", choices=states, help="only runs of this status")
+                add("--status", choices=STATUSES, help="only runs of this status")
                 add("--limit", type=_positive, metavar="N", help="at most so many; by default 20")
             case "replay":
-                add(
-                    "--speed",
-                    type=float,
-                    metavar="N",
-                    help="how much faster than it was; 0 for no pauses",
-                )
+                about = "how much faster than it was; 0 for no pauses"
+                add("--speed", type=float, metavar="N", help=about)
             case "fork":
-                add(
-                    "--at",
-                    type=_positive,
-                    metavar="SEQ",
-                    help="the last record to copy; by default all",
-                )
+                about = "the last record to copy; by default all"
+                add("--at", type=_positive, metavar="SEQ", help=about)
             case "diff":
                 add("other", metavar="OTHER", help="the id of the run to compare it with")
             case "export":
