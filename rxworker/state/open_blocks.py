@@ -57,7 +57,7 @@ class OpenBlocks(dict[int, B]):
         return [] if reason is None else self.end_all(reason)
 
     def begins_anew(self, event: Event) -> str | None:
-        """Why nothing of the response so far counts after this event; ``None`` where the response goes on. Asked once for each event."""
+        """Why nothing of the response so far counts after this event; ``None`` where the response goes on. Call it once for each event."""
         match event:
             case Status(status=status):
                 again, self.has_status = self.has_status, True

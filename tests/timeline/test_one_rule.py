@@ -332,7 +332,7 @@ def passes(_: str) -> bool:
     ids=["lines", "sentences", "mask", "hold_back"],
 )
 @given(events=st.lists(st.one_of(of_one_block, of_one_block, other_events), max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_operators_that_hold_text_keep_it_in_its_block(
     operator: Operator[Event, Event], events: list[Event]
 ) -> None:
