@@ -274,8 +274,9 @@ class TurnScope(Struct, eq=False):
 class Turn:
     """One turn of a run, as its stages see it.
 
-    A stage reads it when it is subscribed to, since the stages before have completed by then: use ``reactivex.defer`` where the function of the
-    stage itself would read too early. It has no verbs: what a stage emits becomes the records of the run, and the state is folded from these.
+    The function of a stage is called when the stages before have completed, and reads what these have done. In ``reactivex.concat(first(turn), second(turn))`` the second one is called too
+    early for that: use ``reactivex.defer`` there, unless it is one of the usual stages, which read when they are subscribed to. A turn has no verbs: what a stage emits
+    becomes the records of the run, and the state is folded from these.
 
     Args:
         context: The run.
@@ -321,8 +322,8 @@ class Turn:
 
     @property
     def request(self) -> Request:
-        """The request of this turn as the hooks have left it; before `prepare` the conversation alone."""
-        return self._scope.request or Request(self.conversation)
+        """The request of this turn as the hooks have left it; before `prepare` that of the conversation so far."""
+        return request_of(self._context, self._scope)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -370,6 +371,13 @@ async def let_watchers_act(flushes: FlushScheduler) -> None:
     await asyncio.sleep(0)
     if flushes.is_needed:
         await asyncio.sleep(0)
+
+
+def request_of(context: RunContext, scope: TurnScope) -> Request:
+    """The request of this turn; that of the conversation so far if `prepare` has made none."""
+    if scope.request is not None:
+        return scope.request
+    return Request(context.journal.state.conversation, context.tools.metas, context.options)
 
 
 def calls_of(context: RunContext, scope: TurnScope) -> tuple[PausedCall, ...]:

@@ -22,11 +22,10 @@ from rxworker.events import (
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
 from rxworker.operators import error_to_exception
 from rxworker.operators.kernel import Stage
-from rxworker.providers import Request
 from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.call_tools import discard_early, start_early
-from rxworker.worker.context import RunContext, Turn, TurnScope
+from rxworker.worker.context import RunContext, Turn, TurnScope, request_of
 from rxworker.worker.loop import Emitter
 
 
@@ -47,7 +46,7 @@ def respond(turn: Turn) -> Observable[Event]:
 
 async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     model, history = context.model, context.journal.hub.history
-    request = scope.request or Request(context.journal.state.conversation)
+    request = request_of(context, scope)
     started = AttemptStart(model.name, model.model, context.tools.own_names)
     pressure, attempts = RunPressure(context), 0
     while True:
