@@ -32,10 +32,7 @@ from rxworker.events import (
     RunAbort,
     RunRecover,
     RunStart,
-    Status,
 )
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.log.base import EventLog, claim_or_release, no_run, release_shielded
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
@@ -86,7 +83,6 @@ logger = logging.getLogger("rxworker.worker")
 T = TypeVar("T")
 ClaimFn: TypeAlias = Callable[[str], bool]
 
-OF_A_RESPONSE = frozenset({*BLOCK_EVENTS, Deltas, Status})
 LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 
 
