@@ -119,7 +119,7 @@ def serve(
     def print_address(server: WebServer) -> None:
         write_line(f"rxworker serves {server.url}")
         if token_env is not None:
-            write_line(f"Open {server.url}?token= with the token of {token_env} behind it, once.")
+            write_line(f"Open {server.url}?token= with the token of {token_env} after it, once.")
         write_line("Ctrl-C ends it.")
 
     return run_server(

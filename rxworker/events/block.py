@@ -130,7 +130,7 @@ class InputValueDelta(BlockDelta, frozen=True, tag="input_value_delta"):
     Attributes:
         path: Where, as a JSON path, for example ``$.items[0].name``.
         value: What.
-        append: Whether a text goes behind the text that is there.
+        append: Whether a text goes after the text that is there.
     """
 
     path: str

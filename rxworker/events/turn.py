@@ -331,7 +331,7 @@ class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
 
 
 class RunRequeue(Struct, frozen=True, tag="run_requeue", omit_defaults=True):
-    """A stored run that was aborted is put back: it waits for a process, which continues it behind this record. It is the only record that may follow a `RunAbort`.
+    """A stored run that was aborted is put back: it waits for a process, which continues it after this record. It is the only record that may follow a `RunAbort`.
 
     Attributes:
         reason: For people.

@@ -190,7 +190,7 @@ class SseDecoder:
         return more
 
     def _take_slowly(self, data: bytes) -> list[SseFrame]:
-        """Line by line to the first empty line, behind which nothing is pending; the rest by the quick path."""
+        """Line by line to the first empty line, after which nothing is pending; the rest by the quick path."""
         if self._ready is not None:
             raise too_large(self._most)
         if self._head is not None:
@@ -206,7 +206,7 @@ class SseDecoder:
         self._take_all(data[:end], frames)
         if self.is_clear:
             return [*frames, *self._take_run(data[end:])]
-        self._take_all(data[end:], frames)  # only a ``retry`` waits behind an empty line
+        self._take_all(data[end:], frames)  # only a ``retry`` waits after an empty line
         return frames
 
     def _take_all(self, data: bytes, frames: list[SseFrame]) -> None:
@@ -229,7 +229,7 @@ class SseDecoder:
         )
 
     def _without_silence(self, data: bytes) -> bytes:
-        """The rest of bytes that begin a line, behind comments, and behind empty lines where these end no frame."""
+        """The rest of bytes that begin a line, after comments, and after empty lines where these end no frame."""
         is_held = bool(self._data or self._stray or self._event)
         first = data[:1]
         if first != b":" and (is_held or first not in (b"\n", b"\r")):
@@ -322,7 +322,7 @@ def _may_end(data: bytes, before: bytes) -> bool:
 
 @lru_cache(maxsize=64)  # a provider has a dozen
 def _event_of(head: bytes) -> str | None:
-    """The name of the event whose data begin behind this, ``None`` where that takes a closer look."""
+    """The name of the event whose data begin after this, ``None`` where that takes a closer look."""
     if head[:7] == b"event: " and head.find(b"\n") == len(head) - 1:
         return head[7:-1].decode("utf-8", "replace") or "message"
     return None if head else "message"

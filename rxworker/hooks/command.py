@@ -264,7 +264,7 @@ def _words(command: str | Sequence[str], *, shell: bool) -> list[str]:
 
 def _for_a_shell(command: str) -> str | None:
     """The first sign in a text that a shell would not pass on as it is."""
-    # A letter in place of what is quoted, so that no word begins behind it.
+    # A letter in place of what is quoted, so that no word begins after it.
     unquoted = UNQUOTED.search(PART.sub("x", command.strip()))
     if unquoted is not None:
         return unquoted[0]

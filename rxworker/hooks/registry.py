@@ -183,7 +183,7 @@ class Hooks:
         return len(self._hooks)
 
     def add(self, *hooks: HookLike) -> None:
-        """Register hooks, behind the others: all of them, or with an error none.
+        """Register hooks, after the others: all of them, or with an error none.
 
         Args:
             hooks: `Hook` s, or objects with methods named like points; what they do not implement does nothing.

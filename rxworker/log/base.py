@@ -338,7 +338,7 @@ class EventLog(Store):
             [ log.records(run) ]
             abc----d--e|
 
-        It is `replay` without pauses: each subscription reads the run anew, on the event loop that is running. It completes behind the last record of a run that has
+        It is `replay` without pauses: each subscription reads the run anew, on the event loop that is running. It completes after the last record of a run that has
         ended or is paused, or when the log is closed.
 
         Args:

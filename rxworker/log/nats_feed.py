@@ -2,7 +2,7 @@
 
 Theory of operation. A `Feed` is a consumer of some subjects of a stream: first the last message of each, then every new one. The server numbers what it sends; where a number is
 missing, or not even a keep-alive message has come for five seconds, or the connection was lost, the feed makes another consumer, which continues
-behind the last message. A consumer that nothing listens to is deleted by the server.
+after the last message. A consumer that nothing listens to is deleted by the server.
 
 A `Tail` is the feed of one run. All that follow the run in this process share it: it keeps the newest entries, and wakes the followers, who read from it what
 they have not seen. Older entries are read from the stream.
@@ -91,7 +91,7 @@ class Feed:
         self.start()
 
     def start(self) -> None:
-        """Make a consumer that continues behind the last message."""
+        """Make a consumer that continues after the last message."""
         if self._is_closed:
             return
         self._is_current = False

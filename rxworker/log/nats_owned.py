@@ -110,7 +110,7 @@ class OwnedRuns:
         claim = Claim(run, owner.epoch, held.last_seq, self._name)
         self._held[run] = held
         if not create and held.last_seq:
-            # The owner before may have ended the run between the first look and the new fence, behind which it cannot.
+            # The owner before may have ended the run between the first look and the new fence, after which it cannot.
             try:
                 check_status(run, held.status, statuses)
             except RunStatusError:
@@ -215,7 +215,7 @@ class OwnedRuns:
         number = 0 if last is None else last[1].last
         if number < held.last_seq:
             raise LogError(
-                f"NATS has lost the records {number + 1} to {held.last_seq} of {run}, which it had acknowledged: nothing was written behind them. "
+                f"NATS has lost the records {number + 1} to {held.last_seq} of {run}, which it had acknowledged: nothing was written after them. "
                 "Recover the run; to lose nothing when a server loses power, keep replicas, or set sync_interval: always"
             )
         held.checked = returns

@@ -199,7 +199,7 @@ class Session:
         return found
 
     async def own(self, owner: Owner, expected: int, message_id: str) -> int:
-        """Write an owner behind the message with the expected sequence number, and return the new fence.
+        """Write an owner after the message with the expected sequence number, and return the new fence.
 
         Raises:
             SequenceError: Another process has done so.
@@ -278,7 +278,7 @@ class Session:
         return entries
 
     async def _find(self, run: str, place: Place, after: int) -> int:
-        """A sequence number behind the messages up to a number, and not behind the next one."""
+        """A sequence number after the messages up to a number, and not after the next one."""
         if not after:
             return 1
         low, high = 1, (await self._end(place))

@@ -51,7 +51,7 @@ def replay(
         a--b-c|
 
     A run that is still running is followed: what is appended, by any process, is emitted when it is due, which is at once where the replay has
-    caught up. The observable completes behind the last record of a run that has ended or is paused, or when the log is closed. It is cold: each subscription
+    caught up. The observable completes after the last record of a run that has ended or is paused, or when the log is closed. It is cold: each subscription
     reads the run anew, on the event loop that is running, and disposing it stops the reading.
 
     Args:

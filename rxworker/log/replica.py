@@ -187,7 +187,7 @@ class Replica:
             self._end(error)
 
     async def _was_put_back(self, last: Record) -> bool:
-        """Whether the run goes on behind its end; see `EventLog.requeue`."""
+        """Whether the run goes on after its end; see `EventLog.requeue`."""
         if isinstance(last.event, RunAbort):
             async with aclosing(self.log.read(self.id, last.seq)) as entries:
                 async for entry in entries:

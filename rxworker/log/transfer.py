@@ -256,7 +256,7 @@ def _results_at(
 ) -> dict[int, ToolResult]:
     """The results that a fork has from the first: of calls that have ended where the hooks have not seen the results yet, and those that a person has given.
 
-    The source keeps none of them behind that. What its hooks have made of them is in the records that follow.
+    The source keeps none of them after that. What its hooks have made of them is in the records that follow.
     """
     missing: set[int] = set()
     for record in _own(entries, run):

@@ -58,7 +58,7 @@ def fork(conversation: Conversation, turn: int) -> Conversation:
 
 
 def starts(messages: Sequence[Message]) -> list[int]:
-    """Where the turns begin: behind an answer and its results, wherever the next message follows.
+    """Where the turns begin: after an answer and its results, wherever the next message follows.
 
     >>> starts((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
     [0, 2]
@@ -148,7 +148,7 @@ class _Round(Struct, frozen=True):
 
     Attributes:
         begin: The index of its first message.
-        end: The index behind its last message.
+        end: The index after its last message.
         tokens: Their tokens, without system messages.
         question: The indexes of the question that the turn helps to answer, if it is in an earlier turn.
         question_tokens: The tokens of the question.

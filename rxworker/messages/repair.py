@@ -6,7 +6,7 @@ own. `repair` corrects what `validate` reports:
 - A call without a result gets one with the text ``reason``. A result without a call is removed.
 - Results are moved to one message directly after their calls, in the order of the calls.
 - An id that was used before, or is empty, is replaced, in the call and in its result.
-- An empty message is removed, and so are thoughts without an answer or a call behind them.
+- An empty message is removed, and so are thoughts without an answer or a call after them.
 - A picture or a document whose data was lost is replaced by a text.
 - Where the assistant speaks first, a user message is inserted before it.
 
@@ -133,7 +133,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
             if answer is None:
                 yield f"message {place}: the call {call.id!r} of {call.name} has no result"
             elif answer.place != place + 1:
-                yield f"message {answer.place}: the result {call.id!r} does not stand right behind its call"
+                yield f"message {answer.place}: the result {call.id!r} does not stand right after its call"
             else:
                 orders.append(answer.order)
         if orders != sorted(orders):

@@ -74,7 +74,7 @@ def committed() -> Operator[A, A]:
         [ committed() ]
         -----------------(ade)-t--|
 
-    An attempt is held back until its response completed, or until something comes behind it that shows that no other attempt will.
+    An attempt is held back until its response completed, or until something comes after it that shows that no other attempt will.
     Then it passes whole and in order; one that is retracted never does. What it holds is at most one response of each run: a run
     inside a run has attempts of its own.
 

@@ -133,7 +133,7 @@ def expect_choice(name: str, choice: object) -> None:
 
 
 class Ending:
-    """Forwards the first terminal event of a stage that may end by itself, and nothing behind it.
+    """Forwards the first terminal event of a stage that may end by itself, and nothing after it.
 
     Args:
         observer: The observer downstream.
@@ -162,7 +162,7 @@ class Ending:
 
 
 def ignore(_: object) -> None:
-    """Take an item that comes behind the end."""
+    """Take an item that comes after the end."""
 
 
 _EVENTS_FIRST = "put events() before it"

@@ -44,7 +44,7 @@ def combine_gauges(
         [ combine_gauges(Row(0, ""), x=count, y=same) ]
         0-(1,2)-(3,4)--|       0 is (0, ""), then (1, ""), (1, a), (2, a), (2, b)
 
-    It begins with ``start``, and emits anew whenever a gauge does: put ``ops.sample`` behind it for people. It completes when all gauges
+    It begins with ``start``, and emits anew whenever a gauge does: put ``ops.sample`` after it for people. It completes when all gauges
     have, and an error of the source ends it. A gauge that fails stops alone: its field keeps its value, and a warning is logged. If all have failed, the
     error of the last ends it. A value that is not of the type of its field is a failure of its gauge.
 
@@ -285,7 +285,7 @@ def _add(one: float, other: float) -> float:
 def percentile(values: Iterable[float], percent: float) -> float | None:
     """The value that so many percent of the values do not exceed; between two of them, in proportion.
 
-    It sorts. In a dashboard, let it look as seldom as a person does: behind ``ops.sample``.
+    It sorts. In a dashboard, let it look as seldom as a person does: after ``ops.sample``.
 
     Args:
         values: In any order.

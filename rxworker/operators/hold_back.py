@@ -2,7 +2,7 @@
 
 Theory of operation. The text of each block is checked in windows that overlap by half. A character passes when a window has passed in
 which at least half a window of text follows it, or in which its block ends. So a phrase of up to half a window is seen whole by one check
-before any of it passes. Events are handled one at a time: while a check is awaited, whatever arrives waits behind it, in order.
+before any of it passes. Events are handled one at a time: while a check is awaited, whatever arrives waits after it, in order.
 
 Whatever is not checked never passes: a check that raises, answers with something other than a bool, or is cancelled, and an item that is not an event,
 end the stream with an error, and what was held is dropped.

@@ -245,7 +245,7 @@ def fail_on_error() -> Operator[ResponseEvent, ResponseEvent]:
         [ fail_on_error() ]
         --t--e--(f,#)
 
-    The end comes behind the ``Status(FAILED)`` that follows the error, or where the source ends without one. Should the
+    The end comes after the ``Status(FAILED)`` that follows the error, or where the source ends without one. Should the
     source itself end with an error, that one becomes the exception's ``__cause__``.
     """
 

@@ -44,7 +44,7 @@ class Span(Struct, frozen=True):
 
 
 def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
-    """From each record that begins something to the first one behind it that ends it.
+    """Pairs each start record with the next record that ends it.
 
         -q---t-t-q-t-|         q begins, t ends
         [ spans(q, t) ]

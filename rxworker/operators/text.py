@@ -151,8 +151,8 @@ def sentences() -> Operator[E, E]:
         [ sentences() ]
         -s-A-B---(C,e)-|       A "Hi. ", B "How are you? ", C "I"
 
-    A sentence ends behind ``.``, ``!``, ``?`` or ``…``, closing quotes and brackets, and one blank; behind ``。``, ``！`` or ``？`` without
-    one; and at a line break. A full stop behind a common English abbreviation, a single letter, or the number of a list item ends nothing.
+    A sentence ends after ``.``, ``!``, ``?`` or ``…``, closing quotes and brackets, and one blank; after ``。``, ``！`` or ``？`` without
+    one; and at a line break. A full stop after a common English abbreviation, a single letter, or the number of a list item ends nothing.
     What is incomplete at the end of a block is emitted or dropped as by `lines`.
 
     >>> from reactivex import of
@@ -318,7 +318,7 @@ class Replaced:
 
 
 class _Lines:
-    """Ends a unit behind each line feed."""
+    """Ends a unit after each line feed."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -348,7 +348,7 @@ _NO_END = re.compile(
     r"(?:^|[\s(\[\"'“‘«])(?:Mr|Mrs|Ms|Dr|Prof|St|vs|cf|ca|Fig|e\.g|i\.e|approx|[A-HJ-Z])\.\s\Z"
     r"|^\s*\d{1,3}\.\s\Z"
 )
-"""A full stop that ends no sentence: behind an abbreviation, an initial, the number of a list item."""
+"""A full stop that ends no sentence: after an abbreviation, an initial, the number of a list item."""
 _WORD = re.compile(r"\S")
 
 _CONTEXT = 16
@@ -356,9 +356,9 @@ _CONTEXT = 16
 
 
 class _Sentences:
-    """Ends a unit behind each sentence.
+    """Ends a unit after each sentence.
 
-    Theory of operation. Each place where a sentence may end is decided once, when the character behind it is known. Only the
+    Theory of operation. Each place where a sentence may end is decided once, when the character after it is known. Only the
     places that are open and the characters before them are kept as text (`_tail`); the rest of the unit is kept in pieces. So the
     cost grows with the text, and the units do not depend on how the text was cut.
     """
@@ -393,7 +393,7 @@ class _Sentences:
         return units
 
     def _word_from(self, text: str, begin: int) -> int:
-        """Where the unit has its first character that is not blank; behind the text where it has none, before it where it is kept."""
+        """Where the unit has its first character that is not blank; after the text where it has none, before it where it is kept."""
         if not self._is_blank:
             return -1
         found = _WORD.search(text, begin)

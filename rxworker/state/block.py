@@ -92,7 +92,7 @@ def step_texts(
     texts: list[str],
     stop: BlockStop | None = None,
 ) -> BlockState:
-    """The block after some of these, one behind the other: the same as `step_block` for each of them.
+    """The block after some of these, one after the other: the same as `step_block` for each of them.
 
     Args:
         state: The block before them; ``None`` for the first ones.

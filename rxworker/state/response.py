@@ -103,7 +103,7 @@ def step_events(
         events: Events and rows of deltas.
 
     Returns:
-        One new state for all of them, and the error or status behind which it stopped, if any.
+        One new state for all of them, and the error or status after which it stopped, if any.
     """
     # A copy of what is open: a handful of blocks, whatever the length of the response.
     blocks, closed, usage = state.open.copy(), state.closed, state.usage

@@ -2,7 +2,7 @@
 
 Theory of operation. The state of a run is never written by hand: it is `step_run` folded over the records, so that a late
 watcher's snapshot, a resumed run and a test all see the same. A response lives in ``response`` from the start of its
-attempt until something comes behind it. It enters the conversation exactly once: at once when it completed, so that tools
+attempt until something comes after it. It enters the conversation exactly once: at once when it completed, so that tools
 and hooks find it there; when it failed or was cancelled, only when it is certain that no other attempt replaces it. An
 attempt that is retracted leaves the conversation as it was when the attempt started, but its tokens count.
 
@@ -245,7 +245,7 @@ def _last_result(each: CallState) -> ToolResult:
 
 
 def _answered(conversation: Conversation, answers: Message) -> Conversation:
-    """The conversation with these results right behind the calls, before the messages that hooks have added since."""
+    """The conversation with these results right after the calls, before the messages that hooks have added since."""
     messages = conversation.messages
     end = len(messages)
     while end and messages[end - 1].role != "assistant":
@@ -375,7 +375,7 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
     for message in event.messages:
         answers = message.tool_results
         results += answers
-        # Results stand right behind the calls, before the messages that hooks have added in between.
+        # Results stand right after the calls, before the messages that hooks have added in between.
         conversation = (_answered if answers else Conversation.add)(conversation, message)
     if not results:
         return replace(state, conversation=conversation)

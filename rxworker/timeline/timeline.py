@@ -197,7 +197,7 @@ class Timeline:
         return self._add(RETRACT, handler)
 
     def on(self, kind: Kind[K], handler: HandlerLike[K, S]) -> abc.DisposableBase:
-        """Register a handler behind those that are there.
+        """Register a handler after those that are there.
 
         Args:
             kind: Which events.

@@ -45,7 +45,7 @@ class CallTracker:
     """The calls of one scope.
 
     A provider may use an id twice, and a run inside the run has ids of its own. Clients need ids that differ, so the second
-    call of an id is shown with ``~2`` behind it, and one of a run inside with its scope before it.
+    call of an id is shown with ``~2`` after it, and one of a run inside with its scope before it.
 
     Args:
         scope: The scope.

@@ -117,7 +117,7 @@ class Journal:
         return writer.error is None
 
     def load(self, records: Sequence[Record]) -> None:
-        """Continue behind these records of a stored run."""
+        """Continue after these records of a stored run."""
         self.hub.push_many(records)
         # Records of nested runs have the turns of those.
         last = next((each for each in reversed(records) if not each.path), records[-1])

@@ -1,7 +1,7 @@
 """Continuing a stored run whose process has ended: where it stopped, and what to do about calls that were running.
 
 Theory of operation. Everything that the run has done is in its log, up to the last barrier. The records are folded, and the turn is continued
-behind the last thing that is complete: a response that was cut is retracted and requested again, results that exist are used, and calls that had
+after the last thing that is complete: a response that was cut is retracted and requested again, results that exist are used, and calls that had
 not started are started. For a call that had started and not ended, the effect of its tool decides: ``pure`` and ``idempotent`` run again, the
 latter with the same key, after the hooks that have not agreed to it have run; for ``write`` the tool's ``reconcile`` is called; what stays unknown is up to the worker's ``on_unknown``.
 """

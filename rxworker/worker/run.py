@@ -114,7 +114,7 @@ class Run(Generic[T_co]):
         return opened
 
     def _begin(self, begin: Beginning) -> Opened:
-        """Emit the first events behind the records that are stored."""
+        """Emit the first events after the records that are stored."""
         context, journal, scope, stored = self._context, self._journal, begin.scope, begin.stored
         journal.run = begin.run or journal.run
         context.allowed[:0] = begin.allowed

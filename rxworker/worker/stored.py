@@ -242,7 +242,7 @@ class LoggedRun(Struct, frozen=True):
     run: StoredRun | None = None
 
     def attach(self, context: RunContext, scope: TurnScope) -> None:
-        """Let the journal of a run continue behind what is stored, and write to the log.
+        """Let the journal of a run continue after what is stored, and write to the log.
 
         The row has what is allowed at the time. The times have the resolution of a log, so that watchers of this process see what is stored.
         """

@@ -55,11 +55,11 @@ BROKEN: list[tuple[tuple[Message, ...], list[str]]] = [
     (asked(result(BLUE, BLUE)), ["message 2: the result 'a' answers no call"]),
     (
         asked(Message.assistant("so"), result(BLUE)),
-        ["message 3: the result 'a' does not stand right behind its call"],
+        ["message 3: the result 'a' does not stand right after its call"],
     ),
     (
         (HI, ASK, Message.user(ToolResult("a", "blue")), Message.user(ToolResult("b", "here"))),
-        ["message 3: the result 'b' does not stand right behind its call"],
+        ["message 3: the result 'b' does not stand right after its call"],
     ),
     (
         (HI, ASK, Message.user(ToolResult("b", "here"), ToolResult("a", "blue"))),
@@ -109,5 +109,5 @@ def test_a_result_in_an_assistants_message_is_reported_twice() -> None:
     said = Conversation((HI, Message("assistant", (ToolCall("a", "look", {}), BLUE))))
     assert validate(said) == [
         "message 1: a tool result in a message of the role assistant",
-        "message 1: the result 'a' does not stand right behind its call",
+        "message 1: the result 'a' does not stand right after its call",
     ]

@@ -117,7 +117,7 @@ class BlockEvents:
             else:
                 yield ToolCallStart(block.id, block.tool, parent, scope_id)
         else:
-            self._parent_of(block, block.id)  # the calls behind a text are part of its message
+            self._parent_of(block, block.id)  # the calls after a text are part of its message
             is_refusal = block.block_type is BlockType.REFUSAL
             metadata = ours({"refusal": True}) if is_refusal else None
             yield TextMessageStart(block.id, "assistant", scope_id, metadata)

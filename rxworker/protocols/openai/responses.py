@@ -5,7 +5,7 @@ The id of a response is that of its run. The output has the texts and the though
 https://platform.openai.com/docs/api-reference/responses-streaming, https://www.openresponses.org/specification
 
 The events are a function of the records, one by one and in order, so that their numbers are the same for each client, also in another process
-that reads the run from a log: a client continues behind the last number that it has. A ``function_call`` is done only when the run waits for its
+that reads the run from a log: a client continues after the last number that it has. A ``function_call`` is done only when the run waits for its
 result: clients make a call as soon as it is done, also one that a hook has answered or that a failed attempt has left.
 """
 

@@ -160,7 +160,7 @@ class Choice(Struct, frozen=True):
     Attributes:
         text: The input when it is chosen.
         label: The text of the line.
-        note: The text behind it.
+        note: The text after it.
         is_whole: Whether the input can be sent then.
     """
 

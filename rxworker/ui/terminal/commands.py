@@ -38,7 +38,7 @@ class SlashCommand(Struct, frozen=True):
         name: Its name, without the slash.
         about: A description of the command.
         run: Runs it, with what follows the name.
-        argument: The argument behind the name; in brackets if it is optional.
+        argument: The argument after the name; in brackets if it is optional.
         choices: Returns what may follow the name, with a note each.
     """
 

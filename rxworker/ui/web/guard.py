@@ -104,7 +104,7 @@ UNLOCK = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
 <link rel="stylesheet" href="static/styles/unlock.css"><link rel="icon" href="static/icon.svg" type="image/svg+xml">
 <main><h1>{title}</h1>
-<p>Open this page once with its token: put <code>?token=</code> and the token behind the address.</p>
+<p>Open this page once with its token: put <code>?token=</code> and the token after the address.</p>
 <p>If you just have, <a href="?">continue</a>.</p></main>
 </html>
 """

@@ -138,7 +138,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
 
 
 async def get_response(state: ServerState, request: WebRequest) -> web.Response | None:
-    """Return a response as it is now; with ``stream=true`` its events behind ``starting_after``."""
+    """Return a response as it is now; with ``stream=true`` its events after ``starting_after``."""
     entry = await _found(state.runs_of(request), request.params["id"])
     with state.places.take(entry):
         if request.query.get("stream") != "true":

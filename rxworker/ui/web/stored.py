@@ -138,7 +138,7 @@ class StoredEntry(RunEntry):
             self.info = info
             replica = self._replica
             if replica is not None and replica.done() and info.last_seq > replica.last_seq:
-                replica.close()  # the run was put back behind its end
+                replica.close()  # the run was put back after its end
                 self._replica = None
             self.changed()
 
