@@ -13,7 +13,7 @@ from msgspec import Struct
 from reactivex import operators as ops
 
 from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write_line
-from rxworker.errors import CommandConflictError, LogError, RunCancelledError
+from rxworker.errors import CommandConflictError, RunCancelledError
 from rxworker.events import Record
 from rxworker.log import (
     EventLog,
@@ -159,14 +159,14 @@ async def _run(address: str, action: str, options: Options) -> int:
 async def _send(log: EventLog, run: str, text: str) -> None:
     if not text.strip():
         raise CommandError("the message is empty: give a text", MISUSED)
-    info = await _info(log, run)
+    info = await log.existing(run)
     await log.send(run, send_command((Message.user(text),)))
     write_line(f"sent to {run}, which is {_status(info)}")
 
 
 async def _cancel(log: EventLog, run: str, reason: str | None) -> None:
     text = reason or BY_COMMAND
-    info = await _info(log, run)
+    info = await log.existing(run)
     resumed = await _resumed(log, info)
     is_dismissed = False
     if info.status == "paused" and not resumed:
@@ -178,7 +178,7 @@ async def _cancel(log: EventLog, run: str, reason: str | None) -> None:
         await log.send(run, Command("cancel", {"when": "now", "reason": text}))
         if info.status == "queued":
             await end_cancelled(log, run)
-    info = await _info(log, resumed or run)
+    info = await log.existing(resumed or run)
     is_waiting = (
         "" if info.status == "aborted" else ": the process that runs it, or the next one, ends it"
     )
@@ -188,7 +188,7 @@ async def _cancel(log: EventLog, run: str, reason: str | None) -> None:
 async def _decide(log: EventLog, options: Options) -> None:
     """Store decisions about a paused run, in words alone: without one, nothing is stored."""
     run = options.run
-    info = await _info(log, run)
+    info = await log.existing(run)
     if resumed := await _resumed(log, info):
         raise CommandError(f"{run} was decided about already, and goes on as {resumed}")
     desk = QueuedWorker("", log=log)
@@ -248,13 +248,6 @@ async def _prune(log: EventLog, options: Options) -> None:
         max_age=options.max_age, max_runs=options.max_runs, max_bytes=options.max_bytes
     )
     write_line(f"{plural(len(gone), 'run')} deleted")
-
-
-async def _info(log: EventLog, run: str) -> RunInfo:
-    info = await log.info(run)
-    if info is None or info.status == "deleted":
-        raise LogError(f"the log has no run {run!r}")
-    return info
 
 
 async def _list(log: EventLog, status: str | None, limit: int) -> None:

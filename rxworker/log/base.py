@@ -13,7 +13,7 @@ import socket
 import time
 import uuid
 from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -222,11 +222,7 @@ class EventLog(Store):
             >>> asyncio.run(main())
             Hello.
         """
-        claim = await claim_or_release(self, run, ("aborted",))
-        try:
-            info = await self.info(run)
-            if info is None:
-                raise no_run(run)
+        async with claimed(self, run, ("aborted",)) as (claim, info):
             if info.row.outer:
                 text = f"{run} is nested in {info.row.outer}: put that run back, which makes the call again"
                 raise RunStatusError(text, run=run, status="aborted")
@@ -247,8 +243,6 @@ class EventLog(Store):
             await self.append(
                 claim, entries_of([requeued], claim.epoch), after=claim.last_seq, row=row
             )
-        finally:
-            await release_shielded(self, claim)
 
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
@@ -374,6 +368,17 @@ class EventLog(Store):
         self._check_open()
         found = await self._info(run)
         return None if found is None else self._encoding.decode_info(found, is_strict=True)
+
+    async def existing(self, run: str) -> RunInfo:
+        """A stored run without its records, which was not deleted.
+
+        Raises:
+            LogError: There is none, or as for `info`.
+        """
+        info = await self.info(run)
+        if info is None or info.status == "deleted":
+            raise no_run(run)
+        return info
 
     async def listed(self, run: str) -> RunInfo | None:
         """The same as `list` shows it: a run whose values cannot be decoded has an ``error``.
@@ -717,6 +722,22 @@ async def claim_or_release(
         if not claiming.cancelled() and claiming.exception() is None:
             await release_shielded(log, claiming.result())
         raise
+
+
+@asynccontextmanager
+async def claimed(
+    log: EventLog, run: str, statuses: Collection[StoredStatus] = OPEN
+) -> AsyncGenerator[tuple[Claim, RunInfo], None]:
+    """Hold the claim of a run within the context, in which no other process changes it. Yields the claim, and the run as it is now.
+
+    Raises:
+        LogError: As for `EventLog.claim`.
+    """
+    claim = await claim_or_release(log, run, statuses)
+    try:
+        yield claim, await log.existing(run)
+    finally:
+        await release_shielded(log, claim)
 
 
 async def release_shielded(log: EventLog, claim: Claim) -> None:

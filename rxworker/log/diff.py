@@ -27,7 +27,7 @@ from rxworker.events import (
     WatcherDetach,
 )
 from rxworker.hub.history import expand
-from rxworker.log.base import EventLog, no_run
+from rxworker.log.base import EventLog
 from rxworker.log.format import records_of
 from rxworker.messages import Message
 from rxworker.state import RunState, fold_run
@@ -190,9 +190,6 @@ async def _stored(log: EventLog, run: str) -> list[Record]:
 
 
 async def _totals(log: EventLog, run: str, state: RunState) -> RunTotals:
-    info = await log.info(run)
-    if info is None:
-        raise no_run(run)
     usage = state.usage
     return RunTotals(
         run,
@@ -201,7 +198,7 @@ async def _totals(log: EventLog, run: str, state: RunState) -> RunTotals:
         state.all_tool_calls,
         usage.input_tokens or 0,
         usage.output_tokens or 0,
-        info.row.cost,
+        (await log.existing(run)).row.cost,
     )
 
 

@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -31,7 +31,7 @@ from rxworker.errors import (
     describe,
 )
 from rxworker.events import Event, Record, RunAbort, RunRecover
-from rxworker.log.base import EventLog, claim_or_release, no_run, release_shielded
+from rxworker.log.base import EventLog, claimed, no_run
 from rxworker.log.follow import PAGE
 from rxworker.log.format import check_continuable, entries_of, records_of, round_time
 from rxworker.log.values import (
@@ -520,12 +520,10 @@ async def end_run(log: EventLog, run: str, reason: str) -> None:
         LeaseHeldError: A process holds it.
         LogError: There is no such run, or the log cannot be read or written.
     """
-    claim = await claim_or_release(log, run)
-    try:
+    async with claimed(log, run) as (claim, info):
         await end_nested(log, run)
-        info = await log.info(run)
         entries = [entry async for entry in log.read(run)]
-        if info is None or not entries:
+        if not entries:
             raise no_run(run)
         check_continuable(entries, run)
         stored = list(records_of(entries, run))
@@ -543,8 +541,6 @@ async def end_run(log: EventLog, run: str, reason: str) -> None:
         ]
         row = replace(info.row, status="aborted", reason=reason, cause="cancel")
         await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
-    finally:
-        await release_shielded(log, claim)
 
 
 async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
@@ -560,22 +556,12 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
         RunStatusError: It is not paused.
         LogError: There is no such run, or the log cannot be read or written.
     """
-    info = await log.info(run)
-    if info is None:
-        raise no_run(run)
+    info = await log.existing(run)
     if info.status != "paused":
         text = f"{run} is {info.status}: only a paused run can be dismissed; cancel it"
         raise RunStatusError(text, run=run, status=info.status)
     await log.send(run, Command(DECIDE, {DISMISS: reason}, key=DECIDE))
-    claim = await _claim_released(log, run, ("paused",))
-    try:
-        info = await log.info(run)
-        if info is None:
-            raise no_run(run)
-        row = replace(info.row, status="aborted", reason=reason, cause="cancel")
-        await log.append(claim, [], after=claim.last_seq, row=row)
-    finally:
-        await release_shielded(log, claim)
+    await _change_row(log, run, ("paused",), status="aborted", reason=reason, cause="cancel")
 
 
 async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]]) -> None:
@@ -602,23 +588,20 @@ async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]
         >>> asyncio.run(main())
         (('delete', 'requires_approval'),)
     """
-    claim = await _claim_released(log, run, LISTED)
-    try:
-        info = await log.info(run)
-        if info is None:
-            raise no_run(run)
-        row = replace(info.row, allowed=tuple(allowed))
-        await log.append(claim, [], after=claim.last_seq, row=row)
-    finally:
-        await release_shielded(log, claim)
+    await _change_row(log, run, LISTED, allowed=tuple(allowed))
 
 
-async def _claim_released(log: EventLog, run: str, statuses: Collection[StoredStatus]) -> Claim:
-    """Claim a run when its process has released it, which follows its pause or its end."""
+async def _change_row(
+    log: EventLog, run: str, statuses: Collection[StoredStatus], **values: Any
+) -> None:
+    """Store other values of a run when its process has released it, which follows its pause or its end."""
     async with aclosing(log.changes(limit=0, every=0.0)) as changes:
         async for infos in changes:
             # At first in any case, since the log has noted no change since.
             if not infos or any(one.run == run and one.lease_until <= time.time() for one in infos):
                 with suppress(LeaseHeldError):
-                    return await claim_or_release(log, run, statuses)
+                    async with claimed(log, run, statuses) as (claim, info):
+                        row = replace(info.row, **values)
+                        await log.append(claim, [], after=claim.last_seq, row=row)
+                        return
     raise LogError(f"the log was closed before {run} was released")

@@ -18,7 +18,7 @@ from reactivex import Observable
 from rxworker.errors import LogError, RxWorkerError
 from rxworker.events import Event, Record, RunAbort, RunPause, RunStop
 from rxworker.hub import Delivery, Hub, Watch, Watchers
-from rxworker.log.base import EventLog, no_run
+from rxworker.log.base import EventLog
 from rxworker.log.format import REQUEUED, record_of
 from rxworker.log.values import Command, send_command
 from rxworker.messages import Message
@@ -167,9 +167,7 @@ class Replica:
             if self._barrier is not None:
                 with suppress(LogError):  # another process may have taken the run over
                     await self._barrier()
-            info = await self.log.info(self.id)
-            if info is None or info.status == "deleted":
-                raise no_run(self.id)
+            info = await self.log.existing(self.id)
             if not info.last_seq:
                 self._ready.set()
             async with aclosing(self.log.follow(self.id)) as entries:

@@ -23,7 +23,7 @@ from rxworker.events import (
     ToolStop,
 )
 from rxworker.hub.history import expand
-from rxworker.log.base import EventLog, no_run
+from rxworker.log.base import EventLog
 from rxworker.log.format import (
     Entry,
     entries_of,
@@ -78,9 +78,7 @@ async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
         ...     asyncio.run(main(Path(folder, "run.jsonl")))
         True
     """
-    info = await log.info(run)
-    if info is None or info.status == "deleted":
-        raise no_run(run)
+    info = await log.existing(run)
     yield msgspec.json.encode(_Head(run, replace(info.row, held={}))) + b"\n"
     async for entry in log.read(run):
         yield write_line(without_results(entry)) + b"\n"
@@ -208,9 +206,7 @@ async def fork_run(
     Raises:
         LogError: There is no such run or record, or the log cannot be read or written.
     """
-    info = await log.info(run)
-    if info is None or info.status == "deleted":
-        raise no_run(run)
+    info = await log.existing(run)
     entries: list[Entry] = []
     later: list[Entry] = []
     async for entry in log.read(run):

@@ -33,7 +33,7 @@ from rxworker.events import (
     RunRecover,
     RunStart,
 )
-from rxworker.log.base import EventLog, claim_or_release, no_run, release_shielded
+from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import Claim, RunRow, returned_in
@@ -719,9 +719,7 @@ class Session(SessionVerbs):
 
     async def _load(self, run: str) -> tuple[StoredRun, RunRow]:
         log = self._expect_log("load")
-        info = await log.info(run)
-        if info is None:
-            raise no_run(run)
+        info = await log.existing(run)
         if info.row.cause and info.status == "aborted":
             raise LocalProtocolError(
                 f"{run} is aborted: {info.row.reason}, so that it has no result"
@@ -761,9 +759,7 @@ class Session(SessionVerbs):
             ) from error
         try:
             # From here on no other process changes it.
-            info = await log.info(run)
-            if info is None:
-                raise no_run(run)
+            info = await log.existing(run)
             stored = await read_run(log, run, info.row)
             if not stored.records:
                 text = f"{run} has no records: its process ended before it was accepted, so start it again"
