@@ -18,7 +18,6 @@ from msgspec import Raw
 from rxworker.messages import (
     Audio,
     CachePoint,
-    Conversation,
     Document,
     Image,
     Json,
@@ -54,7 +53,7 @@ from rxworker.providers.anthropic.options import (
     mark_last,
     mark_prefix,
 )
-from rxworker.providers.base import Options
+from rxworker.providers.base import Request
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -77,9 +76,7 @@ _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 def encode(
     model: str,
-    conversation: Conversation,
-    tools: Sequence[ToolMeta],
-    options: Options,
+    request: Request,
     max_tokens: int,
     encoder: MessagesEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
@@ -89,9 +86,7 @@ def encode(
 
     Args:
         model: The name of the model.
-        conversation: The conversation so far.
-        tools: The tools that the model may call.
-        options: Settings.
+        request: The conversation so far, the tools that the model may call, and the settings.
         max_tokens: The maximum to write, if the options have none.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
@@ -101,6 +96,7 @@ def encode(
         ConfigurationError: The thinking budget leaves no room for the answer, or a tool requires something that the
             protocol does not have.
     """
+    conversation, tools, options = request.conversation, request.tools, request.options
     system, messages = split_system(conversation)
     point = leading_point(conversation)
     encoder.feed_new(messages)

@@ -14,7 +14,7 @@ from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.finish import count
 from rxworker.providers.anthropic.options import encode_tool
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
+from rxworker.providers.base import HttpRequest, Options, Request, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
@@ -90,9 +90,9 @@ class Anthropic(Service):
                 headers["x-api-key"] = key
         remembered, messages = self._remembered, conversation.messages
         encoder = remembered.take(messages) or MessagesEncoder()
+        request = Request(conversation, tuple(tools), options)
         max_tokens, now = self._max_tokens, self._now()
-        known = remembered.tools
-        payload = encode(self._model, conversation, tools, options, max_tokens, encoder, known, now)
+        payload = encode(self._model, request, max_tokens, encoder, remembered.tools, now)
         body = msgspec.json.encode(payload)
         remembered.keep(messages, encoder, len(body))
         return HttpRequest(url, headers | own if own else headers, body)
