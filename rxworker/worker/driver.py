@@ -5,7 +5,8 @@ Theory of operation. A run passes through these phases, in this order; it may sk
     LOADING ──▶ STARTING ──▶ RUNNING ──▶ ENDING ──▶ ENDED
 
 Only a run that is stored already is LOADING: its records are read, and this process claims it. If that fails, the run ends with the error, and nothing is
-recorded. A request to stop waits for the end of the phase, so that it is recorded, but not longer than `GRACE`.
+recorded. A request to stop waits for the end of the phase, so that it is recorded, but not longer than `GRACE`: then the run has ended, and its task releases what it
+has claimed as soon as the log answers.
 
 A request to stop (`RunDriver.cancel`, ``max_seconds``, an interrupt) records the first reason and cancels the task. The task then leaves
 its turns, and shuts down: handlers, tools and ``on_abort`` hooks. If hooks or tools ignore the cancellation for `GRACE` seconds, a second task
@@ -132,6 +133,9 @@ class RunDriver(Generic[T_co]):
         Raises:
             Exception: The run ended in it.
         """
+        if self._journal.state.status == "new" and self.outcome.done():
+            self.is_awaited = True
+            self.outcome.result()
         if self.phase is Phase.LOADING:
             starting: asyncio.Future[None] = self._loop.create_future()
             self._starting.append(starting)
@@ -155,8 +159,9 @@ class RunDriver(Generic[T_co]):
             await asyncio.sleep(0)  # a task that waits for this acts before the first turn
             await self._drive()
             return
-        self.task.remove_done_callback(self._task_ended)
-        self._end(error)
+        if self.phase is Phase.LOADING:  # it was not given up
+            self.task.remove_done_callback(self._task_ended)
+            self._end(error)
 
     def _open(self, context: RunContext, scope: TurnScope) -> None:
         self._enter(Phase.STARTING)
@@ -316,9 +321,10 @@ class RunDriver(Generic[T_co]):
             self._timers.append(self._loop.call_later(GRACE, self._give_up))
 
     def _give_up(self) -> None:
-        """Shut down in another task, since a hook or a tool ignores the cancellation."""
+        """End a run that is not loaded; shut down another one in another task, since a hook or a tool ignores the cancellation."""
         if self.phase is Phase.LOADING:
             self.task.cancel()
+            self._end(self._cancellation())
         if self.phase is Phase.RUNNING:
             self._enter(Phase.ENDING)
             self.task = self._start(self._finish(self._cancellation()))

@@ -29,7 +29,7 @@ from rxworker.tools.json_decoder import explain
 from rxworker.worker.context import CALLING, INSIDE
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.run import Run
-from rxworker.worker.session import Session
+from rxworker.worker.session import Session, end_inside
 from rxworker.worker.worker import Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]
@@ -169,12 +169,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
     try:
         result: RunResult[Any] = await run
     except asyncio.CancelledError:
-        if not run.done():
-            if outer is not None and outer.journal.is_left:
-                # The process that continues the outer run makes this call again, which continues the run.
-                await run.hand_over(reason="its outer run was handed over", seconds=0.0)
-            else:
-                await run.cancel(reason="the outer run was cancelled")
+        await end_inside(run, outer)
         raise
     finally:
         watching.dispose()

@@ -29,6 +29,7 @@ from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope, checked
 from rxworker.worker.driver import Opened, RunDriver
 from rxworker.worker.output import Output
 from rxworker.worker.result import RunResult, T_co
+from rxworker.worker.shutdown import GRACE
 from rxworker.worker.stored import LoggedRun
 
 A = TypeVar("A")
@@ -183,10 +184,18 @@ class Run(Generic[T_co]):
     async def started(self) -> Run[T_co]:
         """Wait until what is stored of the run is loaded, and this process may continue it; the run. A run that was not stored has started.
 
+        If this is cancelled, the run is handed over: the caller does not have it, so that it goes on in another process, or not at all.
+
         Raises:
             RxWorkerError: It cannot be continued, or it was cancelled before that.
         """
-        await self._driver.started()
+        driver = self._driver
+        try:
+            await driver.started()
+        except asyncio.CancelledError:
+            driver.hand_over("the wait for its start was cancelled", 0.0)
+            await asyncio.wait([driver.outcome], timeout=GRACE)
+            raise
         return self
 
     @property

@@ -320,6 +320,7 @@ class SessionVerbs(ABC):
         session = self.session
         session._check_free("decide")
         log, form = session._expect_log("decide"), None if output is None else Output(output)
+        checked_json(shared_state)  # before the decisions are stored
         several = expect_several("add", add, "add=[Message.user('...')]")
         return session._begin(
             partial(session._decide, log, run, decisions, several, shared_state, form),
@@ -833,9 +834,15 @@ class Session(SessionVerbs):
                 await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
             elif info.last_seq:
                 INSIDE.set(outer)
-                load = partial(self._recover, log, run, "its outer run was recovered")
+                begun = self._begin(
+                    partial(self._recover, log, run, "its outer run was recovered"), run
+                )
                 try:
-                    return await self._begin(load, run).started()
+                    await begun._driver.started()
+                    return begun
+                except asyncio.CancelledError:
+                    await end_inside(begun, outer)
+                    raise
                 except LeaseHeldError:
                     pass  # its process goes on after all
                 except LocalProtocolError as error:
@@ -942,10 +949,11 @@ class Session(SessionVerbs):
             return
         if current.loop.is_closed():
             # Its event loop was closed before it ended; the conversation until then is kept.
-            closed = Record(current.state.seq + 1, current.id, 0, 0, 0.0, LOOP_CLOSED)
-            last = step_run(current.state, closed)
-            self.conversation, self.shared_state = last.conversation, last.shared_state
             self._current = None
+            if current.state.status != "new":  # it was loaded
+                closed = Record(current.state.seq + 1, current.id, 0, 0, 0.0, LOOP_CLOSED)
+                last = step_run(current.state, closed)
+                self.conversation, self.shared_state = last.conversation, last.shared_state
             return
         message = f"this session is busy with {current.id}: await it, cancel it, or begin another one with Session(worker)"
         raise SessionBusyError(message)
@@ -956,6 +964,17 @@ def session_of(run: Run[Any]) -> Session:
     session = run.session
     assert isinstance(session, Session)  # which has begun it
     return session
+
+
+async def end_inside(run: Run[Any], outer: RunContext | None) -> None:
+    """End a run because the tool call that it belongs to is cancelled."""
+    if run.done():
+        return
+    if outer is not None and outer.journal.is_left:
+        # The process that continues the outer run makes this call again, which continues the run.
+        await run.hand_over(reason="its outer run was handed over", seconds=0.0)
+    else:
+        await run.cancel(reason="the outer run was cancelled")
 
 
 def _check_claim(answer: object, run: str) -> None:
