@@ -25,7 +25,7 @@ from msgspec import UNSET, Struct, UnsetType
 from rxworker.errors import DecisionError
 from rxworker.events.pause import CLIENT_TOOL, RECOVERY, PauseState
 from rxworker.hooks.points import Answer
-from rxworker.messages import JsonObject, Message, ToolCall
+from rxworker.messages import Json, JsonObject, Message, ToolCall
 
 S = TypeVar("S", bound=Struct)
 K = TypeVar("K", bound=str)
@@ -567,11 +567,13 @@ class StoredDecision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         decisions: One for each pending call, in order; ``None`` where nothing is decided.
         add: Messages to add.
         reserved: Seconds for which other processes leave the run to the one that has decided.
+        shared_state: The shared state with which the run is resumed; ``None``: that of the paused run.
     """
 
     decisions: tuple[Decision | None, ...]
     add: tuple[Message, ...] = ()
     reserved: float = 0.0
+    shared_state: Json = None
 
 
 def read_stored(data: object) -> StoredDecision:

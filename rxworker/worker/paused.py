@@ -35,6 +35,7 @@ from rxworker.log.format import upgrade_pause
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
 from rxworker.messages import (
+    Json,
     JsonObject,
     Message,
     OutputFormat,
@@ -42,13 +43,13 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
+from rxworker.state.shared_state import checked_json
 from rxworker.tools import Toolbox
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import TurnScope
 from rxworker.worker.decisions import (
     Answer,
     Approve,
-    Decision,
     Decisions,
     Deny,
     PendingCalls,
@@ -70,6 +71,7 @@ def decide_command(
     hooks: Hooks,
     tools: Toolbox,
     *,
+    shared_state: Json = None,
     reserved: float = 0.0,
 ) -> Command:
     """The command that decides about a paused run. All of them have one key, so that the log takes the first.
@@ -80,6 +82,7 @@ def decide_command(
         added: The messages to add.
         hooks: The hooks of the worker.
         tools: The tools of the worker, as far as it has them.
+        shared_state: Replaces the shared state of the paused run.
         reserved: Seconds for which other processes leave the run to the one that has decided.
 
     Raises:
@@ -88,22 +91,20 @@ def decide_command(
     """
     resume_turn(paused, decisions, added, hooks, tools)
     decided = decide(PendingCalls.of(paused.pause), decisions)
-    data = msgspec.to_builtins(StoredDecision(decided, tuple(added), reserved))
+    shared = checked_json(shared_state)
+    data = msgspec.to_builtins(StoredDecision(decided, tuple(added), reserved, shared))
     return Command(DECIDE, data, key=DECIDE)
 
 
-def decision_of(
-    commands: Iterable[Command],
-) -> tuple[Sequence[Decision | None], Sequence[Message]] | None:
-    """The decisions and the messages of a ``decide`` command; ``None`` if there is none, or if it dismisses the run.
+def decision_of(commands: Iterable[Command]) -> StoredDecision | None:
+    """What a ``decide`` command contains; ``None`` if there is none, or if it dismisses the run.
 
     Raises:
         DecisionError: It cannot be read; the message names the member.
     """
     for command in commands:
         if command.kind == DECIDE and DISMISS not in command.data:
-            stored = read_stored(command.data)
-            return stored.decisions, stored.add
+            return read_stored(command.data)
     return None
 
 

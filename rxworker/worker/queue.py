@@ -176,7 +176,12 @@ class QueuedWorker(Worker):
         return session
 
     async def decide_later(
-        self, run: str, decisions: Decisions | None = None, *, add: Sequence[Message] = ()
+        self,
+        run: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
     ) -> str:
         """Store the decisions about a paused run; `work` resumes it.
 
@@ -184,6 +189,7 @@ class QueuedWorker(Worker):
             run: The id of the paused run.
             decisions: As for `Worker.resume`.
             add: As for `Worker.resume`.
+            shared_state: As for `Worker.resume`.
 
         Returns:
             The id of the run that resumes it.
@@ -197,7 +203,10 @@ class QueuedWorker(Worker):
         session = self.new_session()
         log = session._expect_log("decide_later")
         paused, _, _ = await session._load_paused(run)
-        await log.send(run, decide_command(paused, decisions, add, self.hooks, self.tools))
+        command = decide_command(
+            paused, decisions, add, self.hooks, self.tools, shared_state=shared_state
+        )
+        await log.send(run, command)
         return resumed_id(run)
 
 
@@ -209,6 +218,7 @@ class QueuedSession(Session):
     """
 
     priority: int = 0
+    _traces = False  # the process that takes the run does
 
     async def submit(
         self,
@@ -291,9 +301,6 @@ class QueuedSession(Session):
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         row = super()._row(title, resumes=resumes)
         return replace(row, status="queued", priority=self.priority)
-
-    def _trace(self, run: Run[Any]) -> None:
-        """Leave it to the process that takes the run."""
 
     def _begin(
         self, begin: Beginning | Callable[[], Awaitable[Beginning]], run: str = ""

@@ -18,6 +18,8 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
 from msgspec.structs import replace
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
 
 from rxworker.errors import (
     ConfigurationError,
@@ -304,8 +306,8 @@ class SessionVerbs(ABC):
             run: The id of the paused run.
             decisions: As for ``resume``.
             add: As for ``resume``.
-            shared_state: As for ``resume``. It is not stored with the decisions: the resumed run has it.
-            output: As for ``resume``. It is not stored with the decisions either.
+            shared_state: As for ``resume``.
+            output: As for ``resume``. It is not stored with the decisions.
 
         Returns:
             The run. Awaiting it, or `Run.started`, raises also what follows if the run cannot be resumed.
@@ -494,6 +496,8 @@ class Session(SessionVerbs):
         2 2
     """
 
+    _traces = True
+
     def __init__(
         self,
         worker: Definition,
@@ -519,6 +523,7 @@ class Session(SessionVerbs):
         self._paused: Paused[Any] | None = None
         self._paused_output: Output[Any] | None = None
         self._resumed: set[str] = set()
+        self._observers: list[abc.ObserverBase[Run[Any]]] = []
 
     def __repr__(self) -> str:
         return f"Session({self.worker!r}, messages={len(self.conversation.messages)})"
@@ -527,6 +532,34 @@ class Session(SessionVerbs):
     def session(self) -> Session:
         """Itself."""
         return self
+
+    @property
+    def runs(self) -> Observable[Run[Any]]:
+        """The runs of this session, each when it begins; a late subscriber receives the run that has not ended. It does not complete.
+
+        An observer that raises is logged, and does not affect the run.
+
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> from rxworker.operators import text_deltas
+        >>> from reactivex import operators as ops
+        >>> worker = Worker(ScriptedModel(["One. ", "Two."]))
+        >>> texts = worker.session.runs.pipe(ops.flat_map(lambda run: run.events), text_deltas())
+        >>> subscription = texts.subscribe(lambda text: print(text, end=""))
+        >>> for question in ("1?", "2?"):
+        ...     result = worker.run_sync(question)
+        One. Two.
+        """
+
+        def subscribe(
+            observer: abc.ObserverBase[Run[Any]], _: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            self._observers.append(observer)
+            if self._current is not None and self._current.state.status != "new":
+                observer.on_next(self._current)
+            return Disposable(partial(self._observers.remove, observer))
+
+        return Observable(subscribe)
 
     @property
     def log(self) -> EventLog | None:
@@ -668,7 +701,13 @@ class Session(SessionVerbs):
         paused, row, tools = await self._load_paused(run)
         self._check_waiting(paused, decisions, added, tools)
         command = decide_command(
-            paused, decisions, added, worker.hooks, worker.tools, reserved=RESERVED
+            paused,
+            decisions,
+            added,
+            worker.hooks,
+            worker.tools,
+            shared_state=shared_state,
+            reserved=RESERVED,
         )
         await log.send(run, command)
         return self._resume(
@@ -751,9 +790,15 @@ class Session(SessionVerbs):
         except RunStatusError as error:
             if error.status == "paused" and (decided := decision_of(await log.sent(run))):
                 paused, row, tools = await self._load_paused(run)
-                self._check_waiting(paused, decided[0], decided[1], tools)
+                self._check_waiting(paused, decided.decisions, decided.add, tools)
                 return self._resume(
-                    paused, decided[0], decided[1], output=output, source=row, held=held
+                    paused,
+                    decided.decisions,
+                    decided.add,
+                    shared_state=decided.shared_state,
+                    output=output,
+                    source=row,
+                    held=held,
                 )
             raise LocalProtocolError(
                 f"{run} is {error.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
@@ -905,7 +950,10 @@ class Session(SessionVerbs):
         self._current = run
         self._paused = self._paused_output = None
         self._collected.begin(run._journal, run.first_seq)
-        self._trace(run)
+        if self.worker.tracing is not None and self._traces:
+            self._report(self.worker.tracing, run, "run %s is not traced")
+        for observer in tuple(self._observers):
+            self._report(observer.on_next, run, "run %s is not reported to an observer of runs")
 
     def _traceparent(self) -> str:
         if self.worker.tracing is None:
@@ -918,13 +966,11 @@ class Session(SessionVerbs):
             logger.warning("the caller's trace is not known to a run", exc_info=True)
             return ""
 
-    def _trace(self, run: Run[Any]) -> None:
-        if self.worker.tracing is None:
-            return
+    def _report(self, observe: Callable[[Run[Any]], object], run: Run[Any], failed: str) -> None:
         try:
-            self.worker.tracing(run)
+            observe(run)
         except BaseException as error:
-            logger.warning("run %s is not traced", run.id, exc_info=True, extra={"run": run.id})
+            logger.warning(failed, run.id, exc_info=True, extra={"run": run.id})
             if isinstance(error, KeyboardInterrupt):
                 run._driver.interrupt(error)
 

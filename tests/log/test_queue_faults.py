@@ -15,6 +15,7 @@ from rxworker.errors import LogError
 from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.worker import QueuedWorker, recover_all, submit, work
+from rxworker.worker.stored import read_run
 from tests.log.conftest import until
 
 
@@ -183,9 +184,17 @@ async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved() -> None:
             runs = [await submit(log, "Pay", tenant="acme") for _ in range(5)]
             await until(lambda: all(log._runs[run].status == "paused" for run in runs))
         desk = QueuedWorker("", log=log)
-        resumed = [await desk.decide_later(run, [Approve()]) for run in runs]
+        given = {"desk": "two"}
+        resumed = [
+            await desk.decide_later(
+                run, [Approve()], shared_state=given if run is runs[0] else None
+            )
+            for run in runs
+        ]
         async with working(log, make, tenant_cap=1), working(log, make, tenant_cap=1):
             await ends(log, *resumed)
+        states = [(await read_run(log, run)).state.shared_state for run in resumed]
+        assert states == [given, None, None, None, None]
         assert most == 1
         assert all(info.owner == "" for info in await log.list())
 

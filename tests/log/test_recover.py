@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,9 +32,10 @@ from rxworker.events import (
 )
 from rxworker.hooks import ToolResultContext
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog, RunInfo, export_run
+from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog, export_run
 from rxworker.log.format import VERSION, Entry, entries_of, records_of, with_body
 from rxworker.log.values import Command, RunRow
+from rxworker.messages import Conversation
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
@@ -461,3 +463,34 @@ async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and
         run, [*start, Entry(owl.first, owl.last, 1, "owl", 0.0, owl.body, changes_state=False)]
     )
     assert isinstance(await Bank().worker(log).recover(run), Finished)
+
+
+async def test_a_watcher_that_comes_before_a_run_is_loaded_receives_all_its_records() -> None:
+    run, entries, _ = await whole()
+    log = await cut(run, entries[:4])
+    recovered = Bank("idempotent").worker(log).recover(run)
+    seen: list[int] = []
+    recovered.subscribe(lambda record: seen.append(record.seq))
+    assert (recovered.id, recovered.last_seq, recovered.done()) == (run, 0, False)
+    assert isinstance(await recovered, Finished)
+    assert seen == [*range(1, recovered.last_seq + 1)]
+
+
+@pytest.mark.parametrize("verb", ["recover", "decide", "fork"])
+def test_a_script_needs_no_event_loop(verb: str, tmp_path: Path) -> None:
+    log, bank = SQLiteLog(tmp_path / "runs.db"), Bank("idempotent")
+
+    async def begin() -> tuple[str, int]:
+        run = Worker(ByTurn(REPLIES), tools=bank.tools, log=log).run("Pay.")
+        await run
+        return run.id, run.last_seq
+
+    name, last = asyncio.run(begin())
+    worker = Worker(ByTurn(REPLIES), tools=bank.tools, log=log)
+    if verb == "fork":
+        assert isinstance(worker.fork_sync(name, last - 2, reason="a test"), Finished)
+        return
+    act = worker.recover_sync if verb == "recover" else worker.decide_sync
+    with pytest.raises(LocalProtocolError, match="finished"):
+        act(name)
+    assert worker.session.conversation == Conversation()

@@ -370,7 +370,9 @@ class Runs:
             session, queue = before.conversation.session, before.conversation.worker
             try:
                 if isinstance(queue, QueuedWorker):
-                    resumed = await queue.decide_later(run, decisions, add=add)
+                    resumed = await queue.decide_later(
+                        run, decisions, add=add, shared_state=shared_state
+                    )
                 else:
                     resumed = await session.decide(
                         run, decisions, add=add, shared_state=shared_state

@@ -1,0 +1,178 @@
+"""Sessions of one worker: what they share, and what they do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
+from reactivex import Observable
+
+from rxworker import Paused, Run, Session, Worker, before_tool_call, tool
+from rxworker.errors import SessionBusyError
+from rxworker.hooks import HookContext
+from rxworker.log import EventLog, MemoryLog
+from rxworker.messages import Conversation, Message
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.timeline.kind import Kind
+from rxworker.tools import ToolContext
+
+VALUES = (str, bytes, int, float, frozenset, Enum, type(None), Kind)
+CONSTANT = (*VALUES, type, ModuleType, FunctionType, BuiltinFunctionType)
+
+
+@tool(requires_approval=True)
+def wipe(disk: str, context: ToolContext) -> str:
+    """Wipe a disk."""
+    context.variables["disk"] = disk
+    context.set_shared_state({"wiped": disk})
+    return f"{disk} is wiped"
+
+
+@before_tool_call
+def note(context: HookContext) -> None:
+    context.variables["seen"] = True
+
+
+def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of an object, and the elements of a container."""
+    kind: type[Any] = value.__class__
+    if issubclass(kind, dict):
+        yield from [(f"[{key!r:.20}]", item) for key, item in value.items()]
+    elif issubclass(kind, list | tuple | set):
+        yield from [(f"[{n}]", item) for n, item in enumerate(value)]
+    names = {each for base in kind.__mro__ for each in getattr(base, "__slots__", ())}
+    names |= {*getattr(value, "__dict__", ())}
+    yield from [(f".{each}", getattr(value, each)) for each in names if hasattr(value, each)]
+
+
+def changeable(start: object, stop: set[int]) -> dict[int, str]:
+    """The objects that may change and that an object leads to, with the way to each; what is in ``stop`` is not entered."""
+    found: dict[int, str] = {}
+    entered = set(stop)
+    ahead: list[tuple[str, Any]] = [("", start)]
+    while ahead:
+        way, value = ahead.pop()
+        if isinstance(value, CONSTANT) or id(value) in entered:
+            continue
+        entered.add(id(value))
+        config = getattr(value, "__struct_config__", None)
+        if not (isinstance(value, tuple) or (config is not None and config.frozen)):
+            found[id(value)] = way
+        ahead += [(way + name, item) for name, item in parts_of(value)]
+    return found
+
+
+async def used(worker: Worker, *, log: EventLog | None, name: str) -> Session:
+    """A session in which everything that a session can have has been used."""
+    session = Session(
+        worker,
+        Conversation((Message.user(f"I am {name}."),)),
+        shared_state={"name": name},
+        labels={"name": name},
+        log=log,
+    )
+    session.allowed.append((f"tool of {name}", "requires_approval"))
+    session.runs.subscribe(lambda _: None)
+    paused = await session.run("Wipe.")
+    assert isinstance(paused, Paused)
+    await session.resume(paused)
+    assert isinstance(await session.run("Again."), Paused)
+    assert session.texts.collected() == []
+    assert [each.name for each in session.tool_calls.collected()] == ["wipe"]
+    return session
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+async def test_two_sessions_of_a_worker_share_nothing_that_changes(is_logged: bool) -> None:
+    replies = [call("wipe", disk="a"), say("Done."), call("wipe", disk="b")]
+    async with MemoryLog() as log:
+        model = ScriptedModel(replies * 2)
+        worker = Worker(model, tools=[wipe], hooks=[note], log=log if is_logged else None)
+        of_worker = set(changeable(worker, set()))
+        # What they have in common on purpose: what the worker is, and the loop that runs them.
+        ada = await used(worker, log=log if is_logged else None, name="Ada")
+        bob = await used(worker, log=log if is_logged else None, name="Bob")
+        stop = of_worker | {id(asyncio.get_running_loop()), id(ada), id(bob)}
+        ways = [changeable(vars(each), stop) for each in (ada, bob)]
+        shared = {ways[0][each]: ways[1][each] for each in ways[0].keys() & ways[1].keys()}
+        assert shared == {}
+        assert len(ways[0]) > 20  # it has looked
+    assert (ada.conversation.messages[0].text, bob.conversation.messages[0].text) == (
+        "I am Ada.",
+        "I am Bob.",
+    )
+
+
+def test_the_walk_finds_what_two_sessions_share() -> None:
+    worker = Worker(ScriptedModel([]))
+    ada, bob = Session(worker), Session(worker)
+    bob.allowed = ada.allowed
+    of_worker = set(changeable(worker, set()))
+    ways = [changeable(vars(each), of_worker) for each in (ada, bob)]
+    assert len(ways[0].keys() & ways[1].keys()) == 1
+
+
+async def test_a_worker_is_the_same_after_its_sessions_have_run() -> None:
+    replies = [call("wipe", disk="a"), say("Done."), call("wipe", disk="b")]
+    worker = Worker(ScriptedModel(replies), tools=[wipe], hooks=[note])
+
+    def state() -> dict[str, str]:
+        """Each attribute but the model, which counts its replies."""
+        return {name: repr(value) for name, value in vars(worker).items() if name != "model"}
+
+    before = state()
+    await used(worker, log=None, name="Ada")
+    assert state() == before
+    assert worker.session.conversation == Conversation()
+
+
+async def test_a_thousand_sessions_run_at_once() -> None:
+    worker = Worker(ScriptedModel([say("Hello!")] * 1000))
+    sessions = [Session(worker) for _ in range(1000)]
+    runs = [session.run(f"I am {n}.") for n, session in enumerate(sessions)]
+    assert {(await run).text for run in runs} == {"Hello!"}
+    texts = [session.conversation.messages[0].text for session in sessions]
+    assert texts == [f"I am {n}." for n in range(1000)]
+
+
+async def test_the_runs_of_a_session_are_an_observable() -> None:
+    worker = Worker(ScriptedModel(["One.", "Two.", "Three."]))
+    seen: list[str] = []
+    late: list[str] = []
+
+    def fail(_: Run[Any]) -> None:
+        raise ValueError("a defect of an observer")
+
+    runs: Observable[Run[Any]] = worker.session.runs
+    runs.subscribe(fail)
+    subscription = runs.subscribe(lambda run: seen.append(run.id))
+    first = worker.run("1")
+    runs.subscribe(lambda run: late.append(run.id))
+    await first
+    second = worker.run("2")
+    await second
+    subscription.dispose()
+    third = worker.run("3")
+    await third
+    assert seen == [first.id, second.id]
+    assert late == [first.id, second.id, third.id]
+    of_another: list[str] = []
+    Session(worker).runs.subscribe(lambda run: of_another.append(run.id))
+    assert of_another == []
+
+
+async def test_a_session_has_one_run_at_a_time() -> None:
+    worker = Worker(ScriptedModel(["One.", "Two.", "Three."]))
+    session = Session(worker)
+    run = session.run("1")
+    with pytest.raises(SessionBusyError, match=run.id):
+        session.run("2")
+    with pytest.raises(SessionBusyError, match=run.id):
+        session.fork("run-1", 1)
+    await Session(worker).run("2")
+    await run
+    assert (await session.run("3")).text == "Three."
