@@ -13,6 +13,7 @@ import pytest
 from rxworker import Approve, Run, Worker, tool
 from rxworker.errors import LogError
 from rxworker.log import EventLog, MemoryLog, RunInfo
+from rxworker.messages import Json
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.worker import QueuedWorker, recover_all, submit, work
 from rxworker.worker.stored import read_run
@@ -184,7 +185,7 @@ async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved() -> None:
             runs = [await submit(log, "Pay", tenant="acme") for _ in range(5)]
             await until(lambda: all(log._runs[run].status == "paused" for run in runs))
         desk = QueuedWorker("", log=log)
-        given = {"desk": "two"}
+        given: Json = {"desk": "two"}
         resumed = [
             await desk.decide_later(
                 run, [Approve()], shared_state=given if run is runs[0] else None
