@@ -9,7 +9,7 @@ RxWorkerError
 │   └── TruncatedError        the stream ended before its terminal event
 ├── TransportError            the connection could not be made or broke
 │   ├── TransportTimeoutError
-│   └── HttpStatusError       the server answered with something that is no stream
+│   └── HttpStatusError       the server answered with something that is not a stream
 ├── ProviderError             the provider refused or failed
 ├── ToolError
 │   ├── InvalidArgumentError  the model's arguments do not fit the signature

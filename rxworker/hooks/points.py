@@ -112,7 +112,7 @@ class ContinueWithMessages(Struct, frozen=True):
     def user(cls, text: str) -> ContinueWithMessages:
         """Continue with one user message.
 
-        >>> ContinueWithMessages.user("That is no JSON.").messages[0].role
+        >>> ContinueWithMessages.user("That is not JSON.").messages[0].role
         'user'
         """
         return cls((Message.user(text),))

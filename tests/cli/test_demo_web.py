@@ -101,7 +101,8 @@ async def test_each_run_reports_once_that_it_is_scripted(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_the_demo_serves_the_page_and_ends_cleanly_with_ctrl_c() -> None:
-    command = [sys.executable, "-X", "dev", "-m", "rxworker.cli", "demo", "--web", "--port", "0", "--no-open"]  # fmt: skip
+    # Every warning, and not `-X dev`: on a slow machine asyncio then reports steps that take a while.
+    command = [sys.executable, "-W", "always", "-m", "rxworker.cli", "demo", "--web", "--port", "0", "--no-open"]  # fmt: skip
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ from rxworker.cli.process import CommandError
 from rxworker.cli.resolve import import_tool, import_tools
 
 MODULE = '''
-from rxworker.tools import tool
+from rxworker import tool
 
 def plain(city: str) -> str:
     """Look at a city."""

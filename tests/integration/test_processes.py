@@ -98,7 +98,7 @@ def program(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     """The program that a test asks for, talking to a server with the answers it asks for."""
     text, answers = request.param
     with ReplayServer(answers) as server:
-        command = [sys.executable, "-X", "dev", "-W", "error", "-c", BEGIN + text, server.base_url]
+        command = [sys.executable, "-W", "error", "-c", BEGIN + text, server.base_url]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -310,7 +310,7 @@ print(type(next(stream)).__name__)
 
 def test_a_script_that_leaves_a_stream_open_ends() -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", LEFT], capture_output=True, text=True, timeout=30
+        [sys.executable, "-W", "always", "-c", LEFT], capture_output=True, text=True, timeout=30
     )
     assert (done.stdout, done.stderr, done.returncode) == ("RunStart\n", "", 0)
 
