@@ -144,7 +144,7 @@ class SessionVerbs(ABC):
             LocalProtocolError: An event loop runs; there ``await worker.run(...)``.
         """
         check_no_loop("run_sync", "await worker.run(...)")
-        return run_in(self.session.worker.scheduler, _complete(partial(self._run, input, output)))
+        return self._run_in_script(partial(self._run, input, output))
 
     @overload
     def stream_sync(self, input: Input, *, output: None = None) -> RunStream[None]: ...
@@ -266,7 +266,9 @@ class SessionVerbs(ABC):
             claim=claim,
             shared_state=shared_state,
         )
-        begin = first if output is None else partial(first, output=output)
+        return self._run_in_script(first if output is None else partial(first, output=output))
+
+    def _run_in_script(self, begin: Callable[[], Run[Any]]) -> RunResult[Any]:
         return run_in(self.session.worker.scheduler, _complete(begin))
 
     def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
@@ -345,7 +347,7 @@ class SessionVerbs(ABC):
         """
         check_no_loop("decide_sync", "await worker.decide(...)")
         first = partial(self.decide, run, decisions, add=add, shared_state=shared_state)
-        return asyncio.run(_complete(first if output is None else partial(first, output=output)))
+        return self._run_in_script(first if output is None else partial(first, output=output))
 
     @overload
     def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Run[Any]: ...
@@ -390,7 +392,12 @@ class SessionVerbs(ABC):
         return session._begin(partial(session._recover, log, run, reason, claim, form), run)
 
     def recover_sync(
-        self, run: str, *, reason: str = "", output: type[Any] | None = None
+        self,
+        run: str,
+        *,
+        reason: str = "",
+        claim: Claim | None = None,
+        output: type[Any] | None = None,
     ) -> RunResult[Any]:
         """Continue a stored run, to its end, in a script without a running event loop; otherwise as ``recover``.
 
@@ -398,8 +405,8 @@ class SessionVerbs(ABC):
             LocalProtocolError: An event loop runs; there ``await worker.recover(...)``. Or as for ``recover``.
         """
         check_no_loop("recover_sync", "await worker.recover(...)")
-        first = partial(self.recover, run, reason=reason)
-        return asyncio.run(_complete(first if output is None else partial(first, output=output)))
+        first = partial(self.recover, run, reason=reason, claim=claim)
+        return self._run_in_script(first if output is None else partial(first, output=output))
 
     @overload
     def fork(self, run: str, seq: int, *, reason: str = "") -> Run[Any]: ...
@@ -442,7 +449,7 @@ class SessionVerbs(ABC):
         """
         check_no_loop("fork_sync", "await worker.fork(...)")
         first = partial(self.fork, run, seq, reason=reason)
-        return asyncio.run(_complete(first if output is None else partial(first, output=output)))
+        return self._run_in_script(first if output is None else partial(first, output=output))
 
     async def load(self, run: str) -> RunResult[None]:
         """The result of a stored run that has finished or is paused.
