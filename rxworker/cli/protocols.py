@@ -51,16 +51,7 @@ def mcp(
 ) -> int:
     """Serve until the client closes standard input, or until Ctrl-C.
 
-    Args:
-        makers: Functions that make workers, or values of `McpWorker`, as ``module:function`` or ``name=module:function``.
-        options: The options that describe one more worker.
-        name: The name of that worker's tool.
-        description: Its description.
-        http: The host, ``None`` for this machine alone, and the port; by default it uses standard input and output.
-        token_env: The environment variable that holds the token.
-        allowed_hosts: Further host names that requests may use.
-        demo: Whether a scripted model is served, too.
-        log: The address of the log in which runs are stored.
+    Its arguments are the options of the command; see ``rxworker mcp --help``.
 
     Returns:
         0 if it ended after SIGTERM.
@@ -134,11 +125,7 @@ def acp(
 ) -> int:
     """Serve until the editor disconnects, Ctrl-C or SIGTERM.
 
-    Args:
-        maker: The function that makes a worker, as ``module:function``.
-        options: The options that describe a worker.
-        demo: Whether a scripted model answers instead of a provider.
-        log: The address of the log in which runs are stored.
+    Its arguments are the options of the command; see ``rxworker acp --help``.
 
     Returns:
         0.

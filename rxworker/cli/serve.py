@@ -62,17 +62,7 @@ def serve(
 ) -> int:
     """Serve until Ctrl-C.
 
-    Args:
-        options: The options that describe a worker.
-        makers: Functions that make workers, as ``module:function`` or ``name=module:function``.
-        host: The address to listen on.
-        port: The port; 0 for any free one.
-        token_env: The environment variable that holds the token.
-        allowed_hosts: Further host names that requests may use.
-        demo: Whether a scripted model answers instead of a provider.
-        log: The address of the log in which runs are stored.
-        queue: The kinds of runs that other processes execute.
-        close_delay: Seconds that it serves at the end, while ``/readyz`` answers 503.
+    Its arguments are the options of the command; see ``rxworker serve --help``.
 
     Returns:
         0 if it ended after SIGTERM.
@@ -199,10 +189,7 @@ WATCHERS: tuple[tuple[str, Delivery, float], ...] = (
 def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) -> int:
     """Serve the demo until Ctrl-C.
 
-    Args:
-        port: The port; 0 for any free one.
-        open_page: Whether to open the page in the browser.
-        fast: Whether to leave out the pauses.
+    Its arguments are the options of the command; see ``rxworker demo --help``.
 
     Returns:
         0 if it ended after SIGTERM.

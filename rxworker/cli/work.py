@@ -33,14 +33,7 @@ def work(
 ) -> int:
     """Take runs until Ctrl-C or SIGTERM, and hand over those that are running then.
 
-    Args:
-        address: The address of the log.
-        maker: The function that makes a worker, as ``module:function``.
-        concurrency: How many runs at once.
-        kinds: Only runs of these kinds.
-        tenant_cap: How many runs of each tenant at once, in all processes.
-        drain: Seconds that running tools may take at the end.
-        health: The host, ``None`` for all, and the port of ``/healthz`` and ``/readyz``; by default there is none.
+    Its arguments are the options of the command; see ``rxworker work --help``.
 
     Returns:
         0 if it ended after SIGTERM.
@@ -99,13 +92,7 @@ def submit(
 ) -> int:
     """Store a run for ``rxworker work``, and print its id.
 
-    Args:
-        address: The address of the log.
-        text: The input.
-        kind: Which worker is to run it.
-        tenant: The tenant of the run.
-        priority: Runs with a higher priority are taken first.
-        run: The id of the run; by default one is made.
+    Its arguments are the options of the command; see ``rxworker submit --help``.
 
     Raises:
         ConfigurationError: The id is invalid.

@@ -638,32 +638,12 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
             raise LogError(
                 f"{path} is a log of version {version}, and this rxworker knows versions up to {FORMAT}: use a newer rxworker"
             )
-        if tables and not _has_all(db):
-            raise LogError(
-                f"{path} is a log that an rxworker before 0.1 has made, whose tables were others: start a new file, and keep this one with the rxworker that has made it"
-            )
         if not tables:
             for statement in TABLES.split(";"):
                 if statement.strip():
                     db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION}")
             db.execute(f"PRAGMA user_version={FORMAT}")
-
-
-def _has_all(db: sqlite3.Connection) -> bool:
-    """Whether a log has the tables of `TABLES`, with their columns."""
-    try:
-        db.execute(f"SELECT {_STORED}, watched, watcher FROM runs LIMIT 0")
-        db.execute(
-            "SELECT last, first, epoch, kind, time, changes, version, body FROM entries LIMIT 0"
-        )
-        db.execute("SELECT run, number, key, time, body FROM commands LIMIT 0")
-        db.execute("SELECT id, barriers FROM log LIMIT 0")
-    except sqlite3.OperationalError as error:
-        if "no such" in str(error):
-            return False
-        raise
-    return True
 
 
 class _transaction:  # noqa: N801 - used like a function

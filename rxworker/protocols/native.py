@@ -14,7 +14,8 @@ then does not reconnect.
 
 from __future__ import annotations
 
-from typing import Protocol, get_args
+from collections.abc import Callable
+from typing import TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
@@ -31,12 +32,8 @@ _decoder = msgspec.json.Decoder(Record)
 _TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
 
 
-class EncodeRecord(Protocol):
-    """The type of a function that encodes a record: `encode_record`, or an `EncodedRecords` with its cache."""
-
-    def __call__(self, record: Record, /) -> bytes:
-        """The record as JSON."""
-        ...
+EncodeRecord: TypeAlias = Callable[[Record], bytes]
+"""Encodes a record as JSON: `encode_record`, or an `EncodedRecords` with its cache."""
 
 
 def encode_record(record: Record) -> bytes:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar
 
 from rxworker.errors import ProviderError
+from rxworker.messages import JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.base import Options, hidden_url, is_secret
+from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
     checked_headers,
@@ -86,31 +89,25 @@ AZURE = ".azure.com"
 
 
 class OpenAIService(Service):
-    """The base of OpenAI's two protocols, which share their address and their key.
+    """The base of OpenAI's two protocols, which share their address, their key and their arguments. A subclass has the name, the path and the form of a tool."""
 
-    Args:
-        name: The name that messages carry.
-        path: The path of the protocol.
-        model: The model's name.
-        api_key: The key; by default that of ``OPENAI_API_KEY``.
-        base_url: The address of the service; by default ``OPENAI_BASE_URL``, or else OpenAI.
-        headers: Headers for every request.
-    """
+    _protocol: ClassVar[str]
+    _path: ClassVar[str]
+    _encode_tool: ClassVar[Callable[[ToolMeta], JsonObject]]
 
     def __init__(
         self,
-        name: str,
-        path: str,
         model: str,
-        api_key: str | None,
-        base_url: str | None,
-        headers: Mapping[str, str] | None,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         if base_url:
-            endpoint(base_url, path)
-        super().__init__(name, OPENAI_KEY, model, api_key, base_url)
-        self._path = path
+            endpoint(base_url, self._path)
+        super().__init__(self._protocol, OPENAI_KEY, model, api_key, base_url)
         self._headers = checked_headers(headers or {})
+        self._remembered = Remembered[Any](type(self)._encode_tool)
 
     def _endpoint(self) -> str:
         return endpoint(base_address(self._base_url, "OPENAI_BASE_URL", OPENAI), self._path)

@@ -40,7 +40,7 @@ from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import Claim, RunRow, returned_in
 from rxworker.messages import Conversation, Json, Message, repair
-from rxworker.state import step_run
+from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.worker.arguments import (
@@ -573,6 +573,21 @@ class Session(SessionVerbs):
         """The log of its runs: its own, or that of the worker."""
         return self._log or self.worker.log
 
+    @property
+    def run_labels(self) -> dict[str, str]:
+        """The labels of its runs: those of the worker, and its own."""
+        return {**self.worker.labels, **self.labels}
+
+    def go_on_from(self, state: RunState, allowed: Iterable[tuple[str, str]] = ()) -> None:
+        """Go on after a run that was not one of this session, such as a stored one: the next run continues its conversation and its shared state.
+
+        Args:
+            state: The state of that run at its end.
+            allowed: The tools that a person always allows there; they replace those of this session.
+        """
+        self.conversation, self.shared_state = state.conversation, state.shared_state
+        self.allowed[:] = allowed
+
     def _start(
         self,
         added: tuple[Message, ...],
@@ -610,12 +625,8 @@ class Session(SessionVerbs):
         return repair(self.conversation).add(*added)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
-        return RunRow(
-            title=title,
-            worker=self.worker.name,
-            resumes=resumes,
-            labels={**self.worker.labels, **self.labels},
-        )
+        labels = self.run_labels
+        return RunRow(title=title, worker=self.worker.name, resumes=resumes, labels=labels)
 
     def _stored_in(self, log: EventLog | None, row: RunRow) -> LoggedRun | None:
         log = self.log or log
@@ -731,8 +742,7 @@ class Session(SessionVerbs):
         output: Output[Any] | None,
     ) -> Beginning:
         """What a fork continues from, after it is stored."""
-        labels = {**self.worker.labels, **self.labels}
-        await fork_run(log, run, seq, name=new, labels=labels)
+        await fork_run(log, run, seq, name=new, labels=self.run_labels)
         return await self._recover(log, new, reason or f"forked from {run}", None, output)
 
     async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow, dict[str, str]]:

@@ -240,23 +240,3 @@ def test_the_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     asyncio.run(write(path))
     assert os.stat(path).st_mode & 0o077 == 0
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "DROP TABLE log",
-        "DROP TABLE commands",
-        "ALTER TABLE runs DROP COLUMN watcher",
-        "ALTER TABLE entries DROP COLUMN version",
-    ],
-)
-def test_a_log_of_the_first_days_is_named(tmp_path: Path, change: str) -> None:
-    """It has the mark of a log, and other tables: what failed later did so with the words of SQLite."""
-    path = tmp_path / "runs.db"
-    asyncio.run(write(path))
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute(change)
-        db.commit()
-    with pytest.raises(LogError, match=r"before 0\.1 .* start a new file"):
-        SQLiteLog(path)

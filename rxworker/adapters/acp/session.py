@@ -202,9 +202,7 @@ class AcpSession:
         if last.status in OPEN:
             raise RpcError(INVALID_REQUEST, f"{last.run} of this session is running elsewhere")
         found = await read_run(log, last.run)
-        session, state = self.session, found.state
-        session.conversation, session.shared_state = state.conversation, state.shared_state
-        session.allowed[:] = last.row.allowed
+        self.session.go_on_from(found.state, last.row.allowed)
         result = found.result(last.run) if last.status == "paused" else None
         if isinstance(result, Paused):
             encoder = AcpEncoder(self._cwd)

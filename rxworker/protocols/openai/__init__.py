@@ -16,5 +16,4 @@ __all__ = [
     "ResponseEncoder",
     "response_object",
     "response_stream",
-    # errors
 ]

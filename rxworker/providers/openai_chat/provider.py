@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -42,16 +42,8 @@ class OpenAIChat(OpenAIService):
     'http://127.0.0.1:11434/v1/chat/completions'
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(NAME, PATH, model, api_key, base_url, headers)
-        self._remembered = Remembered[MessagesEncoder](encode_tool)
+    _protocol, _path, _encode_tool = NAME, PATH, staticmethod(encode_tool)
+    _remembered: Remembered[MessagesEncoder]
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -56,16 +56,8 @@ class OpenAIResponses(OpenAIService):
     'https://api.openai.com/v1/responses'
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(NAME, PATH, model, api_key, base_url, headers)
-        self._remembered = Remembered[InputEncoder](encode_tool)
+    _protocol, _path, _encode_tool = NAME, PATH, staticmethod(encode_tool)
+    _remembered: Remembered[InputEncoder]
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options

@@ -211,7 +211,7 @@ class TerminalSession:
         self._wording = wording or _plain
         self._cancelling = False
         self._storing: asyncio.Task[None] | None = None
-        name = {**self.worker.labels, **first.labels}.get(CONVERSATION)
+        name = first.run_labels.get(CONVERSATION)
         self._use(name or new_session_id())
         self.current.conversation = first.conversation
 
@@ -411,7 +411,7 @@ class TerminalSession:
             shown.update(dict.fromkeys(lanes.feed(records)))
             if info is last or info.status != "paused":  # a resumed run continues the counts
                 totals += Totals(state.usage, state.turns, state.all_tool_calls)
-            opened.conversation, opened.shared_state = state.conversation, state.shared_state
+            opened.go_on_from(state, last.row.allowed)
             paused = found.result(info.run) if info.status == "paused" else None
         self._use(stored.id, opened, lanes, totals, last.run)
         if run is not None:

@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from rxworker.protocols.native import encode_json
 from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import error_response
-from rxworker.ui.web.stored_streams import JSON, START, LogStream, StreamError, StreamPage
+from rxworker.ui.web.responses import ApiError, error_response
+from rxworker.ui.web.stored_streams import JSON, START, LogStream, StreamPage
 
 NEXT_OFFSET = "Stream-Next-Offset"
 UP_TO_DATE = "Stream-Up-To-Date"
@@ -108,7 +108,7 @@ async def answer_stream(
                 page = await next_page(source, page.next, timing.long_poll) or page
             return page_response(request, source, query, page, next_cursor(query.cursor))
         return page_response(request, source, query, page)
-    except StreamError as error:
+    except ApiError as error:
         return stream_error(error.status, error.code, error.message)
 
 
@@ -135,20 +135,20 @@ def read_query(request: WebRequest) -> StreamQuery:
     """Read the parameters of a read.
 
     Raises:
-        StreamError: One is malformed.
+        ApiError: One is malformed.
     """
     offsets = request.query.getall("offset", [])
     live = request.query.get("live", "")
     if live not in ("", "long-poll", "sse"):
-        raise StreamError(400, "bad_live", "live is long-poll or sse")
+        raise ApiError(400, "bad_live", "live is long-poll or sse")
     if len(offsets) > 1:
-        raise StreamError(400, "bad_offset", "give one offset")
+        raise ApiError(400, "bad_offset", "give one offset")
     offset = offsets[0] if offsets else None
     if offset is None and live:
-        raise StreamError(400, "bad_offset", f"live={live} needs an offset: -1 is the beginning")
+        raise ApiError(400, "bad_offset", f"live={live} needs an offset: -1 is the beginning")
     if offset not in (None, "-1", "now") and not _OFFSET.fullmatch(offset):
         message = "an offset is -1, now, or a Stream-Next-Offset of this stream"
-        raise StreamError(400, "bad_offset", message)
+        raise ApiError(400, "bad_offset", message)
     return StreamQuery(offset, live, request.query.get("cursor", ""))
 
 
@@ -296,7 +296,7 @@ async def stream_events(
                 page = following
             else:
                 page = await source.read(page.next)
-        except StreamError:
+        except ApiError:
             return  # the client reconnects, and gets the error
 
 

@@ -259,7 +259,11 @@ class RunEntry(ABC):
         id: The run's id.
         conversation: Its conversation.
         here: The run, if this process runs it, or has run it.
+        title: The beginning of its input.
+        started: When it began.
+        labels: The labels of its worker when it began.
         message_id: The id of the message that it continues, for a client of the UI Message Stream.
+        resumes: The id of the run that it resumes.
         resumed_as: The id of the run that resumed it.
         redact: Removes secrets of the environment from data that is sent.
         encode: Encodes its records, once for all clients.
@@ -270,6 +274,11 @@ class RunEntry(ABC):
             answer was streamed.
         is_added: Whether the program started it: the server does not count it among the runs of clients and does not cancel it.
     """
+
+    title: str
+    started: float
+    labels: Mapping[str, str]
+    resumes: str | None
 
     def __init__(
         self,
@@ -309,16 +318,6 @@ class RunEntry(ABC):
 
     @property
     @abstractmethod
-    def title(self) -> str:
-        """The beginning of its input."""
-
-    @property
-    @abstractmethod
-    def started(self) -> float:
-        """When it began."""
-
-    @property
-    @abstractmethod
     def status(self) -> RunStatus:
         """Its status. A run that was cancelled while it was paused is aborted."""
 
@@ -329,18 +328,8 @@ class RunEntry(ABC):
 
     @property
     @abstractmethod
-    def labels(self) -> Mapping[str, str]:
-        """The labels of its worker when it began."""
-
-    @property
-    @abstractmethod
     def is_over(self) -> bool:
         """Whether it has ended, and its outcome is known."""
-
-    @property
-    @abstractmethod
-    def resumes(self) -> str | None:
-        """The id of the run that it resumes."""
 
     @property
     def is_running_here(self) -> bool:
@@ -456,14 +445,14 @@ class LiveEntry(RunEntry):
     ) -> None:
         super().__init__(run.id, conversation, run, settings)
         self._run = run
-        self._title = title[:TITLE]
-        self._started = time.time()
+        self.title = title[:TITLE]
+        self.started = time.time()
         self.ended: float | None = None
         self.over = asyncio.Event()
         self.paused: Paused[Any] | None = None
         self.dismissed: str | None = None
-        self._resumes = resumes
-        self._labels = labels_of(session_of(run))
+        self.resumes = resumes
+        self.labels = session_of(run).run_labels
         self._unread = 0
 
     @property
@@ -481,30 +470,6 @@ class LiveEntry(RunEntry):
 
     async def open(self) -> None:
         """Do nothing: it has all."""
-
-    @property
-    def title(self) -> str:
-        """The beginning of its input."""
-        return self._title
-
-    @property
-    def started(self) -> float:
-        """When it began."""
-        return self._started
-
-    @property
-    def resumes(self) -> str | None:
-        """The id of the run that it resumes."""
-        return self._resumes
-
-    @resumes.setter
-    def resumes(self, run: str) -> None:
-        self._resumes = run
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The labels of its worker when it began."""
-        return self._labels
 
     @property
     def is_over(self) -> bool:
@@ -583,11 +548,6 @@ class LiveEntry(RunEntry):
             watchers=watchers_of(run),
             allowed=self.conversation.allowed,
         )
-
-
-def labels_of(session: Session) -> dict[str, str]:
-    """Return the labels of the runs of a session."""
-    return {**session.worker.labels, **session.labels}
 
 
 def watchers_of(run: Run[Any] | Replica) -> tuple[WatcherSummary, ...]:

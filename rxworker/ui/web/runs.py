@@ -18,7 +18,7 @@ from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import RunRow
 from rxworker.messages import Document, Image, Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool
-from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry, labels_of
+from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, FoundRuns, RunQuery, texts_in
@@ -183,9 +183,7 @@ class Runs:
         if info is not None:
             self._store.note(info)
         await entry.open()
-        state = entry.run.state
-        session.conversation = state.conversation
-        session.shared_state = state.shared_state
+        session.go_on_from(entry.run.state, conversation.allowed_pairs)
 
     def _session_of(self, conversation: ConversationEntry) -> Session:
         if not conversation.has_session:
@@ -514,7 +512,7 @@ def new_entry(
 ) -> StoredEntry:
     """Return the entry of a run of this process, before the log lists it, or of one that another process will begin."""
     now = time.time()
-    labels = labels_of(conversation.session) if conversation.has_session else {}
+    labels = conversation.session.run_labels if conversation.has_session else {}
     row = RunRow(
         title=title[:TITLE],
         worker=conversation.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal
@@ -61,7 +60,7 @@ class StoredEntry(RunEntry):
         here: Run[Any] | None = None,
     ) -> None:
         super().__init__(info.run, conversation, here, settings)
-        self.info = info
+        self._show(info)
         self._log = log
         self._replica: Replica | None = None
         self._pause: PauseSummary | None = None
@@ -79,26 +78,6 @@ class StoredEntry(RunEntry):
                 barrier = partial(until_begun, self._log, self.id)
             self._replica = Replica(self._log, self.id, barrier=barrier)
         return self._replica
-
-    @property
-    def title(self) -> str:
-        """The beginning of its input."""
-        return self.info.row.title
-
-    @property
-    def started(self) -> float:
-        """When it began."""
-        return self.info.created
-
-    @property
-    def resumes(self) -> str | None:
-        """The id of the run that it resumes."""
-        return self.info.row.resumes or None
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The labels of its worker when it began."""
-        return self.info.row.labels
 
     @property
     def is_over(self) -> bool:
@@ -132,10 +111,15 @@ class StoredEntry(RunEntry):
             return None
         return "queued" if self.info.status == "queued" else "recovering"
 
+    def _show(self, info: RunInfo) -> None:
+        self.info, row = info, info.row
+        self.title, self.started, self.labels = row.title, info.created, row.labels
+        self.resumes = row.resumes or None
+
     def update(self, info: RunInfo) -> None:
         """Take newer information from the log."""
         if info.revision >= self.info.revision:
-            self.info = info
+            self._show(info)
             replica = self._replica
             if replica is not None and replica.done() and info.last_seq > replica.last_seq:
                 replica.close()  # the run was put back after its end

@@ -22,6 +22,7 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
+from rxworker.ui.web.responses import ApiError
 
 START = f"{0:016d}_{0:016d}"
 """The offset of the beginning of a stream."""
@@ -51,22 +52,6 @@ class StreamPage(Struct, frozen=True):
     next: str
     is_up_to_date: bool = True
     is_closed: bool = False
-
-
-class StreamError(Exception):
-    """A stream cannot be read.
-
-    Attributes:
-        status: The HTTP status.
-        code: The error code.
-        message: The cause and the remedy, for the user.
-    """
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
 
 
 class LogStream:
@@ -105,7 +90,7 @@ class LogStream:
         """The messages after an offset.
 
         Raises:
-            StreamError: There is no such run, or it does not have this offset.
+            ApiError: There is no such run, or it does not have this offset.
         """
         info = await self._info()  # before the entries, so that an ended run has no more of them
         messages: list[bytes] = []
@@ -136,7 +121,7 @@ class LogStream:
                     break
         if not is_found:
             message = "the stream does not have this offset: its end was lost with a machine, and the run was recovered; read from -1"
-            raise StreamError(410, "gone_offset", message)
+            raise ApiError(410, "gone_offset", message)
         self._at = at
         is_up_to_date = at[1] >= info.last_seq
         is_closed = is_up_to_date and info.status in ENDED
@@ -146,7 +131,7 @@ class LogStream:
         """The end of the stream.
 
         Raises:
-            StreamError: There is no such run.
+            ApiError: There is no such run.
         """
         info = await self._info()
         at = 0, 0
@@ -175,9 +160,9 @@ class LogStream:
         return info
 
 
-def no_stream() -> StreamError:
+def no_stream() -> ApiError:
     """The error for a run that is not stored."""
-    return StreamError(404, "no_run", "there is no such run: it was deleted, or never stored")
+    return ApiError(404, "no_run", "there is no such run: it was deleted, or never stored")
 
 
 def _encode_alone(record: Record) -> Sequence[bytes]:

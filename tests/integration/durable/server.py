@@ -30,7 +30,8 @@ from rxworker.ui.web.durable import (
     answer_stream,
     stream_error,
 )
-from rxworker.ui.web.stored_streams import JSON, LogStream, StreamError
+from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.stored_streams import JSON, LogStream
 
 MOST = 2**53 - 1
 CORS = {**HEADERS, "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
@@ -125,7 +126,7 @@ class WritableStreams:
                     return web.Response(status=204, headers=CORS)
                 case _:
                     return await self._read(request)
-        except StreamError as error:
+        except ApiError as error:
             return stream_error(error.status, error.code, error.message)
 
     async def _get(self, path: str) -> Stream | None:
@@ -137,9 +138,9 @@ class WritableStreams:
     async def _find(self, path: str) -> Stream:
         stream = await self._get(path)
         if stream is None:
-            raise StreamError(404, "no_stream", "there is no such stream")
+            raise ApiError(404, "no_stream", "there is no such stream")
         if stream.is_deleted:
-            raise StreamError(410, "gone", "the stream was deleted, and has forks")
+            raise ApiError(410, "gone", "the stream was deleted, and has forks")
         return stream
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
@@ -168,10 +169,10 @@ class WritableStreams:
         known = await self._get(request.path)
         if known is not None:
             if known.is_deleted:
-                raise StreamError(409, "exists", "the stream was deleted, and has forks")
+                raise ApiError(409, "exists", "the stream was deleted, and has forks")
             asked = with_type_of(config, known.config)
             if asked != known.config or is_closed != known.is_closed:
-                raise StreamError(409, "exists", "the stream exists, with another configuration")
+                raise ApiError(409, "exists", "the stream exists, with another configuration")
             headers = {**known.headers(), "Content-Type": known.config.content_type}
             return web.Response(headers=headers)
         source, at = None, 0
@@ -180,7 +181,7 @@ class WritableStreams:
             source = await self._source(config.source)
             config = with_type_of(config, source.config)
             if media_type(config.content_type) != media_type(source.config.content_type):
-                raise StreamError(409, "content_type", "the source has another content type")
+                raise ApiError(409, "content_type", "the source has another content type")
             if config.ttl is None and config.expires is None:
                 ttl, expires = source.config.ttl, source.config.expires
                 config = Config(
@@ -204,18 +205,18 @@ class WritableStreams:
     async def _source(self, path: str) -> Stream:
         try:
             return await self._find(path)
-        except StreamError as error:
+        except ApiError as error:
             if error.status == 410:
-                raise StreamError(409, "gone", "the source was deleted, and has forks") from None
+                raise ApiError(409, "gone", "the source was deleted, and has forks") from None
             raise
 
     async def _inherited(self, source: Stream, at: int, sub_offset: int) -> tuple[list[bytes], int]:
         """The first bytes of a message that a fork has to append, and the number of the last entry that it copies."""
         if at > source.last:
-            raise StreamError(400, "fork_offset", "the source does not have this offset")
+            raise ApiError(400, "fork_offset", "the source does not have this offset")
         if not sub_offset:
             return [], at
-        overshoot = StreamError(400, "sub_offset", "the source has less data after the offset")
+        overshoot = ApiError(400, "sub_offset", "the source has less data after the offset")
         is_json = media_type(source.config.content_type) == JSON
         left = sub_offset
         async for entry in self._log.read(source.claim.run, at):
@@ -242,23 +243,23 @@ class WritableStreams:
         body = await request.read()
         stream = await self._find(request.path)
         if not body and not is_last:
-            raise StreamError(400, "empty", "the body is empty")
+            raise ApiError(400, "empty", "the body is empty")
         content_type = request.headers.get("Content-Type")
         if body and not content_type:
-            raise StreamError(400, "content_type", "a body needs a Content-Type")
+            raise ApiError(400, "content_type", "a body needs a Content-Type")
         async with stream.lock:
             stream.touched = time.time()
             if stream.is_closed:
                 return append_to_closed(stream, producer, is_close=not body)
             if body and media_type(content_type or "") != media_type(stream.config.content_type):
-                raise StreamError(409, "content_type", "the stream has another content type")
+                raise ApiError(409, "content_type", "the stream has another content type")
             if producer is not None:
                 refusal = check_producer(stream, producer)
                 if refusal is not None:
                     return refusal
             seq = request.headers.get("Stream-Seq")
             if seq is not None and stream.last_seq is not None and seq <= stream.last_seq:
-                raise StreamError(409, "seq", "the Stream-Seq is not greater than the last one")
+                raise ApiError(409, "seq", "the Stream-Seq is not greater than the last one")
             messages = split(stream.config.content_type, body) if body else []
             await self._write(stream, messages, is_last=is_last)
             stream.last_seq = seq or stream.last_seq
@@ -322,21 +323,21 @@ def read_config(request: web.Request) -> Config:
     source, offset = headers.get("Stream-Forked-From"), headers.get("Stream-Fork-Offset")
     sub_offset = headers.get("Stream-Fork-Sub-Offset")
     if ttl is not None and expires is not None:
-        raise StreamError(400, "expiry", "give Stream-TTL or Stream-Expires-At")
+        raise ApiError(400, "expiry", "give Stream-TTL or Stream-Expires-At")
     if ttl is not None and not re.fullmatch("0|[1-9][0-9]*", ttl):
-        raise StreamError(400, "expiry", "Stream-TTL is a number of seconds")
+        raise ApiError(400, "expiry", "Stream-TTL is a number of seconds")
     if expires is not None:
         try:
             read_time(expires)
         except ValueError:
-            raise StreamError(400, "expiry", "Stream-Expires-At is a time") from None
+            raise ApiError(400, "expiry", "Stream-Expires-At is a time") from None
     if offset is not None and not re.fullmatch("[0-9]{16}_[0-9]{16}", offset):
-        raise StreamError(400, "fork_offset", "Stream-Fork-Offset is an offset")
+        raise ApiError(400, "fork_offset", "Stream-Fork-Offset is an offset")
     if sub_offset is not None:
         if source is None or not re.fullmatch("0|[1-9][0-9]*", sub_offset):
-            raise StreamError(400, "sub_offset", "Stream-Fork-Sub-Offset is a number, for a fork")
+            raise ApiError(400, "sub_offset", "Stream-Fork-Sub-Offset is a number, for a fork")
         if offset is None and sub_offset != "0":
-            raise StreamError(400, "sub_offset", "Stream-Fork-Sub-Offset needs an offset")
+            raise ApiError(400, "sub_offset", "Stream-Fork-Sub-Offset needs an offset")
     content_type = headers.get("Content-Type", "")
     if not re.match(r"[\w-]+/[\w-]+", content_type):
         content_type = "" if source is not None else "application/octet-stream"
@@ -364,7 +365,7 @@ def read_producer(request: web.Request) -> Producer | None:
         return None
     numbers = [n for n in (epoch, seq) if n and re.fullmatch("[0-9]+", n) and int(n) <= MOST]
     if not id_ or len(numbers) != 2:
-        raise StreamError(400, "producer", "a producer has an id, an epoch and a number")
+        raise ApiError(400, "producer", "a producer has an id, an epoch and a number")
     return Producer(id_, int(numbers[0]), int(numbers[1]))
 
 
@@ -377,12 +378,12 @@ def split(content_type: str, body: bytes, *, may_be_empty: bool = False) -> list
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError):
-        raise StreamError(400, "json", "the body is no JSON") from None
+        raise ApiError(400, "json", "the body is no JSON") from None
     if not isinstance(value, list):
         return [body]
     messages = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
     if not messages and not may_be_empty:
-        raise StreamError(400, "json", "the array is empty")
+        raise ApiError(400, "json", "the array is empty")
     return messages
 
 
@@ -394,7 +395,7 @@ def check_producer(stream: Stream, producer: Producer) -> web.Response | None:
         return stream_error(403, "stale", "another producer has begun a later epoch", headers)
     if producer.epoch > epoch:
         if producer.seq != 0:
-            raise StreamError(400, "producer", "an epoch begins with 0")
+            raise ApiError(400, "producer", "an epoch begins with 0")
         return None
     if producer.seq <= seq:
         return web.Response(status=204, headers=producer_headers(stream, epoch, seq))
