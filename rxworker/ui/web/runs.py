@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rxworker.errors import CommandConflictError, DecisionError
+from rxworker.errors import CommandConflictError, DecisionError, SessionBusyError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
@@ -377,7 +377,7 @@ class Runs:
                     ).started()
                     # The conversation may allow more than when the run paused, or less.
                     resumed.allowed[:] = before.conversation.allowed_pairs
-            except CommandConflictError as error:
+            except (CommandConflictError, SessionBusyError) as error:
                 raise ApiError(409, "conflict", f"{run} was resumed already") from error
         entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)
         before.resumed_as = entry.id

@@ -141,7 +141,7 @@ class ServerState:
             owner: The user who owns the run, as ``user`` returns it.
 
         Raises:
-            LocalProtocolError: The run lives on another event loop, or its conversation is that of another session.
+            LocalProtocolError: The run lives on another event loop, its conversation is that of another session, or it has not ``started``.
             ConfigurationError: It is not a run; or the server has users and no owner is given, or an owner is given and the server has no users.
         """
         if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
@@ -149,6 +149,8 @@ class ServerState:
         if asyncio.get_running_loop() is not run.loop:
             message = "the run lives on another event loop: begin it on the server's, or run a server on the run's"
             raise LocalProtocolError(message)
+        if run.state.status == "new":
+            raise LocalProtocolError("the run is not loaded yet: add(await run.started())")
         if self._has_users and owner is None:
             raise ConfigurationError(
                 "the run needs an owner: add(run, owner=...) with a name that user= returns"

@@ -16,11 +16,13 @@ from reactivex import operators as ops
 from rxworker import Paused, Run, Session, Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Record, RunStop
+from rxworker.log import MemoryLog
 from rxworker.messages import Prices
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app
 from rxworker.ui.web.entry import ConversationEntry
+from rxworker.worker import submit
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
@@ -165,6 +167,17 @@ async def test_a_run_of_the_program_survives_the_server_and_counts_for_no_limit(
     assert not run.done()
     gate.set()
     assert (await run).text == "Over."
+
+
+async def test_a_run_that_is_not_loaded_is_refused(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one")
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel(["Hi."]), log=log)
+        run = worker.recover(await submit(log, "go"))
+        with pytest.raises(LocalProtocolError, match=r"await run\.started"):
+            desk.server.add(run)
+        desk.server.add(await run.started())
+        await run
 
 
 async def test_a_run_of_another_loop_user_or_session_is_refused(open_desk: OpenDesk) -> None:

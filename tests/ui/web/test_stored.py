@@ -98,6 +98,7 @@ class Site:
                 await asyncio.sleep(0.01)
 
 
+APPROVE = {"type": "approve"}
 FAILING = "The cable is out."
 
 
@@ -219,6 +220,24 @@ async def test_a_paused_run_is_decided_about_once_by_either(sites: Sites) -> Non
     frames = await one.frames(resumed["id"])
     assert any("deleted b" in f.get("data", "") for f in frames)
     assert (one.deleted, two.deleted) == ([], ["b"])
+
+
+async def test_of_several_decisions_at_once_one_counts(
+    sites: Sites,
+) -> None:
+    site, _ = await sites.open()
+    run = (await site.begin("delete it"))["id"]
+    await site.frames(run)
+    body = {"decisions": {(await paused_at_delete(site, run))["pause"]["paused_at"]: APPROVE}}
+    path = f"api/runs/{run}/resume"
+    answers = await asyncio.gather(*[site.post(path, body) for _ in range(3)])
+    first, *others = sorted(answers, key=lambda answer: answer[0])
+    assert first[0] == 201
+    for status, told in others:
+        assert (status, told["error"]["code"]) == (409, "conflict")
+        assert f"{run} was resumed already" in told["error"]["message"]
+    await site.frames(first[1]["id"])
+    assert site.deleted == ["a"]
 
 
 async def test_a_dismissed_run_is_resumed_by_neither(sites: Sites) -> None:
