@@ -42,7 +42,7 @@ from rxworker.log.values import Claim, RunRow, returned_in
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
-from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
+from rxworker.timeline import TextBlockCollector, ToolCallCollector
 from rxworker.worker.arguments import (
     Input,
     check_no_loop,
@@ -50,6 +50,7 @@ from rxworker.worker.arguments import (
     expect_several,
     to_messages,
 )
+from rxworker.worker.collected import Collected
 from rxworker.worker.context import INSIDE, RunContext, TurnScope
 from rxworker.worker.decisions import Decisions
 from rxworker.worker.definition import Definition
@@ -525,7 +526,7 @@ class Session(SessionVerbs):
         self._log = None if log is None else expect("log", log, EventLog, "log=MemoryLog()")
         self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
         self.timeline = worker.timeline.child()
-        self._collected = _Collected()
+        self._collected = Collected()
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
         self._paused_output: Output[Any] | None = None
@@ -1065,39 +1066,3 @@ async def _complete(begin: Callable[[], Run[Any]]) -> RunResult[Any]:
     except asyncio.CancelledError:
         await run.cancel(reason="interrupted")
         raise
-
-
-class _Collected:
-    """The built-in collectors, which fold the records of the last run when they are read, and when it ends: a delta costs them nothing."""
-
-    def __init__(self) -> None:
-        self.texts = TextBlockCollector(self._read)
-        self.tool_calls = ToolCallCollector(self._read)
-        self._journal: Journal | None = None
-        self._seq = 0
-        self._timeline = Timeline(ends_with_stream=True)
-        self._timeline.on_text_block(self.texts)
-        self._timeline.on_tool_use_block(self.tool_calls)
-
-    def begin(self, journal: Journal, first_seq: int) -> None:
-        """Another run begins: forget those of the last one. What was stored of it is not collected."""
-        self.texts.clear()
-        self.tool_calls.clear()
-        self._journal, self._seq = journal, first_seq - 1
-        self._timeline.abort_current_block()
-
-    def end(self) -> None:
-        """The run has ended: keep what its responses contained, and not its records."""
-        self._read()
-        self._journal = None
-
-    def _read(self) -> None:
-        """Give the records that are new since the last reading to the collectors."""
-        journal = self._journal
-        if journal is None or journal.hub.last_seq == self._seq:
-            return
-        entries = [*journal.hub.history.unseen(self._seq)]
-        self._seq = journal.hub.last_seq
-        for entry in entries:
-            if not entry.path:
-                self._timeline.dispatch_many((entry.event,))
