@@ -212,30 +212,30 @@ class FencedError(LogError):
     """An append was refused: another owner has claimed the run since, or the log has other records. Nothing was written.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
     """
 
-    def __init__(self, message: str, *, run: str) -> None:
+    def __init__(self, message: str, *, run_id: str) -> None:
         super().__init__(message)
-        self.run = run
+        self.run_id = run_id
 
 
 class LeaseHeldError(LogError):
     """A run cannot be claimed, since another owner holds it.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         owner: The owner of the lease.
         until: When its lease ends, in seconds since the epoch, unless it is renewed.
     """
 
-    def __init__(self, run: str, owner: str, until: float) -> None:
+    def __init__(self, run_id: str, owner: str, until: float) -> None:
         super().__init__(
-            f"{run} is held by {owner}: wait until that process has ended and its lease has expired, "
+            f"{run_id} is held by {owner}: wait until that process has ended and its lease has expired, "
             "or send commands to the run with log.send(...)",
             retryable=True,
         )
-        self.run = run
+        self.run_id = run_id
         self.owner = owner
         self.until = until
 
@@ -244,13 +244,13 @@ class RunStatusError(LogError):
     """The status of a run does not allow what was requested: for example, a run that has ended cannot be claimed and takes no commands. Nothing was written.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         status: The status of the run.
     """
 
-    def __init__(self, message: str, *, run: str, status: str) -> None:
+    def __init__(self, message: str, *, run_id: str, status: str) -> None:
         super().__init__(message)
-        self.run = run
+        self.run_id = run_id
         self.status = status
 
 

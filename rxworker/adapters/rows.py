@@ -173,13 +173,13 @@ def _rows(make: Callable[[], Fold[R]], verb: str, source: Observable[Record]) ->
             if record.__class__ is not Record:
                 ending.on_error(no_record(verb, record))
                 return
-            fold = folds.get(record.run)
+            fold = folds.get(record.run_id)
             if fold is None:
-                fold = folds[record.run] = make()
+                fold = folds[record.run_id] = make()
             for row in fold(record):
                 observer.on_next(row)
             if _is_end(record):
-                folds.pop(record.run, None)
+                folds.pop(record.run_id, None)
 
         return source.subscribe(on_next, ending.on_error, ending.on_completed, scheduler=scheduler)
 
@@ -196,17 +196,17 @@ class _Calls:
             if isinstance(item, CallView) and item.is_over:
                 has_result = item.result is not None or item.stage not in ("done", "failed")
                 if has_result and item not in self._emitted:
-                    yield self._row(record.run, item)
+                    yield self._row(record.run_id, item)
         if _is_end(record):
             for item in self._view.items:
                 if isinstance(item, CallView) and item.is_over and item not in self._emitted:
-                    yield self._row(record.run, item)
+                    yield self._row(record.run_id, item)
 
-    def _row(self, run: str, item: CallView) -> CallRow:
+    def _row(self, run_id: str, item: CallView) -> CallRow:
         self._emitted.add(item)
         given = item.text if item.call is None else item.call.input
         return CallRow(
-            run=run,
+            run=run_id,
             path="/".join(item.scope.path),
             turn=item.turn,
             call=item.block.call_id or item.block.id,
@@ -232,7 +232,7 @@ class _Attempt:
     def row(self, end: Record, status: str, stop_reason: str | None = None) -> ResponseRow:
         began = self.record.time
         return ResponseRow(
-            run=end.run,
+            run=end.run_id,
             path="/".join(end.path),
             turn=self.record.turn,
             attempt=self.record.attempt,
@@ -295,7 +295,7 @@ class _Runs:
         if _is_end(record):
             usage = state.usage
             yield RunRow(
-                run=record.run,
+                run=record.run_id,
                 status=state.status,
                 reason=reason_of(state),
                 turns=state.turns,

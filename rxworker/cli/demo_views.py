@@ -114,7 +114,7 @@ class PlainAccount:
 
     >>> from rxworker.events import TurnStart
     >>> account = PlainAccount()
-    >>> account.feed(Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=TurnStart()))
+    >>> account.feed(Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=TurnStart()))
     ['turn 1']
     """
 

@@ -156,33 +156,33 @@ async def _run(address: str, action: str, options: Options) -> int:
         return 0
 
 
-async def _send(log: EventLog, run: str, text: str) -> None:
+async def _send(log: EventLog, run_id: str, text: str) -> None:
     if not text.strip():
         raise CommandError("the message is empty: give a text", MISUSED)
-    info = await log.existing(run)
-    await log.send(run, send_command((Message.user(text),)))
-    write_line(f"sent to {run}, which is {_status(info)}")
+    info = await log.existing(run_id)
+    await log.send(run_id, send_command((Message.user(text),)))
+    write_line(f"sent to {run_id}, which is {_status(info)}")
 
 
-async def _cancel(log: EventLog, run: str, reason: str | None) -> None:
+async def _cancel(log: EventLog, run_id: str, reason: str | None) -> None:
     text = reason or BY_COMMAND
-    info = await log.existing(run)
+    info = await log.existing(run_id)
     resumed = await _resumed(log, info)
     is_dismissed = False
     if info.status == "paused" and not resumed:
         # A decision that waits makes it go on; the run that resumes it takes the command.
         with suppress(CommandConflictError):
-            await dismiss_run(log, run, str(RunCancelledError(text)))
+            await dismiss_run(log, run_id, str(RunCancelledError(text)))
             is_dismissed = True
     if not is_dismissed:
-        await log.send(run, Command("cancel", {"when": "now", "reason": text}))
+        await log.send(run_id, Command("cancel", {"when": "now", "reason": text}))
         if info.status == "queued":
-            await end_cancelled(log, run)
-    info = await log.existing(resumed or run)
+            await end_cancelled(log, run_id)
+    info = await log.existing(resumed or run_id)
     is_waiting = (
         "" if info.status == "aborted" else ": the process that runs it, or the next one, ends it"
     )
-    write_line(f"{info.run} is {_status(info)}{is_waiting}")
+    write_line(f"{info.run_id} is {_status(info)}{is_waiting}")
 
 
 async def _decide(log: EventLog, options: Options) -> None:
@@ -254,7 +254,7 @@ async def _list(log: EventLog, status: str | None, limit: int) -> None:
     stored = cast("StoredStatus | None", STORED.get(status or "", status))
     count, before = 0, ""
     while count < limit and (infos := await log.list(status=stored, before=before, limit=PAGE)):
-        before = infos[-1].run
+        before = infos[-1].run_id
         for info in infos:
             resumed = await _resumed(log, info)
             shown = "resumed" if resumed else _status(info)
@@ -269,8 +269,8 @@ async def _resumed(log: EventLog, info: RunInfo) -> str:
     """The id of the run that goes on with a paused one; empty if none does. The paused run stays as it is, since it holds what was decided about."""
     if info.status != "paused":
         return ""
-    resumed = await log.info(resumed_id(info.run))
-    return resumed.run if resumed is not None and resumed.last_seq else ""
+    resumed = await log.info(resumed_id(info.run_id))
+    return resumed.run_id if resumed is not None and resumed.last_seq else ""
 
 
 def _status(info: RunInfo) -> str:
@@ -283,11 +283,13 @@ def _line(info: RunInfo, status: str, resumed: str) -> str:
     title = one_line(info.error or info.row.title)
     if resumed:
         title = f"(as {resumed}) {title}"
-    return f"{info.run:28} {status:9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
+    return (
+        f"{info.run_id:28} {status:9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
+    )
 
 
-async def _show(log: EventLog, run: str) -> None:
-    records = list(records_of([entry async for entry in log.read(run)], run))
+async def _show(log: EventLog, run_id: str) -> None:
+    records = list(records_of([entry async for entry in log.read(run_id)], run_id))
     state = fold_run(records)
     for message in state.conversation.messages:
         for text in filter(None, [message.text]):
@@ -304,15 +306,15 @@ async def _show(log: EventLog, run: str) -> None:
     )
 
 
-async def _replay(log: EventLog, run: str, speed: float) -> None:
-    info = await log.info(run)
+async def _replay(log: EventLog, run_id: str, speed: float) -> None:
+    info = await log.info(run_id)
     # Nothing is appended to a run that is cut off until it is recovered, which may be never.
     until = info.last_seq if info is not None and info.is_cut_off() else None
 
     def write(record: Record) -> None:
         write_line(encode_record(record).decode())
 
-    await replay(log, run, speed=speed, until=until).pipe(
+    await replay(log, run_id, speed=speed, until=until).pipe(
         ops.do_action(write), ops.last_or_default(None)
     )
 
@@ -322,7 +324,7 @@ async def _diff(log: EventLog, a: str, b: str) -> None:
     for each in (diff.a, diff.b):
         cost = "" if each.cost is None else f", ${each.cost:.6f}"
         write_line(
-            f"{each.run:28} {each.status:9} {plural(each.turns, 'turn')}, {plural(each.tool_calls, 'tool call')}, "
+            f"{each.run_id:28} {each.status:9} {plural(each.turns, 'turn')}, {plural(each.tool_calls, 'tool call')}, "
             f"{each.input_tokens:,} tokens in, {each.output_tokens:,} out{cost}"
         )
     if diff.is_equal:
@@ -338,8 +340,8 @@ async def _diff(log: EventLog, a: str, b: str) -> None:
                 write_line(f"{mark} {each.index + 1} {describe_message(message, WIDTH)}")
 
 
-async def _export(log: EventLog, run: str, file: str) -> None:
-    lines = [line async for line in export_run(log, run)]
+async def _export(log: EventLog, run_id: str, file: str) -> None:
+    lines = [line async for line in export_run(log, run_id)]
     _write(file, b"".join(lines))
 
 

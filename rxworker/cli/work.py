@@ -88,7 +88,7 @@ def submit(
     kind: str = "",
     tenant: str = "",
     priority: int = 0,
-    run: str | None = None,
+    run_id: str | None = None,
 ) -> int:
     """Store a run for ``rxworker work``, and print its id.
 
@@ -102,7 +102,9 @@ def submit(
     async def main() -> None:
         async with open_log(address) as log:
             write_line(
-                await submit_run(log, text, kind=kind, tenant=tenant, priority=priority, run=run)
+                await submit_run(
+                    log, text, kind=kind, tenant=tenant, priority=priority, run_id=run_id
+                )
             )
 
     run_async(main())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from rxworker.events.block import BlockEvent
@@ -416,7 +416,7 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
 
     Attributes:
         seq: Its number within the run, from 1, without gaps. Resuming counts by it.
-        run: The run's id.
+        run_id: The run's id.
         turn: The turn's number, from 1; 0 before the first.
         attempt: The request's number within the turn, from 1; 0 before the first.
         time: Seconds since the epoch.
@@ -427,7 +427,7 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     seq: int
-    run: str
+    run_id: str = field(name="run")
     turn: int
     attempt: int
     time: float

@@ -71,7 +71,7 @@ class HookContext:
         emit: Writes an event into the records of the run; the methods below do it for you.
         variables: Shared by the hooks and tools of a run, over all its turns; anything, by name. A run inside this one has its own. A
             paused run keeps them, see `Paused`.
-        run: The run's id.
+        run_id: The run's id.
         turn: The turn's number, from 1; after a pause it counts on.
         hook: The name of the hook that is running.
         workspace: The folder that the run works in.
@@ -88,7 +88,7 @@ class HookContext:
     conversation: Conversation
     emit: Emit
     variables: dict[str, object] = field(default_factory=dict[str, object])
-    run: str = ""
+    run_id: str = ""
     turn: int = 0
     hook: str = ""
     workspace: Path = field(default_factory=Path)

@@ -120,9 +120,9 @@ def from_operator(
         >>> from reactivex import operators as ops
         >>> from rxworker.messages import Conversation
         >>> def is_foreign(context: HookContext) -> bool:
-        ...     return context.run != "ours"
+        ...     return context.run_id != "ours"
         >>> permit = from_operator(ops.filter(is_foreign))
-        >>> context = HookContext(conversation=Conversation(), emit=print, run="ours")
+        >>> context = HookContext(conversation=Conversation(), emit=print, run_id="ours")
         >>> asyncio.run(permit.decide(context, "before_tool_call"))
         Skip(reason='This call was not allowed.')
     """

@@ -95,7 +95,7 @@ class _GitStatus:
         if context.result.is_error:
             return
         status = await context.run_command(STATUS, limit=8_192)
-        run_and_place = f"{context.run} {context.workspace}"
+        run_and_place = f"{context.run_id} {context.workspace}"
         if not status.ok or self._told.get(run_and_place) == status.output:
             return
         self._told = {run_and_place: status.output}

@@ -80,7 +80,7 @@ class DetachReporter:
 
     def _run(self) -> str:
         records = () if self._history is None else self._history.records(0, 1)
-        return next((record.run for record in records), "")
+        return next((record.run_id for record in records), "")
 
     def _forward(self, interrupt: KeyboardInterrupt) -> None:
         if self.on_interrupt is not None:

@@ -141,7 +141,9 @@ def expand(entry: Record, after: int = 0, until: int | None = None) -> Iterator[
     times = deltas.times
     for index, event in enumerate(deltas[start:stop], start):
         time = entry.time if times is None else times[index]
-        yield Record(first + index, entry.run, entry.turn, entry.attempt, time, event, entry.path)
+        yield Record(
+            first + index, entry.run_id, entry.turn, entry.attempt, time, event, entry.path
+        )
 
 
 def _rest(entry: Record, after: int) -> Record:
@@ -269,7 +271,7 @@ def _continues(entry: Record, delta: Any, head: Record, like: Any) -> bool:
         # The records that are made from the group again have these from its first entry.
         and entry.attempt == head.attempt
         and entry.turn == head.turn
-        and entry.run == head.run
+        and entry.run_id == head.run_id
     )
 
 

@@ -119,7 +119,7 @@ class EventLog(Store):
 
     async def claim(
         self,
-        run: str,
+        run_id: str,
         *,
         create: bool = False,
         row: RunRow | None = None,
@@ -130,7 +130,7 @@ class EventLog(Store):
         The store compares the status in the transaction of the claim, so that a run that has just ended is never continued.
 
         Args:
-            run: The run's id.
+            run_id: The run's id.
             create: Whether it is a new run, without entries; otherwise it must exist.
             row: The values of a new run that a list shows.
             statuses: The statuses that the run may have. Only code that does not continue the run, such as `set_allowed`, names others than the default.
@@ -143,18 +143,20 @@ class EventLog(Store):
         """
         self._check_open()
         # Its lease may have expired while the machine was suspended. To claim it would end the run that goes on here, and count as a death.
-        if create and not is_storable(run):
+        if create and not is_storable(run_id):
             raise LogError(
-                f"{run!r} cannot be the id of a run: give a text that is not empty, without null characters and without half characters"
+                f"{run_id!r} cannot be the id of a run: give a text that is not empty, without null characters and without half characters"
             )
         if not create:
-            if self.heartbeat.renews(run):
-                raise LeaseHeldError(run, self.owner, time.time() + self.lease)
-            await self.info(run)  # raises where the row, which is written again, cannot be decoded
+            if self.heartbeat.renews(run_id):
+                raise LeaseHeldError(run_id, self.owner, time.time() + self.lease)
+            await self.info(
+                run_id
+            )  # raises where the row, which is written again, cannot be decoded
         self._loop = asyncio.get_running_loop()
-        encoded = self._encoding.encode_row(row or RunRow(), run)
-        claim = await self._claim(run, create, encoded, self.lease, frozenset(statuses))
-        self.followers.wake(run)
+        encoded = self._encoding.encode_row(row or RunRow(), run_id)
+        claim = await self._claim(run_id, create, encoded, self.lease, frozenset(statuses))
+        self.followers.wake(run_id)
         return claim
 
     async def append(
@@ -183,8 +185,8 @@ class EventLog(Store):
             LogError: The store failed. Nothing was written.
         """
         self._check_open()
-        entries = self._encoding.encode_entries(entries, claim.run)
-        encoded = None if row is None else self._encoding.encode_row(row, claim.run)
+        entries = self._encoding.encode_entries(entries, claim.run_id)
+        encoded = None if row is None else self._encoding.encode_row(row, claim.run_id)
         status = None if row is None else row.status
         try:
             is_watched = await self._append(claim, entries, after, encoded, status, durable)
@@ -192,16 +194,16 @@ class EventLog(Store):
             if isinstance(error, FencedError) or error.retryable:
                 self._note_return(claim)
             raise
-        self.followers.wake(claim.run)
+        self.followers.wake(claim.run_id)
         return is_watched
 
-    async def requeue(self, run: str, *, reason: str = "") -> None:
+    async def requeue(self, run_id: str, *, reason: str = "") -> None:
         """Put an aborted run back, so that `work`, `recover_all` or ``worker.recover`` continues it under its id and in the same sequence of records.
 
         The deaths of its processes are counted anew. Its calls keep the results that they have; commands that it has not taken are void.
 
         Args:
-            run: The run's id.
+            run_id: The run's id.
             reason: For people; it is in the `RunRequeue`.
 
         Raises:
@@ -222,18 +224,18 @@ class EventLog(Store):
             >>> asyncio.run(main())
             Hello.
         """
-        async with claimed(self, run, ("aborted",)) as (claim, info):
+        async with claimed(self, run_id, ("aborted",)) as (claim, info):
             if info.row.outer:
-                text = f"{run} is nested in {info.row.outer}: put that run back, which makes the call again"
-                raise RunStatusError(text, run=run, status="aborted")
-            entries = [entry async for entry in self.read(run, claim.last_seq - 1)]
+                text = f"{run_id} is nested in {info.row.outer}: put that run back, which makes the call again"
+                raise RunStatusError(text, run_id=run_id, status="aborted")
+            entries = [entry async for entry in self.read(run_id, claim.last_seq - 1)]
             if not entries or entries[-1].kind != ABORTED:
-                text = f"{run} was dismissed while it was paused: it cannot be put back; fork it"
-                raise RunStatusError(text, run=run, status="aborted")
-            last = record_of(entries[-1], run)
+                text = f"{run_id} was dismissed while it was paused: it cannot be put back; fork it"
+                raise RunStatusError(text, run_id=run_id, status="aborted")
+            last = record_of(entries[-1], run_id)
             requeued = Record(
                 claim.last_seq + 1,
-                run,
+                run_id,
                 last.turn,
                 last.attempt,
                 round_time(time.time()),
@@ -247,7 +249,7 @@ class EventLog(Store):
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
         await self._release(claim)
-        self.followers.wake(claim.run)
+        self.followers.wake(claim.run_id)
 
     def renew(self, claims: Sequence[Claim]) -> list[str]:
         """Extend claims. Blocks; called from a thread of its own.
@@ -257,7 +259,7 @@ class EventLog(Store):
         """
         lost = self._renew(claims, self.lease)
         for claim in claims:
-            if claim.run in lost and self._loop is not None:
+            if claim.run_id in lost and self._loop is not None:
                 with suppress(RuntimeError):  # its event loop is closed
                     self._loop.call_soon_threadsafe(self._note_return, claim)
         return lost
@@ -272,7 +274,7 @@ class EventLog(Store):
         try:
             while not self.is_closed:
                 try:
-                    await self.send(claim.run, returned_command(claim.epoch))
+                    await self.send(claim.run_id, returned_command(claim.epoch))
                 except LogError as error:
                     if not error.retryable:
                         return  # reported before, or the run has ended
@@ -286,22 +288,22 @@ class EventLog(Store):
 
     # Readers
 
-    async def read(self, run: str, after: int = 0) -> AsyncGenerator[Entry, None]:
+    async def read(self, run_id: str, after: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries of a run after a number, up to the present.
 
         The first entry may begin before ``after``, where that is within a span.
         """
-        while entries := await self._read_page(run, after):
+        while entries := await self._read_page(run_id, after):
             for entry in entries:
                 yield entry
             after = entries[-1].last
 
-    async def follow(self, run: str, after: int = 0) -> AsyncGenerator[Entry, None]:
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries of a run after a number, and then those that are appended, by any process. It ends when the log is closed."""
-        with self._waker(run, reads_entries=True) as waker:
+        with self._waker(run_id, reads_entries=True) as waker:
             while not self.is_closed:
                 waker.clear()
-                entries = await self._read_page(run, after)
+                entries = await self._read_page(run_id, after)
                 for entry in entries:
                     yield entry
                 if entries:
@@ -309,23 +311,23 @@ class EventLog(Store):
                 else:
                     await waker.wait()
 
-    async def pages(self, run: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
+    async def pages(self, run_id: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
         """The same in pages, which ends also when the run has ended or is paused, and all of it was given."""
-        with self._waker(run, reads_entries=True) as waker:
+        with self._waker(run_id, reads_entries=True) as waker:
             while not self.is_closed:
                 waker.clear()
-                entries = await self._read_page(run, after)
+                entries = await self._read_page(run_id, after)
                 if entries:
                     after = entries[-1].last
                     yield entries
                 elif not self.is_closed:
-                    info = await self.listed(run)
+                    info = await self.listed(run_id)
                     if info is not None and info.last_seq <= after:
                         if info.status not in (*OPEN, "deleted"):
                             return
                         await waker.wait()
 
-    def records(self, run: str, after: int = 0) -> Observable[Record]:
+    def records(self, run_id: str, after: int = 0) -> Observable[Record]:
         """A run as one observable, from its history to what is appended now, by any process, without a gap or a double.
 
             abc|    d--e|         what is stored, and what is appended
@@ -336,7 +338,7 @@ class EventLog(Store):
         ended or is paused, or when the log is closed.
 
         Args:
-            run: The run's id.
+            run_id: The run's id.
             after: The number of the last record to leave out. It may be within a span.
 
         Raises:
@@ -357,37 +359,37 @@ class EventLog(Store):
             >>> asyncio.run(main())
             An o|ld p|ond.|
         """
-        return replay(self, run, speed=0, after=after)
+        return replay(self, run_id, speed=0, after=after)
 
-    async def info(self, run: str) -> RunInfo | None:
+    async def info(self, run_id: str) -> RunInfo | None:
         """A stored run without its records; ``None`` if there is none.
 
         Raises:
             LogError: The log cannot be read, or the values of the run cannot be decoded.
         """
         self._check_open()
-        found = await self._info(run)
+        found = await self._info(run_id)
         return None if found is None else self._encoding.decode_info(found, is_strict=True)
 
-    async def existing(self, run: str) -> RunInfo:
+    async def existing(self, run_id: str) -> RunInfo:
         """A stored run without its records, which was not deleted.
 
         Raises:
             LogError: There is none, or as for `info`.
         """
-        info = await self.info(run)
+        info = await self.info(run_id)
         if info is None or info.status == "deleted":
-            raise no_run(run)
+            raise no_run(run_id)
         return info
 
-    async def listed(self, run: str) -> RunInfo | None:
+    async def listed(self, run_id: str) -> RunInfo | None:
         """The same as `list` shows it: a run whose values cannot be decoded has an ``error``.
 
         Raises:
             LogError: The log cannot be read.
         """
         self._check_open()
-        found = await self._info(run)
+        found = await self._info(run_id)
         return None if found is None else self._encoding.decode_info(found)
 
     async def list(
@@ -433,14 +435,14 @@ class EventLog(Store):
         """
         words, before = words_of(text), ""
         while infos := await self.list(before=before, limit=PAGE):
-            before = infos[-1].run
+            before = infos[-1].run_id
             for info in infos:
                 title, texts, tools = info.row.title, "", ()
                 if (tool and info.row.tool_calls) or (words and self.searches_texts):
                     # One that cannot be decoded, or was deleted meanwhile, has no texts.
                     with suppress(LogError):
                         read = texts_of(
-                            [(entry.kind, entry.body) async for entry in self.read(info.run)]
+                            [(entry.kind, entry.body) async for entry in self.read(info.run_id)]
                         )
                         texts, tools = read.text.lstrip(), read.tools
                 if not self.searches_texts:
@@ -519,7 +521,7 @@ class EventLog(Store):
 
     # Commands
 
-    async def send(self, run: str, command: Command) -> int:
+    async def send(self, run_id: str, command: Command) -> int:
         """Store a command for the owner of a run. A message or a cancellation for a paused run that was resumed is sent on to the run that resumes it, once.
 
         Returns:
@@ -530,39 +532,41 @@ class EventLog(Store):
             LogError: There is no such run, or it has ended, or the run that resumes it has.
         """
         self._check_open()
-        number = await self._send(run, command.key, self._encoding.encode_command(command, run))
-        self.followers.wake(run)
+        number = await self._send(
+            run_id, command.key, self._encoding.encode_command(command, run_id)
+        )
+        self.followers.wake(run_id)
         if command.kind in CARRIED:
             # After it is stored: a run that is resumed just now carries over what it finds, and makes the same key of it.
-            resumed = resumed_id(run)
+            resumed = resumed_id(run_id)
             if await self._info(resumed) is not None:
                 with suppress(CommandConflictError):
-                    await self.send(resumed, carried_over(command, run, number))
+                    await self.send(resumed, carried_over(command, run_id, number))
         return number
 
-    async def commands(self, run: str, after: int = 0) -> AsyncGenerator[Command, None]:
+    async def commands(self, run_id: str, after: int = 0) -> AsyncGenerator[Command, None]:
         """The commands to a run after a number, and then those that are sent. It ends when the log is closed."""
-        with self._waker(run) as waker:
+        with self._waker(run_id) as waker:
             while not self.is_closed:
                 waker.clear()
-                found = await self._read_commands(run, after)
+                found = await self._read_commands(run_id, after)
                 for number, stored, data in found:
                     after = number
-                    yield self._encoding.decode_command(run, number, stored, data)
+                    yield self._encoding.decode_command(run_id, number, stored, data)
                 if not found:
                     await waker.wait()
 
-    async def sent(self, run: str) -> list[Command]:
+    async def sent(self, run_id: str) -> list[Command]:
         """The commands to a run so far."""
         self._check_open()
         return [
-            self._encoding.decode_command(run, *found)
-            for found in await self._read_commands(run, 0)
+            self._encoding.decode_command(run_id, *found)
+            for found in await self._read_commands(run_id, 0)
         ]
 
     # The whole log
 
-    async def delete(self, run: str) -> None:
+    async def delete(self, run_id: str) -> None:
         """Delete the entries and commands of a run. A tombstone remains, so that nothing is appended to it later.
 
         Raises:
@@ -570,8 +574,8 @@ class EventLog(Store):
             LogError: There is no such run.
         """
         self._check_open()
-        await self._delete(run)
-        self.followers.wake(run)
+        await self._delete(run_id)
+        self.followers.wake(run_id)
 
     async def prune(
         self,
@@ -682,13 +686,13 @@ class EventLog(Store):
         if self.is_closed:
             raise LocalProtocolError("this log is closed: open it again")
 
-    def _waker(self, run: str, *, reads_entries: bool = False) -> Waker:
+    def _waker(self, run_id: str, *, reads_entries: bool = False) -> Waker:
         self._check_open()
-        return self.followers.follow(run, reads_entries=reads_entries)
+        return self.followers.follow(run_id, reads_entries=reads_entries)
 
-    async def _read_page(self, run: str, after: int) -> list[Entry]:
+    async def _read_page(self, run_id: str, after: int) -> list[Entry]:
         self._check_open()
-        return self._encoding.decode_entries(await self._read(run, after, PAGE), run)
+        return self._encoding.decode_entries(await self._read(run_id, after, PAGE), run_id)
 
     async def _changed_infos(self, revision: int, limit: int) -> list[RunInfo]:
         stored = await self._changed_since(revision, limit)
@@ -707,14 +711,14 @@ def _take_some(rows: list[StoredRow]) -> list[StoredRow]:
 
 
 async def claim_or_release(
-    log: EventLog, run: str, statuses: Collection[StoredStatus] = OPEN
+    log: EventLog, run_id: str, statuses: Collection[StoredStatus] = OPEN
 ) -> Claim:
     """Claim a run, and release it if the caller is cancelled meanwhile: a store may have taken the claim by then, and it would last until its lease ends.
 
     Raises:
         LogError: As for `EventLog.claim`.
     """
-    claiming = asyncio.ensure_future(log.claim(run, statuses=statuses))
+    claiming = asyncio.ensure_future(log.claim(run_id, statuses=statuses))
     try:
         return await asyncio.shield(claiming)
     except asyncio.CancelledError:
@@ -726,16 +730,16 @@ async def claim_or_release(
 
 @asynccontextmanager
 async def claimed(
-    log: EventLog, run: str, statuses: Collection[StoredStatus] = OPEN
+    log: EventLog, run_id: str, statuses: Collection[StoredStatus] = OPEN
 ) -> AsyncGenerator[tuple[Claim, RunInfo], None]:
     """Hold the claim of a run within the context, in which no other process changes it. Yields the claim, and the run as it is now.
 
     Raises:
         LogError: As for `EventLog.claim`.
     """
-    claim = await claim_or_release(log, run, statuses)
+    claim = await claim_or_release(log, run_id, statuses)
     try:
-        yield claim, await log.existing(run)
+        yield claim, await log.existing(run_id)
     finally:
         await release_shielded(log, claim)
 
@@ -750,11 +754,11 @@ async def release_shielded(log: EventLog, claim: Claim) -> None:
         raise
 
 
-def already_stored(run: str) -> LogError:
+def already_stored(run_id: str) -> LogError:
     """The error for a new run that is stored."""
-    return LogError(f"the log has a run {run!r} already")
+    return LogError(f"the log has a run {run_id!r} already")
 
 
-def no_run(run: str) -> LogError:
+def no_run(run_id: str) -> LogError:
     """The error for a run that is not stored."""
-    return LogError(f"the log has no run {run!r}")
+    return LogError(f"the log has no run {run_id!r}")

@@ -19,11 +19,11 @@ T = TypeVar("T")
 class Codec(Protocol):
     """Encrypts or compresses what a log stores. Numbers, epochs, kinds and times stay readable."""
 
-    def encode(self, data: bytes, run: str, /) -> bytes:
+    def encode(self, data: bytes, run_id: str, /) -> bytes:
         """Return the bytes to store in place of ``data``. The first byte must not be ``{``, which marks plain JSON."""
         ...
 
-    def decode(self, data: bytes, run: str, /) -> bytes:
+    def decode(self, data: bytes, run_id: str, /) -> bytes:
         """The inverse. It may be given plain JSON, which was stored before there was a codec."""
         ...
 
@@ -47,14 +47,14 @@ class Encoding:
     def __init__(self, codec: Codec | None) -> None:
         self._codec = codec
 
-    def encode_entries(self, entries: Sequence[Entry], run: str) -> Sequence[Entry]:
+    def encode_entries(self, entries: Sequence[Entry], run_id: str) -> Sequence[Entry]:
         """Entries as they are stored."""
         if self._codec is None:
             return entries
         encode = self._codec.encode
-        return [with_body(entry, encode(entry.body, run)) for entry in entries]
+        return [with_body(entry, encode(entry.body, run_id)) for entry in entries]
 
-    def decode_entries(self, entries: list[Entry], run: str) -> list[Entry]:
+    def decode_entries(self, entries: list[Entry], run_id: str) -> list[Entry]:
         """Stored entries as they were appended.
 
         Raises:
@@ -62,11 +62,11 @@ class Encoding:
         """
         if self._codec is None and all(entry.body[:1] == b"{" for entry in entries):
             return entries
-        return [with_body(entry, self._decode(entry.body, run)) for entry in entries]
+        return [with_body(entry, self._decode(entry.body, run_id)) for entry in entries]
 
-    def encode_row(self, row: RunRow, run: str) -> bytes:
+    def encode_row(self, row: RunRow, run_id: str) -> bytes:
         """A row as it is stored."""
-        return self._encode(encode_lenient(row), run)
+        return self._encode(encode_lenient(row), run_id)
 
     def decode_info(self, stored: StoredRow, *, is_strict: bool = False) -> RunInfo:
         """A stored run without its records. If its values cannot be decoded, its ``error`` states why: one such run must not hide the others.
@@ -94,50 +94,50 @@ class Encoding:
             run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent, why
         )
 
-    def encode_command(self, command: Command, run: str) -> bytes:
+    def encode_command(self, command: Command, run_id: str) -> bytes:
         """A command as it is stored."""
-        return self._encode(encode_lenient(command), run)
+        return self._encode(encode_lenient(command), run_id)
 
-    def decode_command(self, run: str, number: int, stored: float, data: bytes) -> Command:
+    def decode_command(self, run_id: str, number: int, stored: float, data: bytes) -> Command:
         """A stored command, with its number and the time when it was stored.
 
         Raises:
             LogError: It was stored with another codec, or is damaged.
         """
-        command = self._decoded(data, run, _decode_command)
+        command = self._decoded(data, run_id, _decode_command)
         return replace(command, number=number, time=stored)
 
-    def _encode(self, data: bytes, run: str) -> bytes:
+    def _encode(self, data: bytes, run_id: str) -> bytes:
         if self._codec is None:
             return data
         try:
-            return self._codec.encode(data, run)
+            return self._codec.encode(data, run_id)
         except KeyboardInterrupt:
             raise
         except (
             BaseException
         ) as error:  # SystemExit in a task would end the event loop, and all runs with it
-            text = f"the codec cannot encode what is to be stored of {run}: {describe(error)}"
+            text = f"the codec cannot encode what is to be stored of {run_id}: {describe(error)}"
             raise LogError(text) from error
 
-    def _decoded(self, data: bytes, run: str, decode: Callable[[bytes], T]) -> T:
+    def _decoded(self, data: bytes, run_id: str, decode: Callable[[bytes], T]) -> T:
         try:
-            return decode(self._decode(data, run))
+            return decode(self._decode(data, run_id))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise LogError(
-                f"what is stored of {run} is damaged: {error}. Restore it from a backup, or delete the run"
+                f"what is stored of {run_id} is damaged: {error}. Restore it from a backup, or delete the run"
             ) from error
 
-    def _decode(self, data: bytes, run: str) -> bytes:
+    def _decode(self, data: bytes, run_id: str) -> bytes:
         if self._codec is not None:
             try:
-                return self._codec.decode(data, run)
+                return self._codec.decode(data, run_id)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # whatever a library for encryption raises
                 raise LogError(
-                    f"the codec cannot decode what is stored of {run}: {describe(error)}. Open the log with the codec and the key that it was written with"
+                    f"the codec cannot decode what is stored of {run_id}: {describe(error)}. Open the log with the codec and the key that it was written with"
                 ) from error
         if data[:1] != b"{":
-            raise LogError(f"what is stored of {run} was encoded: open the log with its codec=")
+            raise LogError(f"what is stored of {run_id} was encoded: open the log with its codec=")
         return data

@@ -47,7 +47,7 @@ class RunTotals(Struct, frozen=True):
     """A run in numbers.
 
     Attributes:
-        run: Its id.
+        run_id: Its id.
         status: Its status.
         turns: How many turns have started.
         tool_calls: How many tools were started, with those of the runs inside.
@@ -56,7 +56,7 @@ class RunTotals(Struct, frozen=True):
         cost: Their cost, where prices are known.
     """
 
-    run: str
+    run_id: str
     status: RunStatus
     turns: int
     tool_calls: int
@@ -185,20 +185,20 @@ def message_keys(messages: Iterable[Message]) -> list[str]:
     return [_key(message, ids) for message in messages]
 
 
-async def _stored(log: EventLog, run: str) -> list[Record]:
-    return list(records_of([entry async for entry in log.read(run)], run))
+async def _stored(log: EventLog, run_id: str) -> list[Record]:
+    return list(records_of([entry async for entry in log.read(run_id)], run_id))
 
 
-async def _totals(log: EventLog, run: str, state: RunState) -> RunTotals:
+async def _totals(log: EventLog, run_id: str, state: RunState) -> RunTotals:
     usage = state.usage
     return RunTotals(
-        run,
+        run_id,
         state.status,
         state.turns,
         state.all_tool_calls,
         usage.input_tokens or 0,
         usage.output_tokens or 0,
-        (await log.existing(run)).row.cost,
+        (await log.existing(run_id)).row.cost,
     )
 
 

@@ -160,7 +160,7 @@ class Fleet:
 
     def note(self, info: RunInfo) -> None:
         """Take newer information about a run."""
-        run, before = info.run, self._infos.get(info.run)
+        run, before = info.run_id, self._infos.get(info.run_id)
         if before is not None and before.revision > info.revision:
             return
         if not info.row.outer:
@@ -229,8 +229,8 @@ class Fleet:
         source = info.row.resumes or info.row.fork_of
         # A source that was deleted never comes.
         if source and source not in self._infos and len(self._heirs) < self._most_runs:
-            self._heirs.setdefault(source, []).append(info.run)
-        for run in self._heirs.pop(info.run, ()):
+            self._heirs.setdefault(source, []).append(info.run_id)
+        for run in self._heirs.pop(info.run_id, ()):
             heir = self._infos.get(run)
             if heir is not None:
                 base = _taken_over(heir.row, info.row)

@@ -40,18 +40,18 @@ class Followers:
         self._wakers: dict[str, set[Waker]] = {}
         self._reading: Counter[str] = Counter()
 
-    def follow(self, run: str, *, reads_entries: bool = False) -> Waker:
+    def follow(self, run_id: str, *, reads_entries: bool = False) -> Waker:
         """A waker for a run, to be entered as a context manager.
 
         Args:
-            run: The run's id, or `ALL_RUNS`.
+            run_id: The run's id, or `ALL_RUNS`.
             reads_entries: Whether its entries are followed, and not just its commands.
         """
-        return Waker(self, run, reads_entries)
+        return Waker(self, run_id, reads_entries)
 
-    def wake(self, run: str) -> None:
+    def wake(self, run_id: str) -> None:
         """Wake what follows a run, or all runs."""
-        for waker in (*self._wakers.get(run, ()), *self._wakers.get(ALL_RUNS, ())):
+        for waker in (*self._wakers.get(run_id, ()), *self._wakers.get(ALL_RUNS, ())):
             waker.set()
 
     def wake_all(self) -> None:
@@ -69,37 +69,37 @@ class Followers:
         """The ids of the runs whose entries are followed."""
         return tuple(self._reading)
 
-    def has_reader(self, run: str) -> bool:
+    def has_reader(self, run_id: str) -> bool:
         """Whether the entries of a run are followed."""
-        return run in self._reading
+        return run_id in self._reading
 
     def add(self, waker: Waker) -> None:
         """Wake this one when its run changes."""
         if waker.reads_entries:
-            self._reading[waker.run] += 1
-        self._wakers.setdefault(waker.run, set()).add(waker)
-        self._started(waker.run)
+            self._reading[waker.run_id] += 1
+        self._wakers.setdefault(waker.run_id, set()).add(waker)
+        self._started(waker.run_id)
 
     def remove(self, waker: Waker) -> None:
         """Do not wake it any more."""
-        wakers = self._wakers.get(waker.run, set())
+        wakers = self._wakers.get(waker.run_id, set())
         if waker not in wakers:
             return
         wakers.discard(waker)
         if waker.reads_entries:
-            self._reading[waker.run] -= 1
-            if not self._reading[waker.run]:
-                del self._reading[waker.run]
+            self._reading[waker.run_id] -= 1
+            if not self._reading[waker.run_id]:
+                del self._reading[waker.run_id]
         if not wakers:
-            del self._wakers[waker.run]
-            self._ended(waker.run)
+            del self._wakers[waker.run_id]
+            self._ended(waker.run_id)
 
 
 class Waker:
     """Wakes one task when a run changes, from any thread. Made by `Followers.follow`."""
 
-    def __init__(self, followers: Followers, run: str, reads_entries: bool) -> None:
-        self.run = run
+    def __init__(self, followers: Followers, run_id: str, reads_entries: bool) -> None:
+        self.run_id = run_id
         self.reads_entries = reads_entries
         self._followers = followers
         self._loop = asyncio.get_running_loop()
@@ -197,14 +197,14 @@ async def _stored_pages(
     infos = [*newest]
     while infos:
         yield infos
-        infos = [] if limit is not None else await log.list(before=infos[-1].run, limit=PAGE)
+        infos = [] if limit is not None else await log.list(before=infos[-1].run_id, limit=PAGE)
     if limit is None:
         return
     for status in ("queued", "running", "paused"):
         infos = await log.list(status=status, limit=PAGE)
         while infos:
             yield infos
-            infos = await log.list(status=status, before=infos[-1].run, limit=PAGE)
+            infos = await log.list(status=status, before=infos[-1].run_id, limit=PAGE)
 
 
 async def _infos(
@@ -215,8 +215,8 @@ async def _infos(
     wanted = {*runs}
     infos = await log.list(status="running", limit=PAGE) if len(runs) > FEW else []
     while infos:
-        found.update((info.run, info) for info in infos if info.run in wanted)
-        infos = await log.list(status="running", before=infos[-1].run, limit=PAGE)
+        found.update((info.run_id, info) for info in infos if info.run_id in wanted)
+        infos = await log.list(status="running", before=infos[-1].run_id, limit=PAGE)
     for run in wanted - found.keys():
         info = await info_of(run)
         if info is not None:

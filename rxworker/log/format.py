@@ -198,7 +198,7 @@ def _entry_of(record: Record, epoch: int, private: Private | None) -> Entry:
     return Entry(record.first, record.seq, epoch, kind, time, data, _KINDS[kind])
 
 
-def record_of(entry: Entry, run: str) -> Record:
+def record_of(entry: Entry, run_id: str) -> Record:
     """The record of an entry. That of a span covers several numbers, and its event is a `Deltas`.
 
     Raises:
@@ -207,34 +207,34 @@ def record_of(entry: Entry, run: str) -> Record:
     try:
         body = _read_body(entry)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _damaged(entry, run, error) from error
+        raise _damaged(entry, run_id, error) from error
     event: Any = body.event
     covers, time = entry.last - entry.first + 1, entry.time
     if body.lengths is not None:
         text: str = event.text
         if len(body.lengths) != covers or sum(body.lengths) != len(text):
-            raise _damaged(entry, run, "the lengths of its texts do not fit")
+            raise _damaged(entry, run_id, "the lengths of its texts do not fit")
         ends = list(accumulate(body.lengths))
         texts = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         times = None
         if body.times is not None:
             if len(body.times) != covers:
-                raise _damaged(entry, run, "the number of its times does not fit")
+                raise _damaged(entry, run_id, "the number of its times does not fit")
             start = round(time * 1000)
             times = array("d", [(start + each) / 1000 for each in body.times])
             time = times[-1]
         event = Deltas(event, texts, times)
     elif covers != 1:
-        raise _damaged(entry, run, f"it covers {covers} records without their texts")
-    return Record(entry.last, run, body.turn, body.attempt, time, event, body.path, covers)
+        raise _damaged(entry, run_id, f"it covers {covers} records without their texts")
+    return Record(entry.last, run_id, body.turn, body.attempt, time, event, body.path, covers)
 
 
-def records_of(entries: Iterable[Entry], run: str, after: int = 0) -> Iterator[Record]:
+def records_of(entries: Iterable[Entry], run_id: str, after: int = 0) -> Iterator[Record]:
     """The records of adjacent entries; see `record_of`.
 
     Args:
         entries: The entries, in order.
-        run: The run's id.
+        run_id: The run's id.
         after: The number of the last entry before them.
 
     Raises:
@@ -243,13 +243,13 @@ def records_of(entries: Iterable[Entry], run: str, after: int = 0) -> Iterator[R
     for entry in entries:
         if entry.first != after + 1 or entry.last < entry.first:
             raise LogError(
-                f"the log of {run} is damaged: record {after + 1} is missing, and {entry.first} to {entry.last} follow"
+                f"the log of {run_id} is damaged: record {after + 1} is missing, and {entry.first} to {entry.last} follow"
             )
         after = entry.last
-        yield record_of(entry, run)
+        yield record_of(entry, run_id)
 
 
-def private_of(entry: Entry, run: str) -> Private | None:
+def private_of(entry: Entry, run_id: str) -> Private | None:
     """The private data of an entry, if it has any.
 
     Raises:
@@ -260,7 +260,7 @@ def private_of(entry: Entry, run: str) -> Private | None:
     try:
         return _read_body(entry).private
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _damaged(entry, run, error) from error
+        raise _damaged(entry, run_id, error) from error
 
 
 def without_results(entry: Entry) -> Entry:
@@ -378,17 +378,17 @@ def _unknown(entry: Entry) -> _Body:
         return _Body(body.turn, body.attempt, Opaque(entry.kind, raw), body.path)
 
 
-def _damaged(entry: Entry, run: str, why: object) -> LogError:
+def _damaged(entry: Entry, run_id: str, why: object) -> LogError:
     numbers = str(entry.first) if entry.first == entry.last else f"{entry.first} to {entry.last}"
     newer = ""
     if entry.version > VERSION:
         newer = f" It was written in version {entry.version}, and this rxworker reads versions up to {VERSION}: use a newer one."
     return LogError(
-        f"the log of {run} cannot be read at record {numbers} ({entry.kind}): {why}.{newer}"
+        f"the log of {run_id} cannot be read at record {numbers} ({entry.kind}): {why}.{newer}"
     )
 
 
-def check_continuable(entries: Sequence[Entry], run: str) -> None:
+def check_continuable(entries: Sequence[Entry], run_id: str) -> None:
     """Refuse entries that change the state of a run in a way that this rxworker does not know.
 
     Raises:
@@ -396,11 +396,11 @@ def check_continuable(entries: Sequence[Entry], run: str) -> None:
     """
     for entry in entries:
         is_read = is_known(entry.kind) and (
-            entry.version <= VERSION or not isinstance(record_of(entry, run).event, Opaque)
+            entry.version <= VERSION or not isinstance(record_of(entry, run_id).event, Opaque)
         )
         if entry.changes_state and not is_read:
             raise LogError(
-                f"{run} cannot be continued: its record {entry.first} is a {entry.kind!r}, which this rxworker does not know. "
+                f"{run_id} cannot be continued: its record {entry.first} is a {entry.kind!r}, which this rxworker does not know. "
                 "Continue it with the rxworker that wrote it, or a newer one; this one can show it"
             )
 

@@ -52,22 +52,22 @@ class Heartbeat:
             lost: Called once, in the thread, if another owner has claimed the run.
         """
         with self._lock:
-            self._held[claim.run] = claim, lost
+            self._held[claim.run_id] = claim, lost
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._beat, name="rxworker heartbeat", daemon=True
                 )
                 self._thread.start()
 
-    def renews(self, run: str) -> bool:
+    def renews(self, run_id: str) -> bool:
         """Whether the claim of a run is renewed."""
         with self._lock:
-            return run in self._held
+            return run_id in self._held
 
-    def remove(self, run: str) -> None:
+    def remove(self, run_id: str) -> None:
         """Do not renew it any more."""
         with self._lock:
-            self._held.pop(run, None)
+            self._held.pop(run_id, None)
 
     def close(self) -> None:
         """Stop the thread."""
@@ -92,7 +92,7 @@ class Heartbeat:
                     "the claims of %d runs could not be renewed: %s",
                     len(claims),
                     reason_of(error),
-                    extra={"runs": [claim.run for claim in claims]},
+                    extra={"runs": [claim.run_id for claim in claims]},
                 )
                 continue
             for run in lost:
@@ -118,10 +118,10 @@ class Leases:
         """Take newer information about runs."""
         for info in infos:
             if not info.owner or info.lease_until <= now:
-                self._ends.pop(info.run, None)
-            elif self._ends.get(info.run) != info.lease_until:
-                self._ends[info.run] = info.lease_until
-                heappush(self._due, (info.lease_until - self._before, info.run))
+                self._ends.pop(info.run_id, None)
+            elif self._ends.get(info.run_id) != info.lease_until:
+                self._ends[info.run_id] = info.lease_until
+                heappush(self._due, (info.lease_until - self._before, info.run_id))
 
     @property
     def next_due(self) -> float | None:

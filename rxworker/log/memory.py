@@ -21,7 +21,7 @@ from rxworker.log.values import OPEN, Claim, StoredStatus
 
 
 class _StoredRun(Struct, eq=False):
-    run: str
+    run_id: str
     row: bytes
     created: float
     number: int
@@ -43,7 +43,7 @@ class _StoredRun(Struct, eq=False):
 
     def stored(self) -> StoredRow:
         return (
-            self.run, self.row, self.status, self.epoch, self.last_seq, self.owner, self.lease_until,
+            self.run_id, self.row, self.status, self.epoch, self.last_seq, self.owner, self.lease_until,
             self.created, self.updated, self.size, self.revision,
             len(self.commands),
         )  # fmt: skip
@@ -94,37 +94,42 @@ class MemoryLog(EventLog):
     def _revised(self, run: _StoredRun) -> None:
         self._revision += 1
         run.revision = self._revision
-        self._changed.pop(run.run, None)
-        self._changed[run.run] = run
+        self._changed.pop(run.run_id, None)
+        self._changed[run.run_id] = run
 
-    def _get(self, run: str) -> _StoredRun:
-        found = self._runs.get(run)
+    def _get(self, run_id: str) -> _StoredRun:
+        found = self._runs.get(run_id)
         if found is None or found.status == "deleted":
-            raise no_run(run)
+            raise no_run(run_id)
         return found
 
     async def _claim(
-        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+        self,
+        run_id: str,
+        create: bool,
+        row: bytes,
+        lease: float,
+        statuses: Collection[StoredStatus],
     ) -> Claim:
         now = self._clock()
         with self._lock:
             if create:
-                known = self._runs.get(run)
+                known = self._runs.get(run_id)
                 if known is None:
-                    known = _StoredRun(run, row, now, len(self._runs), updated=now)
-                    self._runs[run] = known
+                    known = _StoredRun(run_id, row, now, len(self._runs), updated=now)
+                    self._runs[run_id] = known
                     self._listed.append(known)
                 if known.last_seq or known.status == "deleted":
-                    raise already_stored(run)
-            found = self._get(run)
+                    raise already_stored(run_id)
+            found = self._get(run_id)
             if not create:
-                check_status(run, found.status, statuses)
+                check_status(run_id, found.status, statuses)
             if found.owner and found.lease_until > now:
-                raise LeaseHeldError(run, found.owner, found.lease_until)
+                raise LeaseHeldError(run_id, found.owner, found.lease_until)
             found.epoch += 1
             found.owner, found.lease_until = self.owner, now + lease
             self._revised(found)
-            return Claim(run, found.epoch, found.last_seq, self.owner)
+            return Claim(run_id, found.epoch, found.last_seq, self.owner)
 
     async def _append(
         self,
@@ -136,7 +141,7 @@ class MemoryLog(EventLog):
         durable: bool,  # noqa: ARG002 - it is as durable as it gets
     ) -> bool:
         with self._lock:
-            found = self._runs.get(claim.run)
+            found = self._runs.get(claim.run_id)
             if found is None or (found.epoch, found.last_seq) != (claim.epoch, after):
                 raise refusal(
                     claim,
@@ -155,7 +160,7 @@ class MemoryLog(EventLog):
 
     async def _release(self, claim: Claim) -> None:
         with self._lock:
-            found = self._runs.get(claim.run)
+            found = self._runs.get(claim.run_id)
             if found is not None and found.epoch == claim.epoch:
                 found.owner, found.lease_until = "", 0.0
                 self._revised(found)
@@ -165,21 +170,21 @@ class MemoryLog(EventLog):
         with self._lock:
             until = self._clock() + lease
             for claim in claims:
-                found = self._runs.get(claim.run)
+                found = self._runs.get(claim.run_id)
                 if found is None or found.epoch != claim.epoch:
-                    lost.append(claim.run)
+                    lost.append(claim.run_id)
                 elif found.owner:
                     found.lease_until = until
         return lost
 
-    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
-        found = self._get(run)
+    async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
+        found = self._get(run_id)
         entries = found.entries
         start = _index_after(entries, after)
         return entries[start : start + limit]
 
-    async def _info(self, run: str) -> StoredRow | None:
-        found = self._runs.get(run)
+    async def _info(self, run_id: str) -> StoredRow | None:
+        found = self._runs.get(run_id)
         return None if found is None else found.stored()
 
     async def _list(
@@ -205,28 +210,28 @@ class MemoryLog(EventLog):
         newer = takewhile(lambda found: found.revision > revision, reversed(self._changed.values()))
         return [found.stored() for found in [*newer][::-1][:limit]]
 
-    async def _send(self, run: str, key: str, data: bytes) -> int:
+    async def _send(self, run_id: str, key: str, data: bytes) -> int:
         with self._lock:
-            found = self._get(run)
-            check_command(run, found.status)
+            found = self._get(run_id)
+            check_command(run_id, found.status)
             if key and any(other == key for _, other, _ in found.commands):
-                raise conflict(run, key)
+                raise conflict(run_id, key)
             found.commands.append((self._clock(), key, data))
             self._revised(found)
             return len(found.commands)
 
-    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
-        commands = self._get(run).commands
+    async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
+        commands = self._get(run_id).commands
         return [
             (number, stored, data)
             for number, (stored, _, data) in enumerate(commands[after:], after + 1)
         ]
 
-    async def _delete(self, run: str) -> None:
+    async def _delete(self, run_id: str) -> None:
         with self._lock:
-            found = self._get(run)
+            found = self._get(run_id)
             if found.owner and found.lease_until > self._clock():
-                raise LeaseHeldError(run, found.owner, found.lease_until)
+                raise LeaseHeldError(run_id, found.owner, found.lease_until)
             self._bury(found)
             del self._listed[self._index_of(found)]
 
@@ -277,24 +282,24 @@ def refusal(claim: Claim, after: int, found: tuple[int, int, str] | None) -> Fen
         after: The number that it continues after.
         found: The epoch, the last number and the status in the log; ``None`` if there is no such run.
     """
-    run = claim.run
+    run = claim.run_id
     if found is None or found[2] == "deleted":
         text = f"{run} was deleted from the log: nothing is written to it any more"
-        return FencedError(text, run=run)
+        return FencedError(text, run_id=run)
     epoch, last_seq, _ = found
     if epoch != claim.epoch:
         return FencedError(
             f"{run} was taken over by another process (epoch {epoch}; this one had {claim.epoch}): nothing was written, "
             "and this process stops working on it. Watch the run through the log",
-            run=run,
+            run_id=run,
         )
     return FencedError(
         f"the log of {run} ends with record {last_seq}, and an append would continue after {after}: nothing was written",
-        run=run,
+        run_id=run,
     )
 
 
-def check_status(run: str, status: str, statuses: Collection[str]) -> None:
+def check_status(run_id: str, status: str, statuses: Collection[str]) -> None:
     """Refuse the claim of a run of another status.
 
     Raises:
@@ -303,27 +308,27 @@ def check_status(run: str, status: str, statuses: Collection[str]) -> None:
     if status in statuses:
         return
     if status == "paused":
-        text = f"{run} is paused: it cannot be claimed; decide about it, which resumes it as another run"
+        text = f"{run_id} is paused: it cannot be claimed; decide about it, which resumes it as another run"
     elif status in OPEN:
-        text = f"{run} is {status}, not {' or '.join(sorted(statuses))}: wait until it has ended"
+        text = f"{run_id} is {status}, not {' or '.join(sorted(statuses))}: wait until it has ended"
     else:
-        text = f"{run} has ended ({status}): it cannot be claimed; load it for its result, or start a new run"
-    raise RunStatusError(text, run=run, status=status)
+        text = f"{run_id} has ended ({status}): it cannot be claimed; load it for its result, or start a new run"
+    raise RunStatusError(text, run_id=run_id, status=status)
 
 
-def check_command(run: str, status: str) -> None:
+def check_command(run_id: str, status: str) -> None:
     """Refuse a command to a run that has ended.
 
     Raises:
         RunStatusError: It has.
     """
     if status not in (*OPEN, "paused"):
-        text = f"{run} has ended ({status}): it takes no commands; start a new run"
-        raise RunStatusError(text, run=run, status=status)
+        text = f"{run_id} has ended ({status}): it takes no commands; start a new run"
+        raise RunStatusError(text, run_id=run_id, status=status)
 
 
-def conflict(run: str, key: str) -> CommandConflictError:
+def conflict(run_id: str, key: str) -> CommandConflictError:
     """The error for a second command with the same key."""
     return CommandConflictError(
-        f"{run} has a command with the key {key!r} already: the first one counts"
+        f"{run_id} has a command with the key {key!r} already: the first one counts"
     )

@@ -172,12 +172,17 @@ class NatsLog(EventLog):
     # Owners
 
     async def _claim(
-        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+        self,
+        run_id: str,
+        create: bool,
+        row: bytes,
+        lease: float,
+        statuses: Collection[StoredStatus],
     ) -> Claim:
         session = await self._open()
         await self._receive_marks(session)
-        claim = await self._owned_by(session).claim(run, create, row, lease, statuses)
-        self._expect(run, claim.last_seq)
+        claim = await self._owned_by(session).claim(run_id, create, row, lease, statuses)
+        self._expect(run_id, claim.last_seq)
         return claim
 
     async def _append(
@@ -189,13 +194,13 @@ class NatsLog(EventLog):
         status: StoredStatus | None,
         durable: bool,
     ) -> bool:
-        run, session = claim.run, await self._open()
+        run, session = claim.run_id, await self._open()
         await self._owned_by(session).append(claim, entries, after, row, status, durable)
         self._expect(run, entries[-1].last if entries else after)
         return run in self._watched and self._watched[run] > time.monotonic()
 
     async def _release(self, claim: Claim) -> None:
-        self._watched.pop(claim.run, None)
+        self._watched.pop(claim.run_id, None)
         await self._owned_by(await self._open()).release(claim)
 
     def _owned_by(self, session: Session) -> OwnedRuns:
@@ -210,9 +215,9 @@ class NatsLog(EventLog):
 
     # What lists show
 
-    async def _info(self, run: str) -> StoredRow | None:
+    async def _info(self, run_id: str) -> StoredRow | None:
         session = await self._open()
-        known, last = await asyncio.gather(session.row(run), session.last_append(run))
+        known, last = await asyncio.gather(session.row(run_id), session.last_append(run_id))
         if known is None:
             return None
         if last is not None and known[1].status != "deleted":
@@ -221,14 +226,14 @@ class NatsLog(EventLog):
             if head.row_seq > row.last_seq or (
                 head.last >= row.last_seq and head.status != row.status
             ):
-                known = await session.repair(run, known, head)
+                known = await session.repair(run_id, known, head)
             if head.last > known[1].last_seq:
                 row = replace(known[1], last_seq=head.last, size=head.size, updated=head.time)
                 known = known[0], row
-            self._expect(run, head.last)
+            self._expect(run_id, head.last)
         revision, row = known
         beat = await session.beat(row.owner)
-        until = lease_end(run, row.epoch, row.owner, row.claimed, row.lease, beat)
+        until = lease_end(run_id, row.epoch, row.owner, row.claimed, row.lease, beat)
         return row.stored(revision, self._clock.wall(until))
 
     async def _list(
@@ -249,58 +254,58 @@ class NatsLog(EventLog):
 
     # Readers
 
-    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+    async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
         session = await self._open()
-        tail = self._tails.get(run)
+        tail = self._tails.get(run_id)
         if tail is None or not tail.has_entries:
-            return await self._read_stream(session, run, after)
+            return await self._read_stream(session, run_id, after)
         await tail.reach()
         if tail.error is not None:
             raise LogError(str(tail.error))
         if tail.owner is None or tail.owner.is_deleted:
-            raise no_run(run)
+            raise no_run(run_id)
         kept = tail.after(after, limit)
-        return await self._read_stream(session, run, after) if kept is None else kept
+        return await self._read_stream(session, run_id, after) if kept is None else kept
 
-    async def _read_stream(self, session: Session, run: str, after: int) -> list[Entry]:
-        entries = await session.history(run, after)
+    async def _read_stream(self, session: Session, run_id: str, after: int) -> list[Entry]:
+        entries = await session.history(run_id, after)
         if not entries:
-            await session.existing(run)
+            await session.existing(run_id)
         return entries
 
-    def _expect(self, run: str, number: int) -> None:
+    def _expect(self, run_id: str, number: int) -> None:
         """A record of this number is stored, so that a reader in this process must not miss it."""
-        tail = self._tails.get(run)
+        tail = self._tails.get(run_id)
         if tail is not None:
             tail.expected = max(tail.expected, number)
 
-    def _follow_started(self, run: str) -> None:
-        if run != ALL_RUNS:
-            self._start(self._follow(run))
+    def _follow_started(self, run_id: str) -> None:
+        if run_id != ALL_RUNS:
+            self._start(self._follow(run_id))
 
-    def _follow_ended(self, run: str) -> None:
-        if run in self._tails and not self.is_closed:
-            self._start(self._unfollow(run))
+    def _follow_ended(self, run_id: str) -> None:
+        if run_id in self._tails and not self.is_closed:
+            self._start(self._unfollow(run_id))
 
-    async def _follow(self, run: str) -> None:
+    async def _follow(self, run_id: str) -> None:
         try:
             session = await self._open()
         except LogError:
             return  # the reader raises it
-        tail, has_entries = self._tails.get(run), self.followers.has_reader(run)
+        tail, has_entries = self._tails.get(run_id), self.followers.has_reader(run_id)
         if (
-            run not in self.followers.runs
+            run_id not in self.followers.runs
             or self.is_closed
             or (tail is not None and (tail.has_entries or not has_entries))
         ):
             return
-        place = session.place(run)
-        self._tails[run] = Tail(
+        place = session.place(run_id)
+        self._tails[run_id] = Tail(
             session.connection,
             place,
-            run,
+            run_id,
             has_entries=has_entries,
-            wake=lambda: self.followers.wake(run),
+            wake=lambda: self.followers.wake(run_id),
             owned=self._mark,
         )
         if self._marking is None:
@@ -308,8 +313,11 @@ class NatsLog(EventLog):
         if tail is not None:
             await tail.feed.close()
 
-    async def _unfollow(self, run: str) -> None:
-        if run not in self.followers.runs and (tail := self._tails.pop(run, None)) is not None:
+    async def _unfollow(self, run_id: str) -> None:
+        if (
+            run_id not in self.followers.runs
+            and (tail := self._tails.pop(run_id, None)) is not None
+        ):
             await tail.feed.close()
 
     # Watchers
@@ -331,11 +339,11 @@ class NatsLog(EventLog):
 
     def _mark(self, owner: Owner) -> None:
         """Request that the owner of a run writes more often."""
-        tail, session = self._tails.get(owner.run), self._session
+        tail, session = self._tails.get(owner.run_id), self._session
         if tail is None or session is None or not tail.has_entries:
             return
         if owner.owner and owner.owner != self.owner:
-            self._start(session.connection.emit(owner.watch, owner.run.encode()))
+            self._start(session.connection.emit(owner.watch, owner.run_id.encode()))
 
     def _mark_all(self) -> None:
         for tail in self._tails.values():
@@ -347,22 +355,22 @@ class NatsLog(EventLog):
 
     # Commands
 
-    async def _send(self, run: str, key: str, data: bytes) -> int:
+    async def _send(self, run_id: str, key: str, data: bytes) -> int:
         session = await self._open()
-        await session.existing(run)
-        last = await session.last_append(run)
-        check_command(run, "running" if last is None else last[1].status)
+        await session.existing(run_id)
+        last = await session.last_append(run_id)
+        check_command(run_id, "running" if last is None else last[1].status)
         number, message_id = 0, uuid.uuid4().hex
-        place = session.place(run)
+        place = session.place(run_id)
         while True:
             if key:
-                sent = await session.commands(run, number)
+                sent = await session.commands(run_id, number)
                 number = sent[-1].number if sent else number
                 if any(command.key == key for command in sent):
-                    await self._count_commands(session, run, number)
-                    raise conflict(run, key)
+                    await self._count_commands(session, run_id, number)
+                    raise conflict(run_id, key)
             else:
-                number = await session.last_command(run)
+                number = await session.last_command(run_id)
             command = SentCommand(number + 1, key, time.time(), as_raw(data))
             try:
                 await session.connection.publish(
@@ -373,33 +381,33 @@ class NatsLog(EventLog):
                 )
             except SequenceError:
                 continue  # another process was faster
-            await self._count_commands(session, run, number + 1)
+            await self._count_commands(session, run_id, number + 1)
             return number + 1
 
-    async def _count_commands(self, session: Session, run: str, sent: int) -> None:
-        tail = self._tails.get(run)
+    async def _count_commands(self, session: Session, run_id: str, sent: int) -> None:
+        tail = self._tails.get(run_id)
         if tail is not None:
             tail.sent = max(tail.sent, sent)
 
         def count(row: Listed | None) -> Listed | None:
             return None if row is None or row.sent >= sent else replace(row, sent=sent)
 
-        await session.put_row(run, None, count)
+        await session.put_row(run_id, None, count)
 
-    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+    async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         session = await self._open()
-        tail = self._tails.get(run)
+        tail = self._tails.get(run_id)
         if tail is not None:
             await tail.feed.ready()
             if tail.sent <= after:
                 return []
-        found = await session.commands(run, after)
+        found = await session.commands(run_id, after)
         return [(command.number, command.time, from_raw(command.body)) for command in found]
 
     # The whole log
 
-    async def _delete(self, run: str) -> None:
-        await self._bury(await self._open(), run)
+    async def _delete(self, run_id: str) -> None:
+        await self._bury(await self._open(), run_id)
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         """There is no transaction over several runs: so many are deleted at once."""
@@ -417,30 +425,30 @@ class NatsLog(EventLog):
         await asyncio.gather(*(delete_some() for _ in range(AT_ONCE)))
         return gone
 
-    async def _bury(self, session: Session, run: str, expected: StoredRow | None = None) -> bool:
+    async def _bury(self, session: Session, run_id: str, expected: StoredRow | None = None) -> bool:
         """Delete a run; returns whether it is as expected."""
         while True:
-            found = await session.ownership(run)
+            found = await session.ownership(run_id)
             if found is None:
-                raise no_run(run)
+                raise no_run(run_id)
             owner = found.owner
             if expected is not None and not await self._is_as_known(session, owner, expected):
                 return False
             if owner.is_deleted:
-                known = await session.row(run)
+                known = await session.row(run_id)
                 if known is None or known[1].status == "deleted":
-                    raise no_run(run)
+                    raise no_run(run_id)
                 break  # the process that has deleted it ended before it was done
             await session.check_free(found)
-            deleted = Owner(run, owner.epoch + 1, created=owner.created, is_deleted=True)
+            deleted = Owner(run_id, owner.epoch + 1, created=owner.created, is_deleted=True)
             try:
                 await session.own(deleted, found.seq, uuid.uuid4().hex)
             except SequenceError:
                 continue
             owner = deleted
             break
-        self._owned_by(session).forget(run)
-        await session.purge(run)
+        self._owned_by(session).forget(run_id)
+        await session.purge(run_id)
 
         def empty(row: Listed | None) -> Listed | None:
             if row is None:
@@ -449,7 +457,7 @@ class NatsLog(EventLog):
                 row, row=NOTHING, status="deleted", epoch=owner.epoch, owner="", lease=0.0, size=0
             )
 
-        await session.put_row(run, None, empty)
+        await session.put_row(run_id, None, empty)
         return True
 
     async def _is_as_known(self, session: Session, owner: Owner, known: StoredRow) -> bool:

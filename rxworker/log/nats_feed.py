@@ -256,7 +256,7 @@ class Tail:
     Args:
         connection: The connection.
         place: The subjects of the run.
-        run: The run's id.
+        run_id: The run's id.
         has_entries: Whether it has the entries, or only the owner and the commands.
         wake: Called when something has changed.
         owned: Called with each new owner.
@@ -274,13 +274,13 @@ class Tail:
         self,
         connection: Connection,
         place: Place,
-        run: str,
+        run_id: str,
         *,
         has_entries: bool,
         wake: Callable[[], None],
         owned: Callable[[Owner], None],
     ) -> None:
-        self.run = run
+        self.run_id = run_id
         self.has_entries = has_entries
         self._place = place
         self._wake = wake
@@ -323,7 +323,7 @@ class Tail:
                 await reached
         except TimeoutError:
             raise LogError(
-                f"record {number} of {self.run} is stored, and has not arrived for {self._connection.patience:g} s: check the servers of NATS",
+                f"record {number} of {self.run_id} is stored, and has not arrived for {self._connection.patience:g} s: check the servers of NATS",
                 retryable=True,
             ) from None
 
@@ -344,7 +344,7 @@ class Tail:
         if message.subject == self._place.entries:
             return self._append(message.data)
         if message.subject == self._place.owner:
-            self.owner = decode(message.data, Owner, self.run)
+            self.owner = decode(message.data, Owner, self.run_id)
             self._owned(self.owner)
         else:
             self.sent = max(self.sent, int(message.subject.rpartition(".")[2]))
@@ -355,21 +355,21 @@ class Tail:
         assembler = self._assembler
         if assembler is None:
             # The last append: it is whole, or it is left to those who read the stream.
-            head = head_of(data, self.run)
+            head = head_of(data, self.run_id)
             if head.parts:
                 self.start = self.last = head.last
-                self._assembler = Assembler(self.run, head.last)
+                self._assembler = Assembler(self.run_id, head.last)
                 self._notify()
                 return True
             self.start = self.last = head.after
-            assembler = self._assembler = Assembler(self.run, head.after)
+            assembler = self._assembler = Assembler(self.run_id, head.after)
         entries = assembler.feed(data)
         if assembler.is_broken:
             logger.warning(
                 "a record of %s is missing after %d: reading it again",
-                self.run,
+                self.run_id,
                 self.last,
-                extra={"run": self.run, "seq": self.last},
+                extra={"run": self.run_id, "seq": self.last},
             )
             return False
         if entries:

@@ -26,7 +26,7 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log.codec import StoredRow
@@ -99,7 +99,7 @@ class Owner(Struct, frozen=True, omit_defaults=True):
     """A claim, a release or a deletion.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         epoch: Raised by each claim, and by the deletion.
         owner: The owner of the run; empty after a release.
         lease: Seconds that the claim lasts.
@@ -109,7 +109,7 @@ class Owner(Struct, frozen=True, omit_defaults=True):
         watch: The subject on which its owner is notified of watchers.
     """
 
-    run: str
+    run_id: str = field(name="run")
     epoch: int
     owner: str = ""
     lease: float = 0.0
@@ -157,7 +157,7 @@ class Listed(Struct, frozen=True, omit_defaults=True):
         claimed: When it was claimed, by the clock of the servers.
     """
 
-    run: str
+    run_id: str = field(name="run")
     row: Raw
     status: StoredStatus
     epoch: int
@@ -174,7 +174,7 @@ class Listed(Struct, frozen=True, omit_defaults=True):
     def stored(self, revision: int, lease_until: float) -> StoredRow:
         """As the base takes it."""
         return (
-            self.run, from_raw(self.row), self.status, self.epoch, self.last_seq, self.owner, lease_until,
+            self.run_id, from_raw(self.row), self.status, self.epoch, self.last_seq, self.owner, lease_until,
             self.created, self.updated, self.size, revision, self.sent,
         )  # fmt: skip
 
@@ -213,9 +213,9 @@ class Place:
 
     __slots__ = ("commands", "entries", "owner", "row", "stream")
 
-    def __init__(self, name: str, run: str, streams: int) -> None:
-        number = zlib.crc32(run.encode("utf-8", "surrogatepass")) % streams
-        token = subject_token(run)
+    def __init__(self, name: str, run_id: str, streams: int) -> None:
+        number = zlib.crc32(run_id.encode("utf-8", "surrogatepass")) % streams
+        token = subject_token(run_id)
         self.stream = f"{name}-{number}"
         self.owner = f"{name}.{number}.{token}.o"
         self.entries = f"{name}.{number}.{token}.e"
@@ -321,19 +321,19 @@ def command_message(command: SentCommand, most: int) -> bytes | list[bytes]:
     ]
 
 
-def commands_of(messages: Iterable[bytes], run: str) -> list[SentCommand]:
+def commands_of(messages: Iterable[bytes], run_id: str) -> list[SentCommand]:
     """The commands in messages, which begin with a whole one or a first part."""
     found: list[SentCommand] = []
     parts: list[bytes] = []
     for data in messages:
         head, newline, body = data.partition(b"\n")
         if newline:
-            part = decode(head, Part, run)
+            part = decode(head, Part, run_id)
             parts = [*parts, body] if part.part > 1 else [body]
             if part.part < part.parts:
                 continue
             data = b"".join(parts)
-        found.append(decode(data, SentCommand, run))
+        found.append(decode(data, SentCommand, run_id))
     return found
 
 
@@ -341,7 +341,7 @@ class Assembler:
     """Reads the appends of a run in order.
 
     Args:
-        run: The run's id.
+        run_id: The run's id.
         after: The number of the last record before.
 
     Attributes:
@@ -349,8 +349,8 @@ class Assembler:
         is_broken: Whether a number is missing in front of the last message.
     """
 
-    def __init__(self, run: str, after: int) -> None:
-        self._run = run
+    def __init__(self, run_id: str, after: int) -> None:
+        self._run = run_id
         self._parts: list[bytes] = []
         self.last = after
         self.is_broken = False

@@ -107,7 +107,7 @@ class Index:
 
     def _stored(self, revision: int, row: Listed) -> StoredRow:
         until = lease_end(
-            row.run, row.epoch, row.owner, row.claimed, row.lease, self._beats.get(row.owner)
+            row.run_id, row.epoch, row.owner, row.claimed, row.lease, self._beats.get(row.owner)
         )
         return row.stored(revision, self._clock.wall(until))
 
@@ -128,14 +128,14 @@ class Index:
     def _take(self, message: Stored) -> None:
         if message.subject.startswith(self._row_prefix):
             row = decode(message.data, Listed, self._name)
-            known = self._rows.pop(row.run, None)
+            known = self._rows.pop(row.run_id, None)
             was_listed = known is not None and known[1].status != "deleted"
-            place = (self._order(message.seq, row), row.run)
+            place = (self._order(message.seq, row), row.run_id)
             if row.status != "deleted" and not was_listed:
                 insort(self._orders, place)
             elif row.status == "deleted" and was_listed:
                 del self._orders[bisect_left(self._orders, place)]
-            self._rows[row.run] = message.seq, row
+            self._rows[row.run_id] = message.seq, row
             self._changed()
         elif message.subject.startswith(self._beat_prefix):
             beat = decode(message.data, Beat, self._name)

@@ -90,13 +90,18 @@ async def read_time(connection: Connection, name: str, clock: ServerClock) -> in
 
 
 def lease_end(
-    run: str, epoch: int, owner: str, claimed: float, lease: float, beat: tuple[float, Beat] | None
+    run_id: str,
+    epoch: int,
+    owner: str,
+    claimed: float,
+    lease: float,
+    beat: tuple[float, Beat] | None,
 ) -> float:
     """When the lease of a run ends, by the clock of the servers; 0 if nothing owns it."""
     if not owner:
         return 0.0
     until = claimed + lease
-    if beat is not None and beat[1].runs.get(run) == epoch:
+    if beat is not None and beat[1].runs.get(run_id) == epoch:
         until = max(until, beat[0] + beat[1].lease)
     return until
 
@@ -140,7 +145,7 @@ class Renewer:
                 label="rxworker heartbeat",
                 patience=max(lease / 3, 1.0),
             )
-        epochs = {claim.run: claim.epoch for claim in claims}
+        epochs = {claim.run_id: claim.epoch for claim in claims}
         await self._connection.publish(
             f"{self._name}.beat.{subject_token(self._owner)}",
             encode(Beat(self._owner, lease, epochs)),
@@ -158,7 +163,7 @@ class Renewer:
                 found, _ = await self._connection.direct(stream, {"multi_last": some})
                 owners = [decode(each.data, Owner, each.subject) for each in found]
                 # A replica that is behind may know an earlier epoch, or none.
-                lost += [one.run for one in owners if one.epoch > epochs[one.run]]
+                lost += [one.run_id for one in owners if one.epoch > epochs[one.run_id]]
         return lost
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -66,29 +66,34 @@ class OwnedRuns:
         self._watch_subject = watch_subject
         self._held: dict[str, _Held] = {}
 
-    def forget(self, run: str) -> None:
+    def forget(self, run_id: str) -> None:
         """The run was deleted."""
-        self._held.pop(run, None)
+        self._held.pop(run_id, None)
 
     async def claim(
-        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+        self,
+        run_id: str,
+        create: bool,
+        row: bytes,
+        lease: float,
+        statuses: Collection[StoredStatus],
     ) -> Claim:
         """As in the base."""
         message_id = uuid.uuid4().hex
         while True:
-            found = await self._session.ownership(run)
+            found = await self._session.ownership(run_id)
             if found is None or found.owner.is_deleted:
                 if not create:
-                    raise no_run(run)
+                    raise no_run(run_id)
                 if found is not None:
-                    raise already_stored(run)
-                known = Owner(run, 0, created=time.time())
+                    raise already_stored(run_id)
+                known = Owner(run_id, 0, created=time.time())
             else:
-                last = await self._session.last_append(run)
+                last = await self._session.last_append(run_id)
                 if create and last is not None:
-                    raise already_stored(run)
+                    raise already_stored(run_id)
                 if not create and last is not None:
-                    check_status(run, last[1].status, statuses)
+                    check_status(run_id, last[1].status, statuses)
                 await self._session.check_free(found)
                 known = found.owner
             owner = replace(
@@ -107,12 +112,12 @@ class OwnedRuns:
                 continue  # another process was faster
             break
         held = await self._held_of(Ownership(owner, fence, self._session.clock.now()))
-        claim = Claim(run, owner.epoch, held.last_seq, self._name)
-        self._held[run] = held
+        claim = Claim(run_id, owner.epoch, held.last_seq, self._name)
+        self._held[run_id] = held
         if not create and held.last_seq:
             # The owner before may have ended the run between the first look and the new fence, after which it cannot.
             try:
-                check_status(run, held.status, statuses)
+                check_status(run_id, held.status, statuses)
             except RunStatusError:
                 await self.release(claim)
                 raise
@@ -123,10 +128,15 @@ class OwnedRuns:
         """The state of a run after its last append."""
         owner = found.owner
         held = _Held(
-            owner, self._session.place(owner.run), found.seq, found.time, owner.row, asyncio.Lock()
+            owner,
+            self._session.place(owner.run_id),
+            found.seq,
+            found.time,
+            owner.row,
+            asyncio.Lock(),
         )
         held.checked = self._session.connection.returns
-        last = await self._session.last_append(owner.run)
+        last = await self._session.last_append(owner.run_id)
         if last is not None:
             stored, head = last
             held.last_seq, held.size, held.status = head.last, head.size, head.status
@@ -145,7 +155,7 @@ class OwnedRuns:
         durable: bool,
     ) -> None:
         """As in the base."""
-        run = claim.run
+        run = claim.run_id
         held = self._held.get(run)
         if held is None or held.owner.epoch != claim.epoch:
             held = await self._adopt(claim, after)
@@ -201,7 +211,7 @@ class OwnedRuns:
             raise await self._refusal(claim, after) from None
         if is_new:
             if not seq:
-                stored = await self._session.last_append(claim.run)
+                stored = await self._session.last_append(claim.run_id)
                 seq = 0 if stored is None else stored[0].seq
             held.row, held.row_seq, held.row_at = head.row, last, seq
         is_listed = is_new or head.status != held.status
@@ -210,7 +220,7 @@ class OwnedRuns:
 
     async def _check_kept(self, held: _Held) -> None:
         """Check, after the connection was lost, that the server still has everything that it acknowledged."""
-        run, returns = held.owner.run, self._session.connection.returns
+        run, returns = held.owner.run_id, self._session.connection.returns
         last = await self._session.last_append(run)
         number = 0 if last is None else last[1].last
         if number < held.last_seq:
@@ -222,27 +232,27 @@ class OwnedRuns:
 
     async def _adopt(self, claim: Claim, after: int) -> _Held:
         """The state of a run that this process has claimed, after an append that has failed, or after its release."""
-        found = await self._session.ownership(claim.run)
+        found = await self._session.ownership(claim.run_id)
         if found is None or found.owner.is_deleted or found.owner.epoch != claim.epoch:
             raise await self._refusal(claim, after)
         held = await self._held_of(found)
-        self._held[claim.run] = held
+        self._held[claim.run_id] = held
         return held
 
     async def _refusal(self, claim: Claim, after: int) -> FencedError:
-        found = await self._session.ownership(claim.run)
+        found = await self._session.ownership(claim.run_id)
         if found is None or found.owner.is_deleted:
             return refusal(claim, after, None)
-        last = await self._session.last_append(claim.run)
+        last = await self._session.last_append(claim.run_id)
         number = 0 if last is None else last[1].last
         return refusal(claim, after, (found.owner.epoch, number, "running"))
 
     async def release(self, claim: Claim) -> None:
         """As in the base."""
-        held = self._held.get(claim.run)
+        held = self._held.get(claim.run_id)
         if held is not None and held.owner.epoch == claim.epoch:
-            del self._held[claim.run]
-        found = await self._session.ownership(claim.run)
+            del self._held[claim.run_id]
+        found = await self._session.ownership(claim.run_id)
         if found is None or found.owner.epoch != claim.epoch or not found.owner.owner:
             return
         released = replace(found.owner, owner="", lease=0.0, watch="")
@@ -256,7 +266,7 @@ class OwnedRuns:
                 return None
             return replace(row, owner="", lease=0.0)
 
-        await self._session.put_row(claim.run, None, free)
+        await self._session.put_row(claim.run_id, None, free)
 
     async def _list_held(self, held: _Held) -> None:
         """Write what a list shows of a run of this process."""
@@ -268,8 +278,8 @@ class OwnedRuns:
                 return None
             sent = 0 if row is None else row.sent
             return Listed(
-                owner.run, held.row, held.status, owner.epoch, held.last_seq, owner.owner, owner.lease, held.claimed,
+                owner.run_id, held.row, held.status, owner.epoch, held.last_seq, owner.owner, owner.lease, held.claimed,
                 owner.created, time.time(), held.size, sent, 0,
             )  # fmt: skip
 
-        held.listed = await self._session.put_row(owner.run, held.listed, fill)
+        held.listed = await self._session.put_row(owner.run_id, held.listed, fill)

@@ -90,9 +90,9 @@ class Session:
         self._rows = f"{name}-rows"
         self._positions: OrderedDict[tuple[str, int], int] = OrderedDict()
 
-    def place(self, run: str) -> Place:
+    def place(self, run_id: str) -> Place:
         """The subjects of a run."""
-        return Place(self.name, run, self.streams)
+        return Place(self.name, run_id, self.streams)
 
     # The log
 
@@ -179,23 +179,23 @@ class Session:
 
     # Owners
 
-    async def ownership(self, run: str) -> Ownership | None:
+    async def ownership(self, run_id: str) -> Ownership | None:
         """The owner of a run; ``None`` if there is no such run."""
-        place = self.place(run)
+        place = self.place(run_id)
         found = await self.connection.last(place.stream, place.owner)
         if found is None:
             return None
-        return Ownership(decode(found.data, Owner, run), found.seq, found.time)
+        return Ownership(decode(found.data, Owner, run_id), found.seq, found.time)
 
-    async def existing(self, run: str) -> Ownership:
+    async def existing(self, run_id: str) -> Ownership:
         """The owner of a run.
 
         Raises:
             LogError: There is no such run, or it was deleted.
         """
-        found = await self.ownership(run)
+        found = await self.ownership(run_id)
         if found is None or found.owner.is_deleted:
-            raise no_run(run)
+            raise no_run(run_id)
         return found
 
     async def own(self, owner: Owner, expected: int, message_id: str) -> int:
@@ -204,7 +204,7 @@ class Session:
         Raises:
             SequenceError: Another process has done so.
         """
-        subject = self.place(owner.run).owner
+        subject = self.place(owner.run_id).owner
         return await self.connection.publish(
             subject, encode(owner), {EXPECTED: str(expected)}, message_id
         )
@@ -221,9 +221,9 @@ class Session:
         if self.clock.age > 1.0:
             await read_time(self.connection, self.name, self.clock)
         beat = await self.beat(owner.owner)
-        until = lease_end(owner.run, owner.epoch, owner.owner, found.time, owner.lease, beat)
+        until = lease_end(owner.run_id, owner.epoch, owner.owner, found.time, owner.lease, beat)
         if until > self.clock.now():
-            raise LeaseHeldError(owner.run, owner.owner, self.clock.wall(until))
+            raise LeaseHeldError(owner.run_id, owner.owner, self.clock.wall(until))
 
     async def beat(self, owner: str) -> tuple[float, Beat] | None:
         """The last renewal of a process, and when it was."""
@@ -235,11 +235,11 @@ class Session:
 
     # Entries
 
-    async def last_append(self, run: str) -> tuple[Stored, Head] | None:
+    async def last_append(self, run_id: str) -> tuple[Stored, Head] | None:
         """The last append of a run."""
-        place = self.place(run)
+        place = self.place(run_id)
         found = await self.connection.last(place.stream, place.entries)
-        return None if found is None else (found, head_of(found.data, run))
+        return None if found is None else (found, head_of(found.data, run_id))
 
     async def row_of(self, owner: Owner, head: Head | None) -> Raw:
         """The last values of a run as of an append, or before the first one."""
@@ -247,19 +247,19 @@ class Session:
             return head.row
         if head is None or not head.row_at:
             return owner.row
-        place = self.place(owner.run)
+        place = self.place(owner.run_id)
         found = await self.connection.next(place.stream, place.entries, head.row_at)
         if found is None:
-            raise LogError(f"the log of {owner.run} is damaged: its last values are missing")
-        return head_of(found.data, owner.run).row
+            raise LogError(f"the log of {owner.run_id} is damaged: its last values are missing")
+        return head_of(found.data, owner.run_id).row
 
-    async def history(self, run: str, after: int) -> list[Entry]:
+    async def history(self, run_id: str, after: int) -> list[Entry]:
         """The next entries after a number; none if there are none."""
-        place = self.place(run)
-        seq = self._positions.get((run, after))
+        place = self.place(run_id)
+        seq = self._positions.get((run_id, after))
         if seq is None:
-            seq = await self._find(run, place, after)
-        assembler = Assembler(run, after)
+            seq = await self._find(run_id, place, after)
+        assembler = Assembler(run_id, after)
         entries: list[Entry] = []
         while not entries or assembler.is_partial:
             messages = await self.connection.read(place.stream, place.entries, seq)
@@ -269,15 +269,15 @@ class Session:
                 entries += assembler.feed(message.data)
                 if assembler.is_broken:
                     raise LogError(
-                        f"the log of {run} is damaged: record {assembler.last + 1} is missing. If its servers have lost power, restore the streams from a backup"
+                        f"the log of {run_id} is damaged: record {assembler.last + 1} is missing. If its servers have lost power, restore the streams from a backup"
                     )
             seq = messages[-1].seq + 1
-        self._positions[run, assembler.last] = seq
+        self._positions[run_id, assembler.last] = seq
         if len(self._positions) > POSITIONS:
             self._positions.popitem(last=False)
         return entries
 
-    async def _find(self, run: str, place: Place, after: int) -> int:
+    async def _find(self, run_id: str, place: Place, after: int) -> int:
         """A sequence number after the messages up to a number, and not after the next one."""
         if not after:
             return 1
@@ -288,7 +288,7 @@ class Session:
             if found is None:
                 high = middle
                 continue
-            if head_of(found.data, run).last <= after:
+            if head_of(found.data, run_id).last <= after:
                 low = found.seq + 1
             else:
                 high = middle
@@ -300,9 +300,9 @@ class Session:
 
     # Commands
 
-    async def commands(self, run: str, after: int) -> list[SentCommand]:
+    async def commands(self, run_id: str, after: int) -> list[SentCommand]:
         """The commands after a number."""
-        place = self.place(run)
+        place = self.place(run_id)
         seq = 1
         if after:
             known = await self.connection.last(place.stream, f"{place.commands}.{after}")
@@ -311,18 +311,18 @@ class Session:
         while more := await self.connection.read(place.stream, f"{place.commands}.*", seq):
             messages += more
             seq = more[-1].seq + 1
-        found = commands_of([message.data for message in messages], run)
+        found = commands_of([message.data for message in messages], run_id)
         return [command for command in found if command.number > after]
 
-    async def last_command(self, run: str) -> int:
+    async def last_command(self, run_id: str) -> int:
         """The number of the last command."""
-        place = self.place(run)
+        place = self.place(run_id)
         found = await self.connection.last(place.stream, f"{place.commands}.*")
         return 0 if found is None else int(found.subject.rpartition(".")[2])
 
-    async def purge(self, run: str) -> None:
+    async def purge(self, run_id: str) -> None:
         """Delete the entries and the commands of a run."""
-        place = self.place(run)
+        place = self.place(run_id)
         for subject in (place.entries, f"{place.commands}.*"):
             body = {"filter": subject}
             await self.connection.persist(
@@ -331,39 +331,39 @@ class Session:
 
     # What lists show
 
-    async def row(self, run: str) -> Known | None:
+    async def row(self, run_id: str) -> Known | None:
         """The entry of a run in a list; ``None`` if there is none."""
-        found = await self.connection.last(self._rows, self.place(run).row)
-        return None if found is None else (found.seq, decode(found.data, Listed, run))
+        found = await self.connection.last(self._rows, self.place(run_id).row)
+        return None if found is None else (found.seq, decode(found.data, Listed, run_id))
 
     async def put_row(
-        self, run: str, known: Known | None, change: Callable[[Listed | None], Listed | None]
+        self, run_id: str, known: Known | None, change: Callable[[Listed | None], Listed | None]
     ) -> Known | None:
         """Change what a list shows of a run; again, if another process has changed it meanwhile.
 
         Args:
-            run: The run's id.
+            run_id: The run's id.
             known: The known part of it.
             change: Returns the new row; ``None`` to leave it as it is.
         """
         if known is None:
-            known = await self.row(run)
+            known = await self.row(run_id)
         while (row := change(None if known is None else known[1])) is not None:
             seq, order = (0, 0) if known is None else (known[0], known[1].order or known[0])
             row = replace(row, order=order)
             try:
                 seq = await self.connection.publish(
-                    self.place(run).row, encode(row), {EXPECTED: str(seq)}, uuid.uuid4().hex
+                    self.place(run_id).row, encode(row), {EXPECTED: str(seq)}, uuid.uuid4().hex
                 )
             except SequenceError:
-                known = await self.row(run)
+                known = await self.row(run_id)
             else:
                 return seq, row
         return known
 
-    async def repair(self, run: str, known: Known, head: Head) -> Known:
+    async def repair(self, run_id: str, known: Known, head: Head) -> Known:
         """Write into the list the values of the last append, where its writer has not done so yet, or has ended before."""
-        found = await self.ownership(run)
+        found = await self.ownership(run_id)
         if found is None or found.owner.is_deleted:
             return known
         raw = await self.row_of(found.owner, head)
@@ -377,4 +377,4 @@ class Session:
                 row, row=raw, status=head.status, last_seq=head.last, size=head.size, updated=time.time()
             )  # fmt: skip
 
-        return await self.put_row(run, known, change) or known
+        return await self.put_row(run_id, known, change) or known

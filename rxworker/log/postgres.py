@@ -265,22 +265,27 @@ class PostgresLog(EventLog):
     # Owners
 
     async def _claim(
-        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+        self,
+        run_id: str,
+        create: bool,
+        row: bytes,
+        lease: float,
+        statuses: Collection[StoredStatus],
     ) -> Claim:
         def judge(found: Row, _: bool) -> Claim:
             is_taken, epoch, last, status, owner, remaining = found
             if is_taken:
-                return Claim(run, epoch, last, self.owner)
+                return Claim(run_id, epoch, last, self.owner)
             if create:
                 if last or status == "deleted":
-                    raise already_stored(run)
+                    raise already_stored(run_id)
             elif status in (None, "deleted"):
-                raise no_run(run)
+                raise no_run(run_id)
             else:
-                check_status(run, status, statuses)
-            raise LeaseHeldError(run, owner, time.time() + remaining)
+                check_status(run_id, status, statuses)
+            raise LeaseHeldError(run_id, owner, time.time() + remaining)
 
-        values = (run, create, row, self.owner, uuid.uuid4().hex, lease, [*statuses])
+        values = (run_id, create, row, self.owner, uuid.uuid4().hex, lease, [*statuses])
         return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
 
     async def _append(
@@ -295,10 +300,10 @@ class PostgresLog(EventLog):
         return await self._writes.put(_Append(claim, entries, after, row, status, durable))
 
     async def _release(self, claim: Claim) -> None:
-        await self._writes.put(_Job(sql.RELEASE, (claim.run, claim.epoch), _nothing))
+        await self._writes.put(_Job(sql.RELEASE, (claim.run_id, claim.epoch), _nothing))
 
     def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
-        held = sorted((claim.run, claim.epoch) for claim in claims)
+        held = sorted((claim.run_id, claim.epoch) for claim in claims)
         values = [run for run, _ in held], [epoch for _, epoch in held], lease
         with self._renew_lock:
             try:
@@ -326,20 +331,20 @@ class PostgresLog(EventLog):
 
     # Readers
 
-    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+    async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
         def judge(rows: list[Row], _: bool) -> list[Entry]:
             if not rows or rows[0][0] == "deleted":
-                raise no_run(run)
+                raise no_run(run_id)
             # A run without such entries has one row without an entry.
             return [Entry(*row[1:]) for row in rows if row[1] is not None]
 
-        return await self._reads.put(_Job(sql.ENTRIES, (run, after, limit), judge))
+        return await self._reads.put(_Job(sql.ENTRIES, (run_id, after, limit), judge))
 
-    async def _info(self, run: str) -> StoredRow | None:
+    async def _info(self, run_id: str) -> StoredRow | None:
         def judge(rows: list[Row], _: bool) -> StoredRow | None:
             return self._stored(rows[0]) if rows else None
 
-        return await self._reads.put(_Job(sql.INFOS, (run,), judge))
+        return await self._reads.put(_Job(sql.INFOS, (run_id,), judge))
 
     async def _list(
         self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
@@ -394,37 +399,37 @@ class PostgresLog(EventLog):
 
     # Commands
 
-    async def _send(self, run: str, key: str, data: bytes) -> int:
+    async def _send(self, run_id: str, key: str, data: bytes) -> int:
         def judge(found: Row, _: bool) -> int:
             status, number = found
             if status in (None, "deleted"):
-                raise no_run(run)
+                raise no_run(run_id)
             if number is None:
-                check_command(run, status)
-                raise conflict(run, key)
+                check_command(run_id, status)
+                raise conflict(run_id, key)
             return number
 
         token = uuid.uuid4().hex
         return await self._writes.put(
-            _Job(sql.SEND, (run, key or token, token, data), judge, durable=True)
+            _Job(sql.SEND, (run_id, key or token, token, data), judge, durable=True)
         )
 
-    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+    async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         def judge(rows: list[Row], _: bool) -> list[tuple[int, float, bytes]]:
             return [(number, stored - self._ahead, data) for number, stored, data in rows]
 
-        return await self._reads.put(_Job(sql.COMMANDS, (run, after), judge))
+        return await self._reads.put(_Job(sql.COMMANDS, (run_id, after), judge))
 
-    async def _delete(self, run: str) -> None:
+    async def _delete(self, run_id: str) -> None:
         def judge(found: Row, is_repeated: bool) -> None:
             is_gone, status, owner, remaining = found
             if is_gone or (is_repeated and status == "deleted"):
                 return
             if status in (None, "deleted"):
-                raise no_run(run)
-            raise LeaseHeldError(run, owner, time.time() + remaining)
+                raise no_run(run_id)
+            raise LeaseHeldError(run_id, owner, time.time() + remaining)
 
-        await self._writes.put(_Job(sql.DELETE, (run,), judge, durable=True))
+        await self._writes.put(_Job(sql.DELETE, (run_id,), judge, durable=True))
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         def judge(found: Row, _: bool) -> set[str]:
@@ -475,7 +480,7 @@ class PostgresLog(EventLog):
         appends = [job for job in jobs if isinstance(job, _Append)]
         others = [job for job in jobs if not isinstance(job, _Append)]
         # Rows are locked in this order by everything that locks several of them.
-        appends.sort(key=lambda job: job.claim.run)
+        appends.sort(key=lambda job: job.claim.run_id)
         is_full = self._unflushed_size > UNFLUSHED
         flushes = is_new or is_full or any(job.durable for job in jobs)
         found: list[tuple[Sequence[_Job[Any]], psycopg.AsyncCursor[Row]]] = []
@@ -546,14 +551,14 @@ class PostgresLog(EventLog):
 
     # Following
 
-    def _follow_started(self, run: str) -> None:
+    def _follow_started(self, run_id: str) -> None:
         if self._listener is None or self._listener.done():
             loop = asyncio.get_running_loop()
             self._listener = loop.create_task(self._listen(), name="rxworker log listener")
-        if self.followers.has_reader(run):
+        if self.followers.has_reader(run_id):
             if not self._to_mark:
                 asyncio.get_running_loop().call_soon(self._mark_new)
-            self._to_mark.add(run)
+            self._to_mark.add(run_id)
 
     async def _listen(self) -> None:
         """Wake what follows the runs that other processes have changed, until the log is closed."""
@@ -687,7 +692,7 @@ def _arrays(appends: Sequence[_Append]) -> Sequence[Sequence[object]]:
     """The parameters of `sql.APPEND`."""
     entries = [entry for job in appends for entry in job.entries]
     return (
-        [job.claim.run for job in appends],
+        [job.claim.run_id for job in appends],
         [job.claim.epoch for job in appends],
         [job.after for job in appends],
         [len(job.entries) for job in appends],

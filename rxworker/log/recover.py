@@ -116,7 +116,7 @@ class RunSource:
                 try:
                     is_due = await self._is_due(info)
                 except RxWorkerError as error:
-                    self._retry(info.run, error)
+                    self._retry(info.run_id, error)
                     continue
                 if is_due:
                     return info
@@ -128,16 +128,16 @@ class RunSource:
         try:
             outer = await _present(self.log, info.row.outer)
             if outer is not None and outer.status not in (*OPEN, "paused"):
-                await end_run(self.log, info.run, OUTER_ENDED)
+                await end_run(self.log, info.run_id, OUTER_ENDED)
             else:
-                waits_for = info.row.outer if outer is None else outer.run
-                self._nested.setdefault(waits_for, set()).add(info.run)
+                waits_for = info.row.outer if outer is None else outer.run_id
+                self._nested.setdefault(waits_for, set()).add(info.run_id)
         except LeaseHeldError:
-            self.pending.defer(info.run, time.time() + self.log.lease / 3)
+            self.pending.defer(info.run_id, time.time() + self.log.lease / 3)
         except RunStatusError:
-            self.pending.drop(info.run)  # another process was faster
+            self.pending.drop(info.run_id)  # another process was faster
         except RxWorkerError as error:
-            self._retry(info.run, error)
+            self._retry(info.run_id, error)
 
     async def recover(
         self,
@@ -155,7 +155,7 @@ class RunSource:
                 raise
             await self.failed(info, error)
             return None
-        self.pending.succeeded(info.run)
+        self.pending.succeeded(info.run_id)
         return run
 
     async def give_back(self, claim: Claim) -> None:
@@ -173,17 +173,17 @@ class RunSource:
         try:
             worker = make_worker(info)
         except Exception as error:  # it is a function of the application
-            pause = self.pending.retry(info.run, time.time())
+            pause = self.pending.retry(info.run_id, time.time())
             logger.exception(
                 "the worker of %s cannot be made: %s. It is tried again in %g s",
-                info.run,
+                info.run_id,
                 describe(error),
                 pause,
-                extra={"run": info.run},
+                extra={"run": info.run_id},
             )
             return None
         if worker is None:
-            self.pending.drop(info.run)
+            self.pending.drop(info.run_id)
         return worker
 
     async def failed(self, info: RunInfo, error: Exception) -> None:
@@ -192,7 +192,7 @@ class RunSource:
         Raises:
             RxWorkerError: The log is closed.
         """
-        run = info.run
+        run = info.run_id
         if isinstance(error, LeaseHeldError):
             self.pending.defer(run, time.time() + self.log.lease / 3)
         elif isinstance(error, ConfigurationError):
@@ -217,24 +217,24 @@ class RunSource:
             else:
                 self._retry(run, error)
 
-    def _retry(self, run: str, error: RxWorkerError) -> None:
+    def _retry(self, run_id: str, error: RxWorkerError) -> None:
         if self.log.is_closed:
             raise error
-        pause = self.pending.retry(run, time.time())
+        pause = self.pending.retry(run_id, time.time())
         logger.warning(
             "%s is not recovered now: %s. It is tried again in %g s",
-            run,
+            run_id,
             error,
             pause,
-            extra={"run": run},
+            extra={"run": run_id},
         )
 
-    async def refresh(self, run: str) -> None:
+    async def refresh(self, run_id: str) -> None:
         """Read the information of the log about a run; later, if it cannot be read now."""
         try:
-            info = await self.log.listed(run)
+            info = await self.log.listed(run_id)
         except RxWorkerError as error:
-            self._retry(run, error)
+            self._retry(run_id, error)
             return
         if info is not None:
             self.pending.note(info, time.time())
@@ -275,7 +275,7 @@ class RunSource:
                 self._note(infos)
                 if self._has_followed:
                     continue
-                stored.update([info.run for info in infos])
+                stored.update([info.run_id for info in infos])
                 if not infos:
                     # Those that have ended while the log could not be read are in no list.
                     for run in self.pending.known - stored:
@@ -288,13 +288,13 @@ class RunSource:
         now = time.time()
         for info in infos:
             self.pending.note(info, now)
-            if info.error and info.status in OPEN and info.run not in self._unreadable:
-                self._unreadable.add(info.run)
+            if info.error and info.status in OPEN and info.run_id not in self._unreadable:
+                self._unreadable.add(info.run_id)
                 logger.warning(
-                    "%s is not recovered: %s", info.run, info.error, extra={"run": info.run}
+                    "%s is not recovered: %s", info.run_id, info.error, extra={"run": info.run_id}
                 )
-            for outer in (info.run, info.row.resumes) if self._nested else ():
-                if outer != info.run or info.status not in OPEN:
+            for outer in (info.run_id, info.row.resumes) if self._nested else ():
+                if outer != info.run_id or info.status not in OPEN:
                     for nested in self._nested.pop(outer, ()):
                         self.pending.defer(nested, now)
             self._revision = max(self._revision, info.revision)
@@ -313,25 +313,25 @@ class RunSource:
         """Whether a paused run was decided about and not resumed; of other runs, nothing is left to check."""
         if info.status != "paused":
             return True
-        decided = decisions_in(await self.log.sent(info.run))
+        decided = decisions_in(await self.log.sent(info.run_id))
         if not decided:
             return False
-        resumed = await self.log.info(resumed_id(info.run))
+        resumed = await self.log.info(resumed_id(info.run_id))
         if resumed is not None and resumed.last_seq:
-            self.pending.drop(info.run)
+            self.pending.drop(info.run_id)
             return False
         if resumed is not None and resumed.owner and resumed.lease_until > time.time():
-            self.pending.defer(info.run, resumed.lease_until)
+            self.pending.defer(info.run_id, resumed.lease_until)
             return False
         # The process that has decided is about to resume the run. A clock may be wrong, so this is waited for once.
         now, seconds = time.time(), decided[0].data.get("reserved", 0.0)
-        if isinstance(seconds, float) and info.run not in self._left:
+        if isinstance(seconds, float) and info.run_id not in self._left:
             until = min(decided[0].time, now) + seconds
             if until > now:
-                self._left.add(info.run)
-                self.pending.defer(info.run, until)
+                self._left.add(info.run_id)
+                self.pending.defer(info.run_id, until)
                 return False
-        self._left.discard(info.run)
+        self._left.discard(info.run_id)
         return True
 
 
@@ -357,7 +357,7 @@ class PendingRuns:
 
     def note(self, info: RunInfo, now: float) -> None:
         """Take newer information about a run."""
-        run, before = info.run, self._infos.get(info.run)
+        run, before = info.run_id, self._infos.get(info.run_id)
         if before is not None and before.revision > info.revision:
             return
         is_open = info.status in OPEN
@@ -382,35 +382,35 @@ class PendingRuns:
             if before is None or before.revision < info.revision or was_held or was_deferred:
                 self._offer(info)
 
-    def defer(self, run: str, until: float) -> None:
+    def defer(self, run_id: str, until: float) -> None:
         """Offer a run again only after that time: another process holds it."""
-        if run in self._infos:
-            self._deferred[run] = until
-            heappush(self._deferrals, (until, run))
+        if run_id in self._infos:
+            self._deferred[run_id] = until
+            heappush(self._deferrals, (until, run_id))
 
-    def retry(self, run: str, now: float) -> float:
+    def retry(self, run_id: str, now: float) -> float:
         """Offer a run again later, which could not be continued. Returns in how many seconds; the more often it has failed, the more."""
-        tries = self._tries.get(run, 0)
+        tries = self._tries.get(run_id, 0)
         pause = RETRIES[min(tries, len(RETRIES) - 1)]
-        if run in self._infos:
-            self._tries[run] = tries + 1
-        self.defer(run, now + pause)
+        if run_id in self._infos:
+            self._tries[run_id] = tries + 1
+        self.defer(run_id, now + pause)
         return pause
 
-    def succeeded(self, run: str) -> None:
+    def succeeded(self, run_id: str) -> None:
         """Forget the failures of a run."""
-        self._tries.pop(run, None)
+        self._tries.pop(run_id, None)
 
-    def drop(self, run: str) -> None:
+    def drop(self, run_id: str) -> None:
         """Leave a run to other processes until it goes on. That it is claimed and released is not enough: the attempt to continue it does that."""
-        info = self._infos.get(run)
-        self._forget(run)
+        info = self._infos.get(run_id)
+        self._forget(run_id)
         if info is not None:
-            self._dropped[run] = _progress_of(info)
+            self._dropped[run_id] = _progress_of(info)
 
-    def _forget(self, run: str) -> None:
+    def _forget(self, run_id: str) -> None:
         for each in (self._infos, self._deferred, self._tries, self._dropped):
-            each.pop(run, None)
+            each.pop(run_id, None)
 
     @property
     def known(self) -> set[str]:
@@ -456,13 +456,13 @@ class PendingRuns:
         return found
 
     def _offer(self, info: RunInfo) -> None:
-        if info.run not in self._offered:
-            self._offered.add(info.run)
-            heappush(self._ready, (-info.row.priority, info.created, info.run))
+        if info.run_id not in self._offered:
+            self._offered.add(info.run_id)
+            heappush(self._ready, (-info.row.priority, info.created, info.run_id))
 
-    def _hold(self, run: str, tenant: str | None) -> None:
+    def _hold(self, run_id: str, tenant: str | None) -> None:
         """Count a run that is held, for its tenant; ``None``: it is not."""
-        before = self._held.pop(run, None)
+        before = self._held.pop(run_id, None)
         if before is not None:
             self._count[before] -= 1
             for parked in self._parked.pop(before, ()):
@@ -470,7 +470,7 @@ class PendingRuns:
                 if info is not None:
                     self._offer(info)
         if tenant is not None:
-            self._held[run] = tenant
+            self._held[run_id] = tenant
             self._count[tenant] += 1
 
 
@@ -485,7 +485,7 @@ async def _present(log: EventLog, outer: str) -> RunInfo | None:
     """The last of the runs that resume each other, of which the outer run is one. It makes the same calls, and continues their nested runs. ``None`` if it is in another log."""
     info = await log.listed(outer)
     while info is not None and info.status == "paused":
-        resumed = await log.listed(resumed_id(info.run))
+        resumed = await log.listed(resumed_id(info.run_id))
         if resumed is None or not resumed.last_seq:
             break
         info = resumed
@@ -503,16 +503,16 @@ async def end_nested(log: EventLog, outer: str) -> None:
         for info in infos:
             if info.row.outer and first_id(info.row.outer) == first_id(outer):
                 with suppress(LeaseHeldError, RunStatusError):
-                    await end_run(log, info.run, OUTER_ENDED)
-        infos = await log.list(status="running", before=infos[-1].run, limit=PAGE)
+                    await end_run(log, info.run_id, OUTER_ENDED)
+        infos = await log.list(status="running", before=infos[-1].run_id, limit=PAGE)
 
 
-async def end_run(log: EventLog, run: str, reason: str) -> None:
+async def end_run(log: EventLog, run_id: str, reason: str) -> None:
     """End a run that is cut off, and the runs nested in it: what is open is closed, and it is aborted. No hook is called.
 
     Args:
         log: The log of the run.
-        run: The run's id.
+        run_id: The run's id.
         reason: For people.
 
     Raises:
@@ -520,13 +520,13 @@ async def end_run(log: EventLog, run: str, reason: str) -> None:
         LeaseHeldError: A process holds it.
         LogError: There is no such run, or the log cannot be read or written.
     """
-    async with claimed(log, run) as (claim, info):
-        await end_nested(log, run)
-        entries = [entry async for entry in log.read(run)]
+    async with claimed(log, run_id) as (claim, info):
+        await end_nested(log, run_id)
+        entries = [entry async for entry in log.read(run_id)]
         if not entries:
-            raise no_run(run)
-        check_continuable(entries, run)
-        stored = list(records_of(entries, run))
+            raise no_run(run_id)
+        check_continuable(entries, run_id)
+        stored = list(records_of(entries, run_id))
         state, last = fold_run(stored), next(each for each in reversed(stored) if not each.path)
         events: list[Event] = [
             RunRecover(claim.epoch, claim.owner, reason),
@@ -536,19 +536,19 @@ async def end_run(log: EventLog, run: str, reason: str) -> None:
         ]
         now = round_time(time.time())
         records = [
-            Record(seq, run, last.turn, last.attempt, now, event)
+            Record(seq, run_id, last.turn, last.attempt, now, event)
             for seq, event in enumerate(events, claim.last_seq + 1)
         ]
         row = replace(info.row, status="aborted", reason=reason, cause="cancel")
         await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
 
 
-async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
+async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
     """End a paused run, so that it can no longer be resumed.
 
     Args:
         log: The log of the run.
-        run: The run's id.
+        run_id: The run's id.
         reason: For people; it becomes the reason in the list.
 
     Raises:
@@ -556,20 +556,20 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
         RunStatusError: It is not paused.
         LogError: There is no such run, or the log cannot be read or written.
     """
-    info = await log.existing(run)
+    info = await log.existing(run_id)
     if info.status != "paused":
-        text = f"{run} is {info.status}: only a paused run can be dismissed; cancel it"
-        raise RunStatusError(text, run=run, status=info.status)
-    await log.send(run, Command(DECIDE, {DISMISS: reason}, key=DECIDE))
-    await _change_row(log, run, ("paused",), status="aborted", reason=reason, cause="cancel")
+        text = f"{run_id} is {info.status}: only a paused run can be dismissed; cancel it"
+        raise RunStatusError(text, run_id=run_id, status=info.status)
+    await log.send(run_id, Command(DECIDE, {DISMISS: reason}, key=DECIDE))
+    await _change_row(log, run_id, ("paused",), status="aborted", reason=reason, cause="cancel")
 
 
-async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]]) -> None:
+async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, str]]) -> None:
     """Store which tools a person always allows with a run, as soon as no process runs it. A process that continues the run then has them.
 
     Args:
         log: The log of the run.
-        run: The run's id.
+        run_id: The run's id.
         allowed: The tools, each with the hook that then pauses no run for it; see ``allowed`` of `Worker`.
 
     Raises:
@@ -588,20 +588,22 @@ async def set_allowed(log: EventLog, run: str, allowed: Iterable[tuple[str, str]
         >>> asyncio.run(main())
         (('delete', 'requires_approval'),)
     """
-    await _change_row(log, run, LISTED, allowed=tuple(allowed))
+    await _change_row(log, run_id, LISTED, allowed=tuple(allowed))
 
 
 async def _change_row(
-    log: EventLog, run: str, statuses: Collection[StoredStatus], **values: Any
+    log: EventLog, run_id: str, statuses: Collection[StoredStatus], **values: Any
 ) -> None:
     """Store other values of a run when its process has released it, which follows its pause or its end."""
     async with aclosing(log.changes(limit=0, every=0.0)) as changes:
         async for infos in changes:
             # At first in any case, since the log has noted no change since.
-            if not infos or any(one.run == run and one.lease_until <= time.time() for one in infos):
+            if not infos or any(
+                one.run_id == run_id and one.lease_until <= time.time() for one in infos
+            ):
                 with suppress(LeaseHeldError):
-                    async with claimed(log, run, statuses) as (claim, info):
+                    async with claimed(log, run_id, statuses) as (claim, info):
                         row = replace(info.row, **values)
                         await log.append(claim, [], after=claim.last_seq, row=row)
                         return
-    raise LogError(f"the log was closed before {run} was released")
+    raise LogError(f"the log was closed before {run_id} was released")

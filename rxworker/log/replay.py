@@ -30,14 +30,14 @@ STEP = 0.0005
 class Pages(Protocol):
     """A log, as far as replaying needs it."""
 
-    def pages(self, run: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
+    def pages(self, run_id: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
         """The entries of a run after a number, in pages."""
         ...
 
 
 def replay(
     log: Pages,
-    run: str,
+    run_id: str,
     *,
     speed: float = 1.0,
     after: int = 0,
@@ -56,7 +56,7 @@ def replay(
 
     Args:
         log: The log of the run.
-        run: The run's id.
+        run_id: The run's id.
         speed: How much faster than it was; 0 for no pauses.
         after: The number of the last record to leave out.
         until: The number of the last record to emit; by default all.
@@ -86,7 +86,7 @@ def replay(
         observer: abc.ObserverBase[Record], _: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         pace = _Pace(scheduler or loop_clock(), speed) if speed else None
-        return _Replay(log, run, after, until, pace, observer)
+        return _Replay(log, run_id, after, until, pace, observer)
 
     made: Stage[Record] = Stage(subscribe)
     made.emits_records = True
@@ -114,14 +114,14 @@ class _Replay(abc.DisposableBase):
     def __init__(
         self,
         log: Pages,
-        run: str,
+        run_id: str,
         after: int,
         until: int | None,
         pace: _Pace | None,
         observer: abc.ObserverBase[Record],
     ) -> None:
         self._log = log
-        self._run = run
+        self._run = run_id
         self._after = after
         self._until = until
         self._pace = pace

@@ -38,7 +38,7 @@ class Replica:
 
     Args:
         log: The log of the run.
-        run: The run's id.
+        run_id: The run's id.
         barrier: Awaited before the log is read: that of the run, if it has just begun in this process.
 
     Attributes:
@@ -62,17 +62,17 @@ class Replica:
     """
 
     def __init__(
-        self, log: EventLog, run: str, *, barrier: Callable[[], Awaitable[object]] | None = None
+        self, log: EventLog, run_id: str, *, barrier: Callable[[], Awaitable[object]] | None = None
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.id = run
+        self.id = run_id
         self.log = log
         self.hub = Hub(loop=loop)
         self._state = RunState()
         self._ready = asyncio.Event()
         self._over = asyncio.Event()
         self._barrier = barrier
-        self._task = loop.create_task(self._follow(), name=f"follow {run}")
+        self._task = loop.create_task(self._follow(), name=f"follow {run_id}")
 
     def __repr__(self) -> str:
         return f"Replica({self.id!r}, {self.state.status})"

@@ -163,7 +163,12 @@ class SQLiteLog(EventLog):
     # Owners
 
     async def _claim(
-        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+        self,
+        run_id: str,
+        create: bool,
+        row: bytes,
+        lease: float,
+        statuses: Collection[StoredStatus],
     ) -> Claim:
         owner = self.owner
 
@@ -172,23 +177,23 @@ class SQLiteLog(EventLog):
             if create:
                 db.execute(
                     "INSERT OR IGNORE INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
-                    (run, row, now, now),
+                    (run_id, row, now, now),
                 )
-                last, status = _find(db, run, "last, status")
+                last, status = _find(db, run_id, "last, status")
                 if last or status == "deleted":
-                    raise already_stored(run)
-            key, status, held, until = _find(db, run, "id, status, owner, lease")
+                    raise already_stored(run_id)
+            key, status, held, until = _find(db, run_id, "id, status, owner, lease")
             if status == "deleted":
-                raise no_run(run)
+                raise no_run(run_id)
             if not create:
-                check_status(run, status, statuses)
+                check_status(run_id, status, statuses)
             if held and until > now:
-                raise LeaseHeldError(run, held, until)
+                raise LeaseHeldError(run_id, held, until)
             epoch, last = db.execute(
                 f"UPDATE runs SET epoch=epoch+1, owner=?, lease=?, {_REVISE} WHERE id=? RETURNING epoch, last",
                 (owner, now + lease, key),
             ).fetchone()
-            return Claim(run, epoch, last, owner)
+            return Claim(run_id, epoch, last, owner)
 
         return await self._to_writer(work, durable=True)
 
@@ -201,7 +206,7 @@ class SQLiteLog(EventLog):
         status: StoredStatus | None,
         durable: bool,
     ) -> bool:
-        run, last = claim.run, entries[-1].last if entries else after
+        run, last = claim.run_id, entries[-1].last if entries else after
         size = sum([len(entry.body) for entry in entries])
         owner = self.owner
 
@@ -243,7 +248,7 @@ class SQLiteLog(EventLog):
         def work(db: sqlite3.Connection) -> None:
             db.execute(
                 f"UPDATE runs SET owner='', lease=0, {_REVISE} WHERE run=? AND epoch=?",
-                (claim.run, claim.epoch),
+                (claim.run_id, claim.epoch),
             )
 
         await self._to_writer(work)
@@ -257,19 +262,19 @@ class SQLiteLog(EventLog):
                     # A claim that was released meanwhile stays released.
                     renewed = db.execute(
                         "UPDATE runs SET lease=CASE owner WHEN '' THEN lease ELSE ? END WHERE run=? AND epoch=?",
-                        (until, claim.run, claim.epoch),
+                        (until, claim.run_id, claim.epoch),
                     )
                     if renewed.rowcount == 0:
-                        lost.append(claim.run)
+                        lost.append(claim.run_id)
         return lost
 
     # Readers
 
-    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+    async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
         def work(db: sqlite3.Connection) -> list[Entry]:
-            key, status = _find(db, run, "id, status")
+            key, status = _find(db, run_id, "id, status")
             if status == "deleted":
-                raise no_run(run)
+                raise no_run(run_id)
             rows = db.execute(
                 "SELECT first, last, epoch, kind, time, body, changes, version FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?",
                 (key, after, limit),
@@ -281,9 +286,9 @@ class SQLiteLog(EventLog):
 
         return await self._to_reader(work)
 
-    async def _info(self, run: str) -> StoredRow | None:
+    async def _info(self, run_id: str) -> StoredRow | None:
         return await self._to_reader(
-            lambda db: db.execute(f"SELECT {_STORED} FROM runs WHERE run=?", (run,)).fetchone()
+            lambda db: db.execute(f"SELECT {_STORED} FROM runs WHERE run=?", (run_id,)).fetchone()
         )
 
     async def _list(
@@ -330,39 +335,39 @@ class SQLiteLog(EventLog):
 
     # Commands
 
-    async def _send(self, run: str, key: str, data: bytes) -> int:
+    async def _send(self, run_id: str, key: str, data: bytes) -> int:
         def work(db: sqlite3.Connection) -> int:
-            number_of, status, sent = _find(db, run, "id, status, sent")
+            number_of, status, sent = _find(db, run_id, "id, status, sent")
             if status == "deleted":
-                raise no_run(run)
-            check_command(run, status)
+                raise no_run(run_id)
+            check_command(run_id, status)
             try:
                 db.execute(
                     "INSERT INTO commands(run, number, key, time, body) VALUES(?,?,?,?,?)",
                     (number_of, sent + 1, key or None, time.time(), data),
                 )
             except sqlite3.IntegrityError:
-                raise conflict(run, key) from None
+                raise conflict(run_id, key) from None
             db.execute(f"UPDATE runs SET sent=sent+1, {_REVISE} WHERE id=?", (number_of,))
             return sent + 1
 
         return await self._to_writer(work, durable=True)
 
-    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+    async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         return await self._to_reader(
             lambda db: db.execute(
                 "SELECT number, time, body FROM commands WHERE run=(SELECT id FROM runs WHERE run=?) AND number>? ORDER BY number",
-                (run, after),
+                (run_id, after),
             ).fetchall()
         )
 
-    async def _delete(self, run: str) -> None:
+    async def _delete(self, run_id: str) -> None:
         def work(db: sqlite3.Connection) -> None:
-            key, status, held, until = _find(db, run, "id, status, owner, lease")
+            key, status, held, until = _find(db, run_id, "id, status, owner, lease")
             if status == "deleted":
-                raise no_run(run)
+                raise no_run(run_id)
             if held and until > time.time():
-                raise LeaseHeldError(run, held, until)
+                raise LeaseHeldError(run_id, held, until)
             _bury(db, [key])
 
         await self._to_writer(work, durable=True)
@@ -543,7 +548,7 @@ class SQLiteLog(EventLog):
                     [(until, self.owner, run, self.owner) for run in followed],
                 )
 
-    def _follow_started(self, run: str) -> None:  # noqa: ARG002 - one thread looks for all
+    def _follow_started(self, run_id: str) -> None:  # noqa: ARG002 - one thread looks for all
         self._reads.put("look")
 
     def _explained(self) -> contextlib.AbstractContextManager[None]:
@@ -736,8 +741,8 @@ def _checkpoint(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA busy_timeout={int(BUSY * 1000)}")
 
 
-def _find(db: sqlite3.Connection, run: str, columns: str) -> Any:
-    found = db.execute(f"SELECT {columns} FROM runs WHERE run=?", (run,)).fetchone()
+def _find(db: sqlite3.Connection, run_id: str, columns: str) -> Any:
+    found = db.execute(f"SELECT {columns} FROM runs WHERE run=?", (run_id,)).fetchone()
     if found is None:
-        raise no_run(run)
+        raise no_run(run_id)
     return found

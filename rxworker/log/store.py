@@ -18,20 +18,25 @@ from rxworker.log.values import Claim, StoredStatus
 class Store(ABC):
     """What a store of runs implements. A store is a subclass of `EventLog`, which calls these methods."""
 
-    def _follow_started(self, run: str) -> None:  # noqa: B027 - most stores need not
+    def _follow_started(self, run_id: str) -> None:  # noqa: B027 - most stores need not
         """Called when something begins to follow a run, for stores that need to look for changes."""
 
-    def _follow_ended(self, run: str) -> None:  # noqa: B027 - most stores need not
+    def _follow_ended(self, run_id: str) -> None:  # noqa: B027 - most stores need not
         """Called when nothing follows a run any more."""
 
     @abstractmethod
     async def _claim(
-        self, run: str, create: bool, row: bytes, lease: float, statuses: Collection[StoredStatus]
+        self,
+        run_id: str,
+        create: bool,
+        row: bytes,
+        lease: float,
+        statuses: Collection[StoredStatus],
     ) -> Claim:
         """Raise the epoch of a run, and set its owner and the end of its lease.
 
         Args:
-            run: The run's id.
+            run_id: The run's id.
             create: Whether it is a new run; otherwise it must exist.
             row: The row of a new run.
             lease: Seconds from now.
@@ -76,11 +81,11 @@ class Store(ABC):
         """Extend leases, and return the ids of the runs that are lost. It blocks, in a thread of its own."""
 
     @abstractmethod
-    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+    async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
         """The first entries that end after a number."""
 
     @abstractmethod
-    async def _info(self, run: str) -> StoredRow | None:
+    async def _info(self, run_id: str) -> StoredRow | None:
         """The row of a run, also of a deleted one."""
 
     @abstractmethod
@@ -94,7 +99,7 @@ class Store(ABC):
         """Runs in the order of their revisions, after one. Each change gives a run a revision greater than all before."""
 
     @abstractmethod
-    async def _send(self, run: str, key: str, data: bytes) -> int:
+    async def _send(self, run_id: str, key: str, data: bytes) -> int:
         """Add a command, and return its number, from 1.
 
         Raises:
@@ -103,11 +108,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+    async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         """The commands after a number: the number, when it was stored, and the data."""
 
     @abstractmethod
-    async def _delete(self, run: str) -> None:
+    async def _delete(self, run_id: str) -> None:
         """Remove entries and commands, and leave a tombstone: an empty row, the status ``deleted``, and a higher epoch.
 
         Raises:

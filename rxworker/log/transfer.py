@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rxworker.errors import LogError, describe
@@ -44,18 +44,18 @@ MANY = 500
 
 
 class _Head(Struct, frozen=True):
-    run: str
+    run_id: str = field(name="run")
     row: RunRow
 
 
-async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
+async def export_run(log: EventLog, run_id: str) -> AsyncIterator[bytes]:
     r"""A run as lines of JSON, each with its newline: a head with its id and its last values, then its entries.
 
     The lines contain everything but results that ``after_tool_call`` hooks have not seen yet. A codec is not applied to them.
 
     Args:
         log: The log of the run.
-        run: The run's id.
+        run_id: The run's id.
 
     Raises:
         LogError: There is no such run, or the log cannot be read.
@@ -78,9 +78,9 @@ async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
         ...     asyncio.run(main(Path(folder, "run.jsonl")))
         True
     """
-    info = await log.existing(run)
-    yield msgspec.json.encode(_Head(run, replace(info.row, held={}))) + b"\n"
-    async for entry in log.read(run):
+    info = await log.existing(run_id)
+    yield msgspec.json.encode(_Head(run_id, replace(info.row, held={}))) + b"\n"
+    async for entry in log.read(run_id):
         yield write_line(without_results(entry)) + b"\n"
 
 
@@ -111,12 +111,12 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
                 continue
             entry = read_line(line)
             if entry.first == after + 1:
-                records.append(_check_entry(entry, head.run))
+                records.append(_check_entry(entry, head.run_id))
         except LogError as error:
             raise LogError(f"line {number} of the exported run: {error}{_cause(error)}") from error
         if entry.first != after + 1:
             raise LogError(
-                f"the exported run {head.run} lacks record {after + 1}: line {number} has {entry.first}"
+                f"the exported run {head.run_id} lacks record {after + 1}: line {number} has {entry.first}"
             )
         after = entry.last
         entries.append(entry)
@@ -128,15 +128,15 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
         status = fold_run(records).status
     except Exception as error:  # of whatever record is in a place where it cannot be
         raise LogError(
-            f"the records of the exported run {head.run} make no run: {describe(error)}"
+            f"the records of the exported run {head.run_id} make no run: {describe(error)}"
         ) from error
     if head.row.status in OPEN and status in ("finished", "paused", "aborted"):
         raise LogError(
-            f"the exported run {head.run} is {status} by its records, and {head.row.status} by its head: export it again"
+            f"the exported run {head.run_id} is {status} by its records, and {head.row.status} by its head: export it again"
         )
     # A permission belongs to the run that it was given to, and a file may contain any.
-    await _store(log, head.run, replace(head.row, allowed=(), imported=after, held={}), entries)
-    return head.run
+    await _store(log, head.run_id, replace(head.row, allowed=(), imported=after, held={}), entries)
+    return head.run_id
 
 
 def _split(lines: Iterable[bytes | str]) -> Iterable[bytes | str]:
@@ -151,14 +151,14 @@ def _read_head(line: bytes | str) -> _Head:
         head = msgspec.json.decode(line, type=_Head)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise LogError(f"this is no exported run: {error}") from error
-    if not is_storable(head.run) or head.row.status == "deleted":
+    if not is_storable(head.run_id) or head.row.status == "deleted":
         raise LogError(
-            f"this is no exported run: its id is {head.run!r}, and its status {head.row.status}"
+            f"this is no exported run: its id is {head.run_id!r}, and its status {head.row.status}"
         )
     return head
 
 
-def _check_entry(entry: Entry, run: str) -> Record:
+def _check_entry(entry: Entry, run_id: str) -> Record:
     """The record of an entry, whose parts have to fit each other.
 
     Raises:
@@ -166,8 +166,8 @@ def _check_entry(entry: Entry, run: str) -> Record:
     """
     if entry.body[:1] != b"{":
         raise LogError(f"record {entry.first} is encoded: export runs from a log with its codec=")
-    record = record_of(entry, run)
-    private_of(entry, run)
+    record = record_of(entry, run_id)
+    private_of(entry, run_id)
     event: Any = record.event
     kind = kind_of(event)
     if kind != entry.kind and not isinstance(event, Opaque):
@@ -184,7 +184,7 @@ def _cause(error: LogError) -> str:
 
 async def fork_run(
     log: EventLog,
-    run: str,
+    run_id: str,
     seq: int,
     *,
     name: str = "",
@@ -194,7 +194,7 @@ async def fork_run(
 
     Args:
         log: The log of the run, and of the new one.
-        run: The id of the run.
+        run_id: The id of the run.
         seq: The number of the last record to copy.
         name: The id of the new run; by default one is made.
         labels: The labels of the new run; by default those of the source.
@@ -206,27 +206,27 @@ async def fork_run(
     Raises:
         LogError: There is no such run or record, or the log cannot be read or written.
     """
-    info = await log.existing(run)
+    info = await log.existing(run_id)
     entries: list[Entry] = []
     later: list[Entry] = []
-    async for entry in log.read(run):
+    async for entry in log.read(run_id):
         if entry.first <= seq:
             entries.append(entry)
         elif entry.kind in RESULTS:
             later.append(entry)
     if not entries or entries[-1].last < seq:
-        raise LogError(f"{run} cannot be forked at record {seq}: it has {info.last_seq} records")
+        raise LogError(f"{run_id} cannot be forked at record {seq}: it has {info.last_seq} records")
     if entries[-1].last > seq:
         span = entries.pop()
-        some = [record for record in expand(record_of(span, run)) if record.seq <= seq]
+        some = [record for record in expand(record_of(span, run_id)) if record.seq <= seq]
         entries += entries_of(some, span.epoch)
     new = name or f"run-{uuid.uuid4().hex[:12]}"
-    last = record_of(entries[-1], run)
-    fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), Fork(run, seq))
+    last = record_of(entries[-1], run_id)
+    fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), Fork(run_id, seq))
     row = replace(
         info.row,
         status="running",
-        fork_of=run,
+        fork_of=run_id,
         outer="",
         resumes="",
         reason="",
@@ -234,7 +234,7 @@ async def fork_run(
         recoveries=0,
         allowed=(),
         imported=0,
-        held=_results_at(entries, later, info.row, run),
+        held=_results_at(entries, later, info.row, run_id),
     )
     if labels is not None:
         row = replace(row, labels=dict(labels))
@@ -248,14 +248,14 @@ RESULTS = frozenset({*STEPS, "tool_start", "tool_stop", "tool_output"})
 
 
 def _results_at(
-    entries: Sequence[Entry], later: Iterable[Entry], row: RunRow, run: str
+    entries: Sequence[Entry], later: Iterable[Entry], row: RunRow, run_id: str
 ) -> dict[int, ToolResult]:
     """The results that a fork has from the first: of calls that have ended where the hooks have not seen the results yet, and those that a person has given.
 
     The source keeps none of them after that. What its hooks have made of them is in the records that follow.
     """
     missing: set[int] = set()
-    for record in _own(entries, run):
+    for record in _own(entries, run_id):
         match record.event:
             case RunResume(pause=pause):
                 missing = {each.place for each in pause.calls if not each.is_approved}
@@ -266,7 +266,7 @@ def _results_at(
             case _:
                 missing.clear()
     found: dict[int, ToolResult] = {}
-    for record in _own(later, run) if missing else ():
+    for record in _own(later, run_id) if missing else ():
         match record.event:
             case ToolStart(place=place):
                 missing.discard(place)
@@ -283,8 +283,8 @@ def _results_at(
     return {place: result for place, result in row.held.items() if place in missing} | found
 
 
-def _own(entries: Iterable[Entry], run: str) -> Iterator[Record]:
-    records = (record_of(entry, run) for entry in entries if entry.kind in RESULTS)
+def _own(entries: Iterable[Entry], run_id: str) -> Iterator[Record]:
+    records = (record_of(entry, run_id) for entry in entries if entry.kind in RESULTS)
     for record in records:
         # A message of a hook may come between the results.
         is_message = isinstance(record.event, MessageAdd) and record.event.source != "tools"
@@ -292,8 +292,8 @@ def _own(entries: Iterable[Entry], run: str) -> Iterator[Record]:
             yield record
 
 
-async def _store(log: EventLog, run: str, row: RunRow, entries: list[Entry]) -> None:
-    claim = await log.claim(run, create=True, row=row)
+async def _store(log: EventLog, run_id: str, row: RunRow, entries: list[Entry]) -> None:
+    claim = await log.claim(run_id, create=True, row=row)
     try:
         after = 0
         for start in range(0, len(entries), MANY):

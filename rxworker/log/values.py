@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rxworker.messages import JsonObject, Message, ToolResult
@@ -96,7 +96,7 @@ class RunInfo(Struct, frozen=True):
     """A stored run, without its records.
 
     Attributes:
-        run: Its id.
+        run_id: Its id.
         row: The values that a list shows.
         epoch: How often it was claimed.
         last_seq: The number of its last record.
@@ -111,7 +111,7 @@ class RunInfo(Struct, frozen=True):
             as the reason. Such a run cannot be claimed.
     """
 
-    run: str
+    run_id: str = field(name="run")
     row: RunRow
     epoch: int
     last_seq: int
@@ -139,13 +139,13 @@ class Claim(Struct, frozen=True):
     """The right to write to a run.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         epoch: Named in each append.
         last_seq: The number of the last record.
         owner: The owner of the run.
     """
 
-    run: str
+    run_id: str = field(name="run")
     epoch: int
     last_seq: int
     owner: str
@@ -240,21 +240,21 @@ def carried_over(command: Command, paused: str, number: int) -> Command:
     return replace(command, key=f"{paused}:{number}", number=0, time=0.0)
 
 
-def resumed_id(run: str) -> str:
+def resumed_id(run_id: str) -> str:
     """The id of the run that resumes a paused one: ``run-1`` becomes ``run-1~2``, and that ``run-1~3``.
 
     >>> resumed_id("run-1"), resumed_id("run-1~2")
     ('run-1~2', 'run-1~3')
     """
-    name, mark, number = run.rpartition("~")
-    return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run}~2"
+    name, mark, number = run_id.rpartition("~")
+    return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run_id}~2"
 
 
-def first_id(run: str) -> str:
+def first_id(run_id: str) -> str:
     """The id of the run that a run resumes, directly or over others; that of the run itself, if it resumes none.
 
     >>> first_id("run-1"), first_id("run-1~3")
     ('run-1', 'run-1')
     """
-    name, mark, number = run.rpartition("~")
-    return name if mark and number.isdecimal() else run
+    name, mark, number = run_id.rpartition("~")
+    return name if mark and number.isdecimal() else run_id

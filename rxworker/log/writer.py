@@ -104,7 +104,7 @@ class RunWriter:
 
     Args:
         log: The log to write to.
-        run: The run's id.
+        run_id: The run's id.
         row: Returns what a list shows of the run now.
         variables: The variables of hooks and tools. Those that JSON can hold are stored when they have changed.
         claim: The claim of the run, if it exists; a new run is claimed by ``open``.
@@ -121,7 +121,7 @@ class RunWriter:
     def __init__(
         self,
         log: EventLog,
-        run: str,
+        run_id: str,
         row: Callable[[], RunRow],
         variables: Mapping[str, object],
         claim: Claim | None = None,
@@ -132,7 +132,7 @@ class RunWriter:
         self.state = _NEW
         self.stored_seq = 0 if claim is None else claim.last_seq
         self._durable_seq = self._put_seq = self.stored_seq
-        self._run = run
+        self._run = run_id
         self._row = row
         self.on_failure: Callable[[Exception], None] = _ignore
         self._variables = variables
@@ -199,7 +199,7 @@ class RunWriter:
     def _lose(self) -> None:
         """Called in the thread of the heartbeat."""
         error = FencedError(
-            f"{self._run} was taken over by another process: this one stops", run=self._run
+            f"{self._run} was taken over by another process: this one stops", run_id=self._run
         )
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._fail, error)

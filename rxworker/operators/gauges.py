@@ -355,7 +355,7 @@ def usage_changes() -> Operator[Record, UsageChange]:
 
     >>> from reactivex import of
     >>> def record(attempt: int, usage: Usage) -> Record:
-    ...     return Record(seq=1, run="r", turn=1, attempt=attempt, time=0.0, event=usage)
+    ...     return Record(seq=1, run_id="r", turn=1, attempt=attempt, time=0.0, event=usage)
     >>> records = of(record(1, Usage(3, 2)), record(1, Usage(3, 5)), record(2, Usage(2, 0)))
     >>> records.pipe(usage_changes()).subscribe(lambda change: print(change.tokens)) and None
     5
@@ -390,12 +390,12 @@ class _Changes:
             return self._change(data)
         if isinstance(event, AttemptStart):
             response = _Response(data.turn, data.attempt, event.provider, event.model)
-            self._open.setdefault(data.run, {})[data.path] = response
+            self._open.setdefault(data.run_id, {})[data.path] = response
         elif kind in _OVER:
             if data.path:
-                self._open.get(data.run, {}).pop(data.path, None)
+                self._open.get(data.run_id, {}).pop(data.path, None)
             else:
-                self._open.pop(data.run, None)
+                self._open.pop(data.run_id, None)
         return ()
 
     def finish(self) -> Sequence[UsageChange]:
@@ -403,7 +403,7 @@ class _Changes:
 
     def _change(self, record: Record) -> Sequence[UsageChange]:
         assert isinstance(record.event, Usage)
-        of_run = self._open.setdefault(record.run, {})
+        of_run = self._open.setdefault(record.run_id, {})
         response = of_run.get(record.path)
         number = record.turn, record.attempt
         # A subscriber that joined in the middle has not seen the attempt start.

@@ -31,7 +31,7 @@ def events() -> Operator[Record, Event]:
 
     >>> from reactivex import of
     >>> from rxworker.events import Ping
-    >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=Ping())
+    >>> record = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=Ping())
     >>> of(record).pipe(events()).subscribe(print) and None
     Ping(timestamp=None)
     """

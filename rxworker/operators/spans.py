@@ -64,7 +64,7 @@ def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
     >>> def answered(record: Record) -> str | None:
     ...     return "request" if isinstance(record.event, TextDelta) else None
     >>> def record(time: float, event: object) -> Record:
-    ...     return Record(seq=1, run="r", turn=1, attempt=1, time=time, event=event)
+    ...     return Record(seq=1, run_id="r", turn=1, attempt=1, time=time, event=event)
     >>> records = of(record(1.0, AttemptStart()), record(1.5, TextDelta(0, "Hi")), record(1.6, TextDelta(0, "!")))
     >>> records.pipe(spans(requested, answered)).subscribe(lambda span: print(span.seconds)) and None
     0.5
@@ -96,12 +96,12 @@ class _Spans:
         found: Sequence[Span] = ()
         name = self._ends(data)
         if name is not None:
-            begin = self._open.get(data.run, _NONE).get(data.path, _NOTHING).pop(name, None)
+            begin = self._open.get(data.run_id, _NONE).get(data.path, _NOTHING).pop(name, None)
             if begin is not None:
                 found = (Span(begin, data),)
         name = self._begins(data)
         if name is not None:
-            self._open.setdefault(data.run, {}).setdefault(data.path, {})[name] = data
+            self._open.setdefault(data.run_id, {}).setdefault(data.path, {})[name] = data
         if data.event.__class__ in _OVER:
             self._close(data)
         return found
@@ -111,9 +111,9 @@ class _Spans:
 
     def _close(self, record: Record) -> None:
         if record.path:
-            self._open.get(record.run, _NONE).pop(record.path, None)
+            self._open.get(record.run_id, _NONE).pop(record.path, None)
         else:
-            self._open.pop(record.run, None)
+            self._open.pop(record.run_id, None)
 
 
 # Stand for what is not there; nothing is ever put into them.
@@ -133,14 +133,14 @@ class Link(Struct, frozen=True):
     Attributes:
         kind: ``run``: a run of its own. ``resumed``: a run that goes on from a paused one. ``call``: a tool call. ``inner``: a run that
             the tool call at its place began.
-        run: The id of the outermost run.
+        run_id: The id of the outermost run.
         path: The tool calls that lead to it; of a call, itself the last.
         name: The tool's name, of a call.
         resumes: The id of the run that was paused.
     """
 
     kind: Literal["run", "resumed", "call", "inner"]
-    run: str
+    run_id: str
     path: tuple[str, ...] = ()
     name: str = ""
     resumes: str = ""
@@ -148,7 +148,7 @@ class Link(Struct, frozen=True):
     @property
     def place(self) -> Position:
         """Where it stands; an inner run stands where its call does."""
-        return self.run, self.path
+        return self.run_id, self.path
 
     @property
     def parent(self) -> Position | None:
@@ -158,7 +158,7 @@ class Link(Struct, frozen=True):
         ('r', ('call_1',))
         """
         if self.kind == "call":
-            return self.run, self.path[:-1]
+            return self.run_id, self.path[:-1]
         if self.kind == "inner":
             return self.place
         return (self.resumes, ()) if self.resumes else None
@@ -177,7 +177,7 @@ def lineage() -> Operator[Record, Link]:
     >>> from reactivex import of
     >>> from rxworker.messages import Conversation
     >>> def record(seq: int, event: object, *path: str) -> Record:
-    ...     return Record(seq=seq, run="r", turn=1, attempt=1, time=0.0, event=event, path=path)
+    ...     return Record(seq=seq, run_id="r", turn=1, attempt=1, time=0.0, event=event, path=path)
     >>> records = of(
     ...     record(1, RunStart(Conversation())),
     ...     record(2, ToolStart(ToolCall("c1", "ask_poet", {}))),
@@ -211,12 +211,12 @@ class _Lineage:
         if isinstance(event, ToolStart):
             return self._call(data, event.call)
         if isinstance(event, RunStart):
-            return (Link("inner" if data.path else "run", data.run, data.path),)
+            return (Link("inner" if data.path else "run", data.run_id, data.path),)
         if data.path:
             return ()
         if isinstance(event, RunResume):
-            return (Link("resumed", data.run, resumes=event.resumes),)
-        self._told.pop(data.run, None)
+            return (Link("resumed", data.run_id, resumes=event.resumes),)
+        self._told.pop(data.run_id, None)
         return ()
 
     def finish(self) -> Sequence[Link]:
@@ -224,11 +224,11 @@ class _Lineage:
 
     def _call(self, record: Record, call: ToolCall) -> Sequence[Link]:
         path = (*record.path, call.id)
-        told = self._told.setdefault(record.run, set())
+        told = self._told.setdefault(record.run_id, set())
         if path in told:
             return ()
         told.add(path)
-        return (Link("call", record.run, path, call.name),)
+        return (Link("call", record.run_id, path, call.name),)
 
 
 _TELLING = frozenset({RunStart, RunResume, ToolStart, RunPause, RunStop, RunAbort})

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.events import Record
@@ -39,27 +39,27 @@ class InterruptReply(Struct, frozen=True):
     """A client's reply to a paused run.
 
     Attributes:
-        run: The paused run.
+        run_id: The paused run.
         call_id: The model's id of the call; empty if the run was paused at the end of a turn.
         decision: The decision about the call.
         message: A message for the model, at the end of a turn.
         dismiss: Set at the end of a turn if the run is not to go on.
     """
 
-    run: str
+    run_id: str = field(name="run")
     call_id: str = ""
     decision: Decision | None = None
     message: Message | None = None
     dismiss: Dismiss | None = None
 
 
-def interrupt_id(run: str, call_id: str) -> str:
+def interrupt_id(run_id: str, call_id: str) -> str:
     """The id of an interrupt: a call, or the end of a turn, that a paused run waits at. Calls have their `PendingCalls.ids` here.
 
     >>> interrupt_id("run-1", "call_1")
     'run-1:call_1'
     """
-    return f"{run}:{call_id}"
+    return f"{run_id}:{call_id}"
 
 
 def split_interrupt(name: str) -> tuple[str, str]:
@@ -360,14 +360,14 @@ class RecordEncoder(ABC, Generic[E]):
         """Encode a record, which may give nothing."""
         return self._encoded(self._tracker.feed(record))
 
-    def catch_up(self, state: RunState, run: str) -> list[E]:
+    def catch_up(self, state: RunState, run_id: str) -> list[E]:
         """Bring a late watcher to this state. The records after it come next.
 
         Args:
             state: The state after the records so far.
-            run: The run's id.
+            run_id: The run's id.
         """
-        return self._encoded(self._tracker.catch_up(state, run))
+        return self._encoded(self._tracker.catch_up(state, run_id))
 
     def close(self, reason: str) -> list[E]:
         """Close what is open, and report the reason. Returns nothing if the run has already ended."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Record
@@ -31,13 +31,13 @@ class WatchRun(Struct, frozen=True, tag="watch", omit_defaults=True):
     """Subscribe to the records of a run.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         after: The number of the last record that the client has.
         delivery: The delivery.
         name: The name of the watcher.
     """
 
-    run: str
+    run_id: str = field(name="run")
     after: int = 0
     delivery: DeliveryName = "coalesce"
     name: str = ""
@@ -47,10 +47,10 @@ class UnwatchRun(Struct, frozen=True, tag="unwatch"):
     """Unsubscribe from a run.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
     """
 
-    run: str
+    run_id: str = field(name="run")
 
 
 class ListRuns(Struct, frozen=True, tag="list"):
@@ -85,11 +85,11 @@ class RunRecords(Struct, frozen=True, tag="records"):
     """More records of a run.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         records: Each as encoded by `encode_record`.
     """
 
-    run: str
+    run_id: str = field(name="run")
     records: list[msgspec.Raw]
 
 
@@ -97,12 +97,12 @@ class RunEnd(Struct, frozen=True, tag="end"):
     """The end of a run: all its records were sent.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         status: Its final status: ``finished``, ``paused`` or ``aborted``.
         reason: The reason, for people.
     """
 
-    run: str
+    run_id: str = field(name="run")
     status: str
     reason: str = ""
 
@@ -111,10 +111,10 @@ class RunGone(Struct, frozen=True, tag="gone"):
     """The server does not know the run: it was forgotten, or the server was restarted.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
     """
 
-    run: str
+    run_id: str = field(name="run")
 
 
 class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
@@ -123,12 +123,12 @@ class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
     Attributes:
         code: The error code.
         message: The cause and the remedy, for people.
-        run: The run of the request.
+        run_id: The run of the request.
     """
 
     code: str
     message: str
-    run: str | None = None
+    run_id: str | None = field(default=None, name="run")
 
 
 ServerMessage: TypeAlias = Hello | RunList | RunRecords | RunEnd | RunGone | RequestRefused
@@ -145,7 +145,7 @@ def read_client_message(data: bytes | str) -> ClientMessage:
         RemoteProtocolError: It is not one.
 
     >>> read_client_message('{"type":"watch","run":"run-1","after":17}')
-    WatchRun(run='run-1', after=17, delivery='coalesce', name='')
+    WatchRun(run_id='run-1', after=17, delivery='coalesce', name='')
     """
     try:
         message = _client.decode(data)
@@ -156,7 +156,7 @@ def read_client_message(data: bytes | str) -> ClientMessage:
             raise RemoteProtocolError("after is the number of a record, from 0")
         if len(message.name) > MAX_NAME:
             raise RemoteProtocolError(f"a name has at most {MAX_NAME} characters")
-    if not isinstance(message, ListRuns) and len(message.run) > MAX_NAME:
+    if not isinstance(message, ListRuns) and len(message.run_id) > MAX_NAME:
         raise RemoteProtocolError(f"a run's id has at most {MAX_NAME} characters")
     return message
 
@@ -168,7 +168,7 @@ def read_server_message(data: bytes | str) -> ServerMessage:
         RemoteProtocolError: It is not one.
 
     >>> read_server_message('{"type":"gone","run":"run-1"}')
-    RunGone(run='run-1')
+    RunGone(run_id='run-1')
     """
     try:
         return _server.decode(data)
@@ -186,7 +186,7 @@ def socket_message(message: ClientMessage | ServerMessage) -> bytes:
 
 
 def records_message(
-    run: str, records: Iterable[Record], encode: EncodeRecord = encode_record
+    run_id: str, records: Iterable[Record], encode: EncodeRecord = encode_record
 ) -> bytes:
     """Encode a `RunRecords` message.
 
@@ -195,7 +195,7 @@ def records_message(
     >>> len(read_server_message(data).records)
     1
     """
-    return encode_json(RunRecords(run, [msgspec.Raw(encode(record)) for record in records]))
+    return encode_json(RunRecords(run_id, [msgspec.Raw(encode(record)) for record in records]))
 
 
 class PendingCall(Struct, frozen=True):

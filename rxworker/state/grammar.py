@@ -360,7 +360,7 @@ class RecordGrammar:
     def feed(self, record: Record) -> list[str]:
         """Take the next record, which may cover several deltas; return what is wrong with it."""
         faults = self.feed_number(record)
-        key = (record.run, record.path)
+        key = (record.run_id, record.path)
         if key not in self._runs:
             self._runs[key] = RunGrammar(implicit=self._implicit, responses=self._responses)
         event: Any = record.event
@@ -369,8 +369,8 @@ class RecordGrammar:
 
     def feed_number(self, record: Record) -> list[str]:
         """Take the number of the next record alone."""
-        before, first = self._seqs.get(record.run), record.seq - record.covers + 1
-        self._seqs[record.run] = record.seq
+        before, first = self._seqs.get(record.run_id), record.seq - record.covers + 1
+        self._seqs[record.run_id] = record.seq
         return [] if before is None or first == before + 1 else [f"seq {first} after {before}"]
 
     def finish(self) -> list[str]:

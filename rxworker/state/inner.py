@@ -61,7 +61,7 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
     """The tokens after a record of a run inside.
 
     >>> from rxworker.events import Record
-    >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5), path=("call_1",))
+    >>> record = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5), path=("call_1",))
     >>> step_inner(InnerUsage(), record).usage.total_tokens
     15
     """

@@ -75,7 +75,7 @@ def step_run(state: RunState, record: Record) -> RunState:
     >>> from rxworker.events import RunStart, TextDelta
     >>> from rxworker.messages import Conversation, Message
     >>> def record(seq: int, event: object) -> Record:
-    ...     return Record(seq=seq, run="r", turn=1, attempt=1, time=0.0, event=event)
+    ...     return Record(seq=seq, run_id="r", turn=1, attempt=1, time=0.0, event=event)
     >>> state = step_run(RunState(), record(1, RunStart(Conversation((Message.user("hi"),)))))
     >>> state = step_run(state, record(2, TextDelta(0, "hello")))
     >>> state.status, len(state.response.open)

@@ -208,7 +208,7 @@ def _common(messages: tuple[Message | str, ...], fields: ContextFields) -> Any:
         "conversation": fields.get("conversation", Conversation()).add(*all_messages),
         "emit": received.append,
         "shared": SharedState(fields.get("shared_state"), received.append),
-        "run": "run-test",
+        "run_id": "run-test",
         "turn": 1,
         **rest,
     }

@@ -141,7 +141,7 @@ class ScriptedModel:
     async def from_log(
         cls,
         log: EventLog,
-        run: str,
+        run_id: str,
         *,
         strict: bool = True,
         delay: float = 0.0,
@@ -153,7 +153,7 @@ class ScriptedModel:
 
         Args:
             log: The log of the run.
-            run: The run's id.
+            run_id: The run's id.
             strict: Whether a request fails with `RequestChangedError` if its messages, its system text or the names of its tools differ from the recorded ones.
                 Ids, models and what a provider wants back are not compared. What an ``on_message_send`` hook has changed for one request alone is not stored, so that such
                 a run needs ``strict=False``.
@@ -175,7 +175,7 @@ class ScriptedModel:
             >>> asyncio.run(main())
             Hello.
         """
-        stored = await stored_responses(log, run)
+        stored = await stored_responses(log, run_id)
         first = stored[0]
         made = cls([], delay=delay, scheduler=scheduler, name=first.provider, model=first.model)
         made._script = Script[Request, Reply | str | StoredResponse](stored)

@@ -65,7 +65,7 @@ class StoredResponse(Struct, frozen=True):
     error: Exception | None = None
 
 
-async def stored_responses(log: EventLog, run: str) -> list[StoredResponse]:
+async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
     """The responses of a stored run, in order, without those that were retracted and those of runs inside it.
 
     Raises:
@@ -87,7 +87,7 @@ async def stored_responses(log: EventLog, run: str) -> list[StoredResponse]:
                 )
             )
 
-    for record in records_of([entry async for entry in log.read(run)], run):
+    for record in records_of([entry async for entry in log.read(run_id)], run_id):
         state = step_run(state, record)
         event = record.event
         if record.path:
@@ -108,7 +108,7 @@ async def stored_responses(log: EventLog, run: str) -> list[StoredResponse]:
                 ]
     keep()
     if not kept:
-        raise LogError(f"{run} has no response that could be given again")
+        raise LogError(f"{run_id} has no response that could be given again")
     return kept
 
 

@@ -87,13 +87,13 @@ class ViewBegin(Struct, frozen=True):
     """The first change.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         conversation: The conversation before the run; ``None`` for a watcher that joins in the middle.
         pending: The calls that a resumed run continues with.
         places: The index of each of them among the calls of its response.
     """
 
-    run: str
+    run_id: str
     conversation: Conversation | None = None
     pending: tuple[WaitingCall, ...] = ()
     places: tuple[int, ...] = ()
@@ -261,13 +261,13 @@ class ViewPause(Struct, frozen=True):
     """The run pauses; the last change.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         hook: The name of the hook that paused it.
         reason: For people.
         pending: The calls that wait.
     """
 
-    run: str
+    run_id: str
     hook: str
     reason: str
     pending: tuple[WaitingCall, ...] = ()

@@ -29,7 +29,7 @@ def view_html(view: RunView) -> str:
 
     >>> from rxworker.events import Record, TextDelta
     >>> view = RunView()
-    >>> _ = view.step(Record(seq=1, run="run-1", turn=1, attempt=1, time=5.0, event=TextDelta(0, "a < b")))
+    >>> _ = view.step(Record(seq=1, run_id="run-1", turn=1, attempt=1, time=5.0, event=TextDelta(0, "a < b")))
     >>> "a &lt; b" in view_html(view)
     True
     """

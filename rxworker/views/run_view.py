@@ -207,7 +207,7 @@ class RunView:
     Example:
         >>> from rxworker.events import TextDelta
         >>> view = RunView()
-        >>> step = view.step(Record(seq=1, run="r", turn=1, attempt=1, time=5.0, event=TextDelta(0, "hi")))
+        >>> step = view.step(Record(seq=1, run_id="r", turn=1, attempt=1, time=5.0, event=TextDelta(0, "hi")))
         >>> [item.text for item in view.blocks()], len(step.changes)
         (['hi'], 4)
     """
@@ -243,16 +243,16 @@ class RunView:
             self.state = step_run(self.state, record)
         return self._apply(self._tracker.feed(record))
 
-    def catch_up(self, state: RunState, run: str, now: float = 0.0) -> ViewStep:
+    def catch_up(self, state: RunState, run_id: str, now: float = 0.0) -> ViewStep:
         """Begin in the middle of a run; only before the first record.
 
         Args:
             state: The state before the first record that will come.
-            run: The run's id.
+            run_id: The run's id.
             now: The present time, in seconds since the epoch.
         """
         self.state, self.now = state, now
-        return self._apply(self._tracker.catch_up(state, run))
+        return self._apply(self._tracker.catch_up(state, run_id))
 
     def close(self, reason: str) -> ViewStep:
         """There are no more records; whatever is open ends.

@@ -27,7 +27,7 @@ class ScopeTracker:
 
     Args:
         scope: The scope.
-        run: The run's id.
+        run_id: The run's id.
         calls: The scope's calls.
         is_detailed: Whether further choices and single values of arguments are shown.
 
@@ -41,11 +41,11 @@ class ScopeTracker:
     """
 
     def __init__(
-        self, scope: Scope, run: str, calls: CallTracker, *, is_detailed: bool = False
+        self, scope: Scope, run_id: str, calls: CallTracker, *, is_detailed: bool = False
     ) -> None:
         self.scope = scope
         self.calls = calls
-        prefix = f"{run}.{scope.id}" if scope.id else run
+        prefix = f"{run_id}.{scope.id}" if scope.id else run_id
         self.blocks = BlockTracker(scope, prefix, calls, is_detailed=is_detailed)
         self.turn: int | None = None
         self.has_begun = False
@@ -79,11 +79,11 @@ class Scopes:
         self._trackers: dict[Path, ScopeTracker] = {}
         self._times: Counter[Path] = Counter()
 
-    def begin(self, run: str, calls: CallTracker) -> ScopeTracker:
+    def begin(self, run_id: str, calls: CallTracker) -> ScopeTracker:
         """Open the scope of the run itself."""
-        self._run = run
+        self._run = run_id
         tracker = self._trackers[()] = ScopeTracker(
-            Scope(), run, calls, is_detailed=self._is_detailed
+            Scope(), run_id, calls, is_detailed=self._is_detailed
         )
         return tracker
 

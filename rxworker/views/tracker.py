@@ -300,7 +300,7 @@ class Tracker:
     Example:
         >>> from rxworker.events import TextDelta
         >>> tracker = Tracker()
-        >>> record = Record(seq=7, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
+        >>> record = Record(seq=7, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> [type(change).__name__ for change in tracker.feed(record)]
         ['ViewBegin', 'StepOpen', 'BlockOpen', 'BlockGrow']
         >>> [type(change).__name__ for change in tracker.close("disconnected")]
@@ -343,12 +343,12 @@ class Tracker:
         changes.extend(handler(state, tracker, record, record.event))
         return changes
 
-    def catch_up(self, state: RunState, run: str) -> list[Change]:
+    def catch_up(self, state: RunState, run_id: str) -> list[Change]:
         """Return the changes that bring a late watcher to this state: `ViewBegin` with the conversation, the shared state, and the blocks of the current response.
 
         Args:
             state: The state before the first record that the watcher receives.
-            run: The run's id.
+            run_id: The run's id.
         """
         tracked = self._state
         if tracked.has_begun:
@@ -364,11 +364,11 @@ class Tracker:
             ),
             own_tools=state.own_tools,
         )
-        changes = list(self._begin(Record(state.seq, run, 0, 0, 0.0, begin)))
+        changes = list(self._begin(Record(state.seq, run_id, 0, 0, 0.0, begin)))
         tracked.refused.clear()
         if state.shared_state is not None:
             whole = SharedStateChange("replace", "", state.shared_state)
-            changes.append(Note(Scope(), Record(state.seq, run, 0, 0, 0.0, whole)))
+            changes.append(Note(Scope(), Record(state.seq, run_id, 0, 0, 0.0, whole)))
         tracker = tracked.scopes.enter((), changes)
         response = None if state.is_closed else state.response
         if response is not None:
@@ -397,13 +397,13 @@ class Tracker:
 
     def _begin(self, record: Record) -> Iterator[Change]:
         state = self._state
-        state.has_begun, state.run = True, record.run
+        state.has_begun, state.run = True, record.run_id
         event = None if record.path else record.event
         before = event.conversation if isinstance(event, RunStart | RunResume) else None
         messages = () if before is None else before.messages
         used = Counter(call.id for message in messages for call in message.tool_calls)
         calls = CallTracker(Scope(), used, _last_calls(before))
-        state.scopes.begin(record.run, calls)
+        state.scopes.begin(record.run_id, calls)
         pending: tuple[WaitingCall, ...] = ()
         places: tuple[int, ...] = ()
         if isinstance(event, RunResume):
@@ -422,7 +422,7 @@ class Tracker:
                 for call in event.pause.pending
             )
             places = tuple([each.place for each in event.pause.calls])
-        yield ViewBegin(record.run, before, pending, places)
+        yield ViewBegin(record.run_id, before, pending, places)
 
     def _note(self, record: Record) -> Iterator[Change]:
         """A note opens nothing, not even a scope."""

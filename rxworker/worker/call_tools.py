@@ -208,7 +208,7 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
 def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
     if scope.early is None:
         journal = context.journal
-        key = f"{journal.run}/{journal.state.turns}"
+        key = f"{journal.run_id}/{journal.state.turns}"
         scope.pause = replace(scope.pause, key=key)
         emit = hold_back(context, journal.emit)
         call_scope = CallScope(emit, journal.relay, key, scope.variables, shared=context.shared)
@@ -264,7 +264,7 @@ async def _call_tools(
     try:
         if waiting or scope.pause.calls or scope.pause.refused:
             # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
-            key = scope.pause.key or f"{context.journal.run}/{state.turns}"
+            key = scope.pause.key or f"{context.journal.run_id}/{state.turns}"
             scope.pause = replace(scope.pause, key=key)
             await _run_calls(context, scope, state, waiting, emitter.emit, executor)
     finally:

@@ -48,7 +48,7 @@ class CommandReader:
 
     Args:
         log: The log of the commands.
-        run: The run's id.
+        run_id: The run's id.
         mailbox: Takes messages.
         pause_request: Takes the request to pause.
         cancel: Cancels the run.
@@ -58,14 +58,14 @@ class CommandReader:
     def __init__(
         self,
         log: EventLog,
-        run: str,
+        run_id: str,
         mailbox: Mailbox,
         pause_request: PauseRequest,
         cancel: CancelFn,
         barrier: Callable[[], Awaitable[None]],
     ) -> None:
         self._log = log
-        self._run = run
+        self._run = run_id
         self._mailbox = mailbox
         self._pause_request = pause_request
         self._cancel = cancel

@@ -121,7 +121,7 @@ class HookInput(TypedDict):
     conversation: Conversation
     emit: Callable[[HookMessage | MessageAdd | ConversationReplace], None]
     variables: dict[str, object]
-    run: str
+    run_id: str
     turn: int
     workspace: Path
     toolbox: Toolbox
@@ -212,7 +212,7 @@ class RunContext(Struct, frozen=True, eq=False):
             conversation=state.conversation,
             emit=checked(journal.emit, lambda: journal.hub.ended),
             variables=variables,
-            run=journal.run,
+            run_id=journal.run_id,
             turn=state.turns,
             workspace=self.workspace,
             toolbox=self.tools,
@@ -231,7 +231,7 @@ class RunContext(Struct, frozen=True, eq=False):
     ) -> ToolResult:
         """Run a tool for a hook. It is not a call of the model, so no events are recorded."""
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
-        key = f"{self.journal.run}/{call.id}"
+        key = f"{self.journal.run_id}/{call.id}"
         given = CallScope(scope=key, variables=variables, shared=self.shared)
         return await run_call(self.tools, call, given)
 
@@ -303,7 +303,7 @@ class Turn:
     @property
     def run(self) -> str:
         """The id of the run."""
-        return self._context.journal.run
+        return self._context.journal.run_id
 
     @property
     def state(self) -> RunState:
@@ -424,14 +424,14 @@ async def admit(context: RunContext, emit: Emit) -> None:
 def report(context: RunContext) -> None:
     """Report the usage of the run itself to its budgets and those of its parents."""
     for budget in context.budgets:
-        budget.report(context.journal.run, context.journal.state.own_usage)
+        budget.report(context.journal.run_id, context.journal.state.own_usage)
 
 
 def end_reports(context: RunContext, *, paused: bool) -> None:
     """Report to the budgets for the last time."""
     report(context)
     for budget in context.budgets:
-        budget.end(context.journal.run, paused=paused)
+        budget.end(context.journal.run_id, paused=paused)
 
 
 def _within(limits: Limits, state: RunState, emit: Emit) -> None:

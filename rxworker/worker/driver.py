@@ -234,7 +234,7 @@ class RunDriver(Generic[T_co]):
         return waiting
 
     def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work, name=f"rxworker run {self._journal.run}")
+        task = self._loop.create_task(work, name=f"rxworker run {self._journal.run_id}")
         task.add_done_callback(self._task_ended)
         return task
 
@@ -405,7 +405,7 @@ class RunDriver(Generic[T_co]):
         finally:
             if not closed.done():
                 text = (
-                    f"the log has not answered for {seconds:g} s: the end of {self._journal.run} may not be stored. "
+                    f"the log has not answered for {seconds:g} s: the end of {self._journal.run_id} may not be stored. "
                     "Look whether the log works; a run that is not stored as ended can be recovered when its lease has ended"
                 )
                 writer.give_up(LogError(text))
@@ -435,13 +435,13 @@ class RunDriver(Generic[T_co]):
             return
         self._journal.emit(RunAbort(cause_of(error), reason_of(error)))
         if writer is not None:
-            writer.give_up(LogError(f"{self._journal.run} ended before it was stored"))
+            writer.give_up(LogError(f"{self._journal.run_id} ended before it was stored"))
         self._end(error)
 
     def _result(self) -> RunResult[T_co]:
         context, journal = self._context, self._journal
         return result_of(
-            journal.state, journal.run, context.output, context.variables, context.called
+            journal.state, journal.run_id, context.output, context.variables, context.called
         )
 
     def _end(self, outcome: RunResult[T_co] | Exception) -> None:
@@ -511,7 +511,10 @@ class RunDriver(Generic[T_co]):
         if not (self.is_awaited or self._journal.hub.watched or is_cancelled):
             # A log file cannot hold one half of a surrogate pair.
             text = whole(reason_of(error))
-            run, turn = self._journal.run, self._journal.turn
+            run_id, turn = self._journal.run_id, self._journal.turn
             logger.warning(
-                "run %s ended without a watcher: %s", run, text, extra={"run": run, "turn": turn}
+                "run %s ended without a watcher: %s",
+                run_id,
+                text,
+                extra={"run": run_id, "turn": turn},
             )

@@ -40,12 +40,12 @@ class Journal:
     """The records of one run.
 
     Args:
-        run: The run's id.
+        run_id: The run's id.
         clock: Returns the time in seconds since the epoch.
         loop: The running event loop, if it is known.
 
     Attributes:
-        run: The run's id.
+        run_id: The run's id.
         clock: Returns the time in seconds since the epoch.
         hub: The hub that publishes the records.
         turn: The number of the turn.
@@ -58,11 +58,11 @@ class Journal:
 
     def __init__(
         self,
-        run: str,
+        run_id: str,
         clock: Callable[[], float] = time.time,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        self.run = run
+        self.run_id = run_id
         # A weak reference: otherwise the two, with the whole history, would wait for the garbage collector.
         self.hub = Hub(partial(_detached, ref(self)), loop=loop)
         self.turn = 0
@@ -81,7 +81,7 @@ class Journal:
         if kind in _COUNTED:
             self._count(kind)
         seq = self._history.last_seq + 1
-        record = Record(seq, self.run, self.turn, self._attempt, self.clock(), event)
+        record = Record(seq, self.run_id, self.turn, self._attempt, self.clock(), event)
         if self._grammar is not None:
             self._check(record, self._grammar)
         if self.writer is not None and not self._write(record, self.writer):
@@ -90,7 +90,7 @@ class Journal:
 
     def emit_many(self, parts: Parts[Event]) -> None:
         """Number events that arrived together, and give them to the hub. A `Deltas` is one record."""
-        seq, now, run = self._history.last_seq, self.clock(), self.run
+        seq, now, run = self._history.last_seq, self.clock(), self.run_id
         entries: list[Record] = []
         for part in parts:
             event: Any = part
@@ -143,7 +143,7 @@ class Journal:
             return  # it is dropped
         found = grammar.feed(record)
         if found:
-            text = f"{self.run}, record {record.seq}: {'; '.join(found)}"
+            text = f"{self.run_id}, record {record.seq}: {'; '.join(found)}"
             if self.faults is not None:
                 self.faults.append(text)
             raise AssertionError(text)
@@ -160,7 +160,7 @@ class Journal:
         """Add a record of a nested run, under the call that started that run."""
         seq, path = self.hub.last_seq + 1, (call_id, *record.path)
         # A merged record counts as one here.
-        inner = replace(record, seq=seq, run=self.run, path=path, covers=1)
+        inner = replace(record, seq=seq, run_id=self.run_id, path=path, covers=1)
         if self._grammar is not None:
             # The journal of the nested run has checked its event. Here two that run side by side may have one path, since calls of a response may have one id.
             self._grammar.feed_number(inner)

@@ -177,12 +177,12 @@ class Budget:
 
         return gate.subscribe(move)
 
-    def report(self, run: str, usage: Usage) -> None:
+    def report(self, run_id: str, usage: Usage) -> None:
         """Record the usage of a run so far, all its requests together."""
-        before = self._by_run.get(run, NOTHING)
+        before = self._by_run.get(run_id, NOTHING)
         if usage == before:
             return
-        self._by_run[run] = usage
+        self._by_run[run_id] = usage
         self._partial += usage.is_partial - before.is_partial
         self._spent = _moved(self._spent, before, usage, is_partial=self._partial > 0)
         try:
@@ -190,30 +190,30 @@ class Budget:
         except Exception:  # the other watchers have received it
             logger.warning("a watcher of a budget raised", exc_info=True)
 
-    def end(self, run: str, *, paused: bool = False) -> None:
+    def end(self, run_id: str, *, paused: bool = False) -> None:
         """Forget a run, which has reported for the last time. Its usage stays counted.
 
         Args:
-            run: The run's id.
+            run_id: The run's id.
             paused: Whether it may be resumed: the run that does so begins with its usage.
         """
-        self._by_run.pop(run, None)
+        self._by_run.pop(run_id, None)
         if paused:
-            self._paused[run] = None
+            self._paused[run_id] = None
             if len(self._paused) > KEPT_PAUSES:
                 del self._paused[next(iter(self._paused))]
 
-    def carry_over(self, before: str, run: str, usage: Usage) -> None:
+    def carry_over(self, before: str, run_id: str, usage: Usage) -> None:
         """Begin a run that resumes a paused one, whose usage its reports include.
 
         Args:
             before: The id of the paused run.
-            run: The id of the run that resumes it.
+            run_id: The id of the run that resumes it.
             usage: The usage of the paused run, with that of the runs inside it.
         """
         if before in self._paused:
             del self._paused[before]
-            self._by_run[run] = usage
+            self._by_run[run_id] = usage
 
     async def admit(self) -> tuple[str, float] | None:
         """Wait for the gate. Return the name and the value of a limit that is used up, if any."""

@@ -153,7 +153,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
         if outer is None or writer is None:
             run: Run[Any] | RunResult[Any] = session.run(task)
         else:
-            name = nested_id(outer.journal.run, context.idempotency_key)
+            name = nested_id(outer.journal.run_id, context.idempotency_key)
             run = await session.run_inside(task, writer.log, name)
     finally:
         INSIDE.reset(token)

@@ -295,7 +295,7 @@ def resume_turn(
         turns=paused.turns,
         tool_calls=paused.tool_calls,
         continuations=paused.continuations,
-        resumes=paused.run,
+        resumes=paused.run_id,
         traceparent=traceparent or paused.traceparent,
         output_format=output_format,
         own_tools=tools.own_names,

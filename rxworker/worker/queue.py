@@ -66,7 +66,7 @@ async def submit(
     labels: Mapping[str, str] | None = None,
     conversation: Conversation | None = None,
     tracing: Tracing | None = None,
-    run: str | None = None,
+    run_id: str | None = None,
     output: type[Any] | None = None,
 ) -> str:
     """Store a run for `work` to take, in this process or another.
@@ -83,7 +83,7 @@ async def submit(
         labels: Stored with the run.
         conversation: The conversation to continue.
         tracing: Gives the trace context of the caller, which is stored with the run: the process that takes it continues the trace.
-        run: The id of the run, for example ``order-4711``; by default one is made. If the log has such a run, with the same conversation, type, kind and tenant,
+        run_id: The id of the run, for example ``order-4711``; by default one is made. If the log has such a run, with the same conversation, type, kind and tenant,
             nothing is stored, whatever has become of it.
         output: The type of the answer. Its schema is stored with the run.
 
@@ -113,7 +113,9 @@ async def submit(
         conversation=conversation,
         tracing=tracing,
     )
-    return await worker.new_session().submit(input, "" if run is None else _expect_id(run), output)
+    return await worker.new_session().submit(
+        input, "" if run_id is None else _expect_id(run_id), output
+    )
 
 
 class QueuedWorker(Worker):
@@ -177,7 +179,7 @@ class QueuedWorker(Worker):
 
     async def decide_later(
         self,
-        run: str,
+        run_id: str,
         decisions: Decisions | None = None,
         *,
         add: Sequence[Message] = (),
@@ -186,7 +188,7 @@ class QueuedWorker(Worker):
         """Store the decisions about a paused run; `work` resumes it.
 
         Args:
-            run: The id of the paused run.
+            run_id: The id of the paused run.
             decisions: As for `Worker.resume`.
             add: As for `Worker.resume`.
             shared_state: As for `Worker.resume`.
@@ -202,12 +204,12 @@ class QueuedWorker(Worker):
         """
         session = self.new_session()
         log = session._expect_log("decide_later")
-        paused, _, _ = await session._load_paused(run)
+        paused, _, _ = await session._load_paused(run_id)
         command = decide_command(
             paused, decisions, add, self.hooks, self.tools, shared_state=shared_state
         )
-        await log.send(run, command)
-        return resumed_id(run)
+        await log.send(run_id, command)
+        return resumed_id(run_id)
 
 
 class QueuedSession(Session):
@@ -223,24 +225,24 @@ class QueuedSession(Session):
     async def submit(
         self,
         input: Input,  # noqa: A002 - as in `Worker.run`
-        run: str,
+        run_id: str,
         output: type[Any] | None = None,
     ) -> str:
         """Store a run, once for each id.
 
         Args:
             input: As for `Worker.run`.
-            run: The id of the run; empty to make one.
+            run_id: The id of the run; empty to make one.
             output: The type of the answer.
         """
         form = None if output is None else Output(output)
         log, added = self._expect_log("submit"), to_messages(input)
         given, pauses = self.conversation, 0
         while True:
-            known = await log.info(run) if run else None
+            known = await log.info(run_id) if run_id else None
             if known is not None and (known.last_seq or known.status == "deleted"):
                 await self._check_same(log, known, given, added, form)
-                return run
+                return run_id
             if known is not None and known.owner and known.lease_until > time.time():
                 # Another process is about to store it.
                 pauses += 1
@@ -248,14 +250,14 @@ class QueuedSession(Session):
                 continue
             self.conversation = given  # not that of an attempt that has failed
             try:
-                begun = self._start(added, form, run=run)
+                begun = self._start(added, form, run_id=run_id)
                 with suppress(RunHandedOverError):
                     await begun
             except LeaseHeldError:  # another process has claimed it, which its row may not show yet
                 pauses += 1
                 await asyncio.sleep(min(0.005 * pauses, 0.25))
             except LogError:
-                known = await log.info(run) if run else None
+                known = await log.info(run_id) if run_id else None
                 is_faster = known is not None and (known.last_seq or known.owner)
                 if not is_faster:
                     raise
@@ -275,7 +277,7 @@ class QueuedSession(Session):
         Raises:
             LogError: It is another one, or was deleted.
         """
-        run = known.run
+        run = known.run_id
         if known.status == "deleted":
             raise LogError(f"{run} was deleted from the log: no id is used twice, give another one")
         self.conversation = given
@@ -303,9 +305,9 @@ class QueuedSession(Session):
         return replace(row, status="queued", priority=self.priority)
 
     def _begin(
-        self, begin: Beginning | Callable[[], Awaitable[Beginning]], run: str = ""
+        self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = ""
     ) -> Run[Any]:
-        begun = super()._begin(begin, run)
+        begun = super()._begin(begin, run_id)
         begun.hand_over(reason=SUBMITTED, seconds=0.0)
         return begun
 
@@ -322,20 +324,20 @@ def _json_of(conversation: Conversation | None) -> bytes:
     return b"" if conversation is None else encode_lenient(conversation)
 
 
-def _expect_id(run: str) -> str:
+def _expect_id(run_id: str) -> str:
     """Check the id of a run that a caller has chosen.
 
     Raises:
         ConfigurationError: It is invalid.
     """
-    is_text = isinstance(run, str)  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-    is_id = is_text and is_storable(run) and run.isprintable() and run.strip() == run
-    if not is_id or len(run.encode()) > MOST_ID or re.search(r"~\d+$", run):
+    is_text = isinstance(run_id, str)  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+    is_id = is_text and is_storable(run_id) and run_id.isprintable() and run_id.strip() == run_id
+    if not is_id or len(run_id.encode()) > MOST_ID or re.search(r"~\d+$", run_id):
         raise ConfigurationError(
-            f"run={run!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run='order-4711', without line breaks, and without ~ and a number "
+            f"run={run_id!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run='order-4711', without line breaks, and without ~ and a number "
             "at its end, which mark a run that resumes another"
         )
-    return run
+    return run_id
 
 
 class _Nowhere:
@@ -351,14 +353,14 @@ class _Nowhere:
         raise LocalProtocolError(f"runs of {self.model!r} are queued: `work` runs them")
 
 
-async def end_cancelled(log: EventLog, run: str) -> None:
+async def end_cancelled(log: EventLog, run_id: str) -> None:
     """End a queued run that was cancelled, unless another process has taken it meanwhile.
 
     Raises:
         LogError: The log cannot be read or written.
     """
     with suppress(LeaseHeldError, LocalProtocolError, RunCancelledError):
-        await Worker(_Nowhere(""), log=log).recover(run)
+        await Worker(_Nowhere(""), log=log).recover(run_id)
 
 
 async def work(
@@ -493,9 +495,9 @@ def _report_held(infos: Sequence[RunInfo], owner: str) -> None:
         last = max(info.lease_until for info in others)
         logger.warning(
             "nothing to recover yet: %s held by %s. If that process has ended, its lease lasts up to %.1f s more: recover the runs then, or leave out once=True, which waits for it",
-            f"{others[0].run} is"
+            f"{others[0].run_id} is"
             if len(others) == 1
-            else f"{others[0].run} and {len(others) - 1} more are",
+            else f"{others[0].run_id} and {len(others) - 1} more are",
             others[0].owner,
             max(last - time.time(), 0.0),
         )
@@ -505,7 +507,7 @@ async def recover_in(
     worker: Worker, log: EventLog, info: RunInfo, reason: str = "", claim: Claim | None = None
 ) -> Run[Any]:
     """Continue a run in a session of its own."""
-    run = worker.new_session(log=log).recover(info.run, reason=reason, claim=claim)
+    run = worker.new_session(log=log).recover(info.run_id, reason=reason, claim=claim)
     return await run.started()
 
 
@@ -541,26 +543,26 @@ async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int)
     try:
         if info.status == "paused":
             claim = await log.claim(
-                resumed_id(info.run), create=True, row=RunRow(labels=info.row.labels)
+                resumed_id(info.run_id), create=True, row=RunRow(labels=info.row.labels)
             )
         else:
-            claim = await log.claim(info.run)
+            claim = await log.claim(info.run_id)
     except LeaseHeldError as error:
         if error.owner == log.owner or info.status == "paused":
             pending.defer(
-                info.run, time.time() + log.lease / 3
+                info.run_id, time.time() + log.lease / 3
             )  # its lease is renewed or ends soon
         else:
-            await source.refresh(info.run)
+            await source.refresh(info.run_id)
         return None
     except RunStatusError:  # another process was faster
-        await source.refresh(info.run)
+        await source.refresh(info.run_id)
         return None
     except Exception as error:
         await source.failed(info, error)
         return None
     try:
-        claimed = await log.info(claim.run)
+        claimed = await log.info(claim.run_id)
         if claimed is not None:
             await source.reaches(claimed.revision)
     except BaseException as error:
@@ -573,7 +575,7 @@ async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int)
         return claim
     await source.give_back(claim)
     # Two processes that have released at the same moment do not claim again at the same moment.
-    pending.defer(info.run, time.time() + random.uniform(0.01, 0.1))
+    pending.defer(info.run_id, time.time() + random.uniform(0.01, 0.1))
     return None
 
 

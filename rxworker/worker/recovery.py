@@ -116,7 +116,7 @@ class Continuation(Struct, frozen=True):
 
 
 async def continue_run(
-    stored: StoredRun, run: str, tools: Toolbox, on_unknown: OnUnknown
+    stored: StoredRun, run_id: str, tools: Toolbox, on_unknown: OnUnknown
 ) -> Continuation:
     """Find out how a stored run continues; calls the ``reconcile`` of tools."""
     state, own = stored.state, [record for record in stored.records if not record.path]
@@ -156,7 +156,7 @@ async def continue_run(
             isinstance(r.event, MessageAdd) for r in turn
         )
         return Continuation([], replace_scope(scope, is_resumed=not sends_request))
-    return await _with_calls(stored, turn, run, scope, tools, on_unknown, resume)
+    return await _with_calls(stored, turn, run_id, scope, tools, on_unknown, resume)
 
 
 def _finished_by(turn: Sequence[Record], foreign: int) -> str:
@@ -184,7 +184,7 @@ def replace_scope(scope: TurnScope, *, is_resumed: bool) -> TurnScope:
 async def _with_calls(
     stored: StoredRun,
     turn: Sequence[Record],
-    run: str,
+    run_id: str,
     scope: TurnScope,
     tools: Toolbox,
     on_unknown: OnUnknown,
@@ -192,7 +192,7 @@ async def _with_calls(
 ) -> Continuation:
     """Continue a turn whose response is complete with its calls."""
     state = stored.state
-    key = scope.pause.key or f"{run}/{state.turns}"
+    key = scope.pause.key or f"{run_id}/{state.turns}"
     # A person's decisions count in the run that they were made in, and so does what hooks have agreed to.
     is_own = resume is not None and turn[0].seq > stored.foreign
     decided = {each.place: each for each in resume.pause.calls} if resume and is_own else {}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import PauseState
@@ -70,7 +70,7 @@ class RunResult(Struct, Generic[T_co], frozen=True):
         usage: The tokens of all requests of the run, nested runs included.
         turns: How many turns it took.
         stop_reason: Why the last response ended.
-        run: The run's id.
+        run_id: The run's id.
         output: The answer as a value, if a type was requested; ``None`` if the model refused.
         shared_state: The state that its tools and hooks share with user interfaces; ``None`` if there is none.
     """
@@ -80,7 +80,7 @@ class RunResult(Struct, Generic[T_co], frozen=True):
     usage: Usage
     turns: int
     stop_reason: StopReason | None
-    run: str
+    run_id: str = field(name="run")
     output: T_co | None = None
     shared_state: Json = None
 
@@ -138,7 +138,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
 
 def result_of(
     state: RunState,
-    run: str,
+    run_id: str,
     output: Output[T] | None,
     variables: Mapping[str, object],
     called: Iterable[str],
@@ -158,7 +158,7 @@ def result_of(
             usage=state.usage,
             turns=state.turns,
             stop_reason=state.stop_reason,
-            run=run,
+            run_id=run_id,
             output=None if output is None or output.complaint(text) else output.decode(text),
             shared_state=state.shared_state,
         )
@@ -168,7 +168,7 @@ def result_of(
         usage=state.usage,
         turns=state.turns,
         stop_reason=state.stop_reason,
-        run=run,
+        run_id=run_id,
         pause=pause,
         signatures=tuple([signature_of(call) for call in pause.pending]),
         is_foreign=is_foreign,

@@ -52,7 +52,7 @@ class Beginning(Struct, frozen=True):
         output: The type of the answer, if one is requested.
         shared_state: The state that is shared at the beginning.
         stored: Where it is stored.
-        run: Its id, if it is not the one by which it was loaded.
+        run_id: Its id, if it is not the one by which it was loaded.
     """
 
     first: Sequence[Event]
@@ -62,7 +62,7 @@ class Beginning(Struct, frozen=True):
     output: Output[Any] | None = None
     shared_state: Json = None
     stored: LoggedRun | None = None
-    run: str = ""
+    run_id: str = ""
 
 
 class Run(Generic[T_co]):
@@ -117,7 +117,7 @@ class Run(Generic[T_co]):
     def _begin(self, begin: Beginning) -> Opened:
         """Emit the first events after the records that are stored."""
         context, journal, scope, stored = self._context, self._journal, begin.scope, begin.stored
-        journal.run = begin.run or journal.run
+        journal.run_id = begin.run_id or journal.run_id
         context.allowed[:0] = begin.allowed
         commands = None
         if stored is not None:
@@ -133,7 +133,7 @@ class Run(Generic[T_co]):
                 writer.keep_answers(scope.answered)
             commands = CommandReader(
                 writer.log,
-                journal.run,
+                journal.run_id,
                 context.mailbox,
                 context.pause_request,
                 self._cancel,
@@ -179,7 +179,7 @@ class Run(Generic[T_co]):
     @property
     def id(self) -> str:
         """The id of the run in the records. Before ``started``, a run that is loaded has the id by which it is loaded."""
-        return self._journal.run
+        return self._journal.run_id
 
     async def started(self) -> Run[T_co]:
         """Wait until what is stored of the run is loaded, and this process may continue it; the run. A run that was not stored has started.
@@ -320,7 +320,7 @@ class Run(Generic[T_co]):
     @property
     def parents(self) -> tuple[str, ...]:
         """The ids of the runs that contain this one, the innermost first; their records contain the records of this one."""
-        return tuple([outer.journal.run for outer in self._context.parents])
+        return tuple([outer.journal.run_id for outer in self._context.parents])
 
     @property
     def allowed(self) -> list[tuple[str, str]]:

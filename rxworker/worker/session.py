@@ -129,7 +129,7 @@ class SessionVerbs(ABC):
         form = None if output is None else Output(output)
         # Paused calls that were never resumed get an error result, and cannot be resumed later.
         if self.session._paused is not None:
-            self.session._resumed.add(self.session._paused.run)
+            self.session._resumed.add(self.session._paused.run_id)
         return self.session._start(added, form)
 
     @overload
@@ -278,7 +278,7 @@ class SessionVerbs(ABC):
     @overload
     def decide(
         self,
-        run: str,
+        run_id: str,
         decisions: Decisions | None = None,
         *,
         add: Sequence[Message] = (),
@@ -287,7 +287,7 @@ class SessionVerbs(ABC):
     @overload
     def decide(
         self,
-        run: str,
+        run_id: str,
         decisions: Decisions | None = None,
         *,
         add: Sequence[Message] = (),
@@ -296,7 +296,7 @@ class SessionVerbs(ABC):
     ) -> Run[T]: ...
     def decide(
         self,
-        run: str,
+        run_id: str,
         decisions: Decisions | None = None,
         *,
         add: Sequence[Message] = (),
@@ -306,7 +306,7 @@ class SessionVerbs(ABC):
         """Resume a stored paused run as a new run. The decisions are stored first: they are made once, and survive the end of this process.
 
         Args:
-            run: The id of the paused run.
+            run_id: The id of the paused run.
             decisions: As for ``resume``.
             add: As for ``resume``.
             shared_state: As for ``resume``.
@@ -328,13 +328,13 @@ class SessionVerbs(ABC):
         checked_json(shared_state)  # before the decisions are stored
         several = expect_several("add", add, "add=[Message.user('...')]")
         return session._begin(
-            partial(session._decide, log, run, decisions, several, shared_state, form),
-            resumed_id(run),
+            partial(session._decide, log, run_id, decisions, several, shared_state, form),
+            resumed_id(run_id),
         )
 
     def decide_sync(
         self,
-        run: str,
+        run_id: str,
         decisions: Decisions | None = None,
         *,
         add: Sequence[Message] = (),
@@ -347,18 +347,18 @@ class SessionVerbs(ABC):
             LocalProtocolError: An event loop runs; there ``await worker.decide(...)``. Or as for ``decide``.
         """
         check_no_loop("decide_sync", "await worker.decide(...)")
-        first = partial(self.decide, run, decisions, add=add, shared_state=shared_state)
+        first = partial(self.decide, run_id, decisions, add=add, shared_state=shared_state)
         return self._run_in_script(first if output is None else partial(first, output=output))
 
     @overload
-    def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Run[Any]: ...
+    def recover(self, run_id: str, *, reason: str = "", claim: Claim | None = None) -> Run[Any]: ...
     @overload
     def recover(
-        self, run: str, *, reason: str = "", claim: Claim | None = None, output: type[T]
+        self, run_id: str, *, reason: str = "", claim: Claim | None = None, output: type[T]
     ) -> Run[T]: ...
     def recover(
         self,
-        run: str,
+        run_id: str,
         *,
         reason: str = "",
         claim: Claim | None = None,
@@ -370,7 +370,7 @@ class SessionVerbs(ABC):
         ``on_unknown`` of the worker, for calls that were running.
 
         Args:
-            run: The id of the run.
+            run_id: The id of the run.
             reason: For people; it is in the `RunRecover`.
             claim: The claim of the run, if the caller has claimed it, or that of the new run, if it resumes a paused one; it is released if the run cannot be
                 continued.
@@ -390,11 +390,11 @@ class SessionVerbs(ABC):
         session = self.session
         session._check_free("recover")
         log, form = session._expect_log("recover"), None if output is None else Output(output)
-        return session._begin(partial(session._recover, log, run, reason, claim, form), run)
+        return session._begin(partial(session._recover, log, run_id, reason, claim, form), run_id)
 
     def recover_sync(
         self,
-        run: str,
+        run_id: str,
         *,
         reason: str = "",
         claim: Claim | None = None,
@@ -406,22 +406,22 @@ class SessionVerbs(ABC):
             LocalProtocolError: An event loop runs; there ``await worker.recover(...)``. Or as for ``recover``.
         """
         check_no_loop("recover_sync", "await worker.recover(...)")
-        first = partial(self.recover, run, reason=reason, claim=claim)
+        first = partial(self.recover, run_id, reason=reason, claim=claim)
         return self._run_in_script(first if output is None else partial(first, output=output))
 
     @overload
-    def fork(self, run: str, seq: int, *, reason: str = "") -> Run[Any]: ...
+    def fork(self, run_id: str, seq: int, *, reason: str = "") -> Run[Any]: ...
     @overload
-    def fork(self, run: str, seq: int, *, reason: str = "", output: type[T]) -> Run[T]: ...
+    def fork(self, run_id: str, seq: int, *, reason: str = "", output: type[T]) -> Run[T]: ...
     def fork(
-        self, run: str, seq: int, *, reason: str = "", output: type[Any] | None = None
+        self, run_id: str, seq: int, *, reason: str = "", output: type[Any] | None = None
     ) -> Run[Any]:
         """Copy a stored run up to a record into a new run, and continue that.
 
         Nothing is allowed in it, and what a person has approved in the source needs approval again. The labels are those of this session and its worker.
 
         Args:
-            run: The id of the source.
+            run_id: The id of the source.
             seq: The number of the last record to copy.
             reason: For people; by default it names the source.
             output: As for ``recover``.
@@ -438,10 +438,10 @@ class SessionVerbs(ABC):
         session._check_free("fork")
         log, form = session._expect_log("fork"), None if output is None else Output(output)
         new = new_id()
-        return session._begin(partial(session._fork, log, run, seq, new, reason, form), new)
+        return session._begin(partial(session._fork, log, run_id, seq, new, reason, form), new)
 
     def fork_sync(
-        self, run: str, seq: int, *, reason: str = "", output: type[Any] | None = None
+        self, run_id: str, seq: int, *, reason: str = "", output: type[Any] | None = None
     ) -> RunResult[Any]:
         """Fork a stored run, and continue the new one to its end, in a script without a running event loop; otherwise as ``fork``.
 
@@ -449,10 +449,10 @@ class SessionVerbs(ABC):
             LocalProtocolError: An event loop runs; there ``await worker.fork(...)``. Or as for ``fork``.
         """
         check_no_loop("fork_sync", "await worker.fork(...)")
-        first = partial(self.fork, run, seq, reason=reason)
+        first = partial(self.fork, run_id, seq, reason=reason)
         return self._run_in_script(first if output is None else partial(first, output=output))
 
-    async def load(self, run: str) -> RunResult[None]:
+    async def load(self, run_id: str) -> RunResult[None]:
         """The result of a stored run that has finished or is paused.
 
         Raises:
@@ -460,8 +460,8 @@ class SessionVerbs(ABC):
             ConfigurationError: There is no log.
             LogError: The log has no such run, or cannot be read.
         """
-        stored, _ = await self.session._load(run)
-        return stored.result(run)
+        stored, _ = await self.session._load(run_id)
+        return stored.result(run_id)
 
 
 class Session(SessionVerbs):
@@ -594,7 +594,7 @@ class Session(SessionVerbs):
         added: tuple[Message, ...],
         output: Output[Any] | None = None,
         log: EventLog | None = None,
-        run: str = "",
+        run_id: str = "",
     ) -> Run[Any]:
         """Begin a run with an input.
 
@@ -602,7 +602,7 @@ class Session(SessionVerbs):
             added: The input.
             output: The type of the answer, if one is requested.
             log: The log of the run that it is nested in, if that has one.
-            run: The id of the run, if it has one.
+            run_id: The id of the run, if it has one.
         """
         conversation = self._continued(added)
         stored = self._stored_in(log, self._row(title_of(added)))
@@ -617,7 +617,7 @@ class Session(SessionVerbs):
             shared_state=self.shared_state,
             stored=stored,
         )
-        return self._begin(begin, run)
+        return self._begin(begin, run_id)
 
     def _continued(self, added: tuple[Message, ...]) -> Conversation:
         """The conversation with an input, as it is sent."""
@@ -657,7 +657,7 @@ class Session(SessionVerbs):
             held: The claim of the run that resumes it, if the caller has claimed it.
         """
         expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
-        is_own = self._paused is not None and self._paused.run == waiting.run
+        is_own = self._paused is not None and self._paused.run_id == waiting.run_id
         known = self._paused_output if is_own else None
         if known is None and waiting.output_format is not None:
             known = Output.from_format(waiting.output_format)
@@ -671,17 +671,17 @@ class Session(SessionVerbs):
             self._traceparent(),
             None if wanted is None else wanted.format,
         )
-        if waiting.run in self._resumed:
+        if waiting.run_id in self._resumed:
             message = (
-                f"{waiting.run} was resumed already, or another run has begun since: no call is run twice, and none "
+                f"{waiting.run_id} was resumed already, or another run has begun since: no call is run twice, and none "
                 "that was reported to the model as not run"
             )
             raise LocalProtocolError(message)
         if claim is not None:
-            _check_claim(claim(waiting.run), waiting.run)
+            _check_claim(claim(waiting.run_id), waiting.run_id)
         scope.variables = dict(waiting.variables)
         title = title_of(last_input(waiting.conversation.messages))
-        row = self._row(title, resumes=waiting.run)
+        row = self._row(title, resumes=waiting.run_id)
         if source is not None:
             row = replace(row, labels=source.labels, worker=source.worker or row.worker)
         stored = self._stored_in(None, row)
@@ -690,11 +690,11 @@ class Session(SessionVerbs):
         if stored is not None and held is not None:
             stored = replace(stored, claim=held)
         # Two processes that resume one paused run make one id of it: the log takes the first.
-        run = new_id() if stored is None else resumed_id(waiting.run)
+        run = new_id() if stored is None else resumed_id(waiting.run_id)
         shared = waiting.shared_state if shared_state is None else checked_json(shared_state)
-        self._resumed.add(waiting.run)
+        self._resumed.add(waiting.run_id)
         if self.worker.budget is not None:
-            self.worker.budget.carry_over(waiting.run, run, waiting.usage)
+            self.worker.budget.carry_over(waiting.run_id, run, waiting.usage)
         return Beginning(
             first,
             scope,
@@ -703,13 +703,13 @@ class Session(SessionVerbs):
             output=wanted,
             shared_state=shared,
             stored=stored,
-            run=run,
+            run_id=run,
         )
 
     async def _decide(
         self,
         log: EventLog,
-        run: str,
+        run_id: str,
         decisions: Decisions | None,
         added: Sequence[Message],
         shared_state: Json,
@@ -717,7 +717,7 @@ class Session(SessionVerbs):
     ) -> Beginning:
         """What the run begins with that resumes a stored one, after the decisions are stored."""
         worker = self.worker
-        paused, row, tools = await self._load_paused(run)
+        paused, row, tools = await self._load_paused(run_id)
         self._check_waiting(paused, decisions, added, tools)
         command = decide_command(
             paused,
@@ -728,7 +728,7 @@ class Session(SessionVerbs):
             shared_state=shared_state,
             reserved=RESERVED,
         )
-        await log.send(run, command)
+        await log.send(run_id, command)
         return self._resume(
             paused, decisions, added, shared_state=shared_state, output=output, source=row
         )
@@ -736,25 +736,25 @@ class Session(SessionVerbs):
     async def _fork(
         self,
         log: EventLog,
-        run: str,
+        run_id: str,
         seq: int,
         new: str,
         reason: str,
         output: Output[Any] | None,
     ) -> Beginning:
         """What a fork continues from, after it is stored."""
-        await fork_run(log, run, seq, name=new, labels=self.run_labels)
-        return await self._recover(log, new, reason or f"forked from {run}", None, output)
+        await fork_run(log, run_id, seq, name=new, labels=self.run_labels)
+        return await self._recover(log, new, reason or f"forked from {run_id}", None, output)
 
-    async def _load_paused(self, run: str) -> tuple[Paused[None], RunRow, dict[str, str]]:
+    async def _load_paused(self, run_id: str) -> tuple[Paused[None], RunRow, dict[str, str]]:
         """A stored paused run, what a list shows of it, and the digests of its tools."""
-        stored, row = await self._load(run)
+        stored, row = await self._load(run_id)
         if row.outer:
-            text = f"{run} is nested in {row.outer}, and its call there has failed because it paused: nothing continues it, so that it takes no decision; fork it"
-            raise RunStatusError(text, run=run, status="paused")
-        paused = stored.result(run)
+            text = f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing continues it, so that it takes no decision; fork it"
+            raise RunStatusError(text, run_id=run_id, status="paused")
+        paused = stored.result(run_id)
         if not isinstance(paused, Paused):
-            raise LocalProtocolError(f"{run} has finished: there is nothing to decide about")
+            raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
         return paused, row, stored.tools
 
     def _check_waiting(
@@ -772,19 +772,19 @@ class Session(SessionVerbs):
         """
         _, scope = resume_turn(paused, decisions, added, self.worker.hooks, self.worker.tools)
         check_tools(
-            tools, self.worker.tools, paused.run, [each.call.name for each in scope.waiting]
+            tools, self.worker.tools, paused.run_id, [each.call.name for each in scope.waiting]
         )
 
-    async def _load(self, run: str) -> tuple[StoredRun, RunRow]:
+    async def _load(self, run_id: str) -> tuple[StoredRun, RunRow]:
         log = self._expect_log("load")
-        info = await log.existing(run)
+        info = await log.existing(run_id)
         if info.row.cause and info.status == "aborted":
             raise LocalProtocolError(
-                f"{run} is aborted: {info.row.reason}, so that it has no result"
+                f"{run_id} is aborted: {info.row.reason}, so that it has no result"
             )
-        stored = await read_run(log, run, info.row)
+        stored = await read_run(log, run_id, info.row)
         if stored.state.status not in ("finished", "paused"):
-            what = f"{run} is {stored.state.status}"
+            what = f"{run_id} is {stored.state.status}"
             why = f": {stored.state.reason}" if stored.state.reason else ""
             raise LocalProtocolError(
                 f"{what}{why}, so that it has no result; recover a run whose process has ended"
@@ -794,20 +794,20 @@ class Session(SessionVerbs):
     async def _recover(
         self,
         log: EventLog,
-        run: str,
+        run_id: str,
         reason: str,
         claim: Claim | None = None,
         output: Output[Any] | None = None,
     ) -> Beginning:
         """What a stored run continues from. This process claims it."""
         held = None
-        if claim is not None and claim.run != run:  # that of the run that resumes it
+        if claim is not None and claim.run_id != run_id:  # that of the run that resumes it
             claim, held = None, claim
         try:
-            claim = claim or await claim_or_release(log, run)
+            claim = claim or await claim_or_release(log, run_id)
         except RunStatusError as error:
-            if error.status == "paused" and (decided := decision_of(await log.sent(run))):
-                paused, row, tools = await self._load_paused(run)
+            if error.status == "paused" and (decided := decision_of(await log.sent(run_id))):
+                paused, row, tools = await self._load_paused(run_id)
                 self._check_waiting(paused, decided.decisions, decided.add, tools)
                 return self._resume(
                     paused,
@@ -819,16 +819,16 @@ class Session(SessionVerbs):
                     held=held,
                 )
             raise LocalProtocolError(
-                f"{run} is {error.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
+                f"{run_id} is {error.status}, not cut off: load({run_id!r}) returns its result, and resume(...) continues a paused run"
             ) from error
         try:
             # From here on no other process changes it.
-            info = await log.existing(run)
-            stored = await read_run(log, run, info.row)
+            info = await log.existing(run_id)
+            stored = await read_run(log, run_id, info.row)
             if not stored.records:
-                text = f"{run} has no records: its process ended before it was accepted, so start it again"
+                text = f"{run_id} has no records: its process ended before it was accepted, so start it again"
                 raise LogError(text)
-            sent = await log.sent(run)
+            sent = await log.sent(run_id)
             stored, cancelled = cancelled_now(stored, sent)
             progress = progress_of(stored.records)
             form = None if output is None else output.format
@@ -844,17 +844,17 @@ class Session(SessionVerbs):
                 deaths_at(progress, stored, returned_in(sent)), progress
             )
             if cancelled is not None or error is not None or is_cancelled(stored, sent):
-                await end_nested(log, run)  # no call continues them any more
+                await end_nested(log, run_id)  # no call continues them any more
             if cancelled is not None:
                 after = cancelled
             elif error is not None:
                 after = Continuation([], error=error)
             else:
-                check_tools(stored.tools, self.worker.tools, run)
+                check_tools(stored.tools, self.worker.tools, run_id)
                 on_unknown = self.worker.on_unknown
                 if on_unknown == "ask" and info.row.outer:
                     on_unknown = "tell_model"  # a nested run cannot wait for a decision
-                after = await continue_run(stored, run, self.worker.tools, on_unknown)
+                after = await continue_run(stored, run_id, self.worker.tools, on_unknown)
         except BaseException:
             await release_shielded(log, claim)
             raise
@@ -871,13 +871,13 @@ class Session(SessionVerbs):
             stored=LoggedRun(log, row, claim, stored),
         )
 
-    async def run_inside(self, task: str, log: EventLog, run: str) -> Run[Any] | RunResult[Any]:
+    async def run_inside(self, task: str, log: EventLog, run_id: str) -> Run[Any] | RunResult[Any]:
         """Begin a run inside a logged one, or continue it, if the process of the outer run has ended since it began.
 
         Args:
             task: The input.
             log: The log of the outer run.
-            run: The id, the same for the same call of the outer run.
+            run_id: The id, the same for the same call of the outer run.
 
         Returns:
             The run; its result, if it has ended.
@@ -887,18 +887,18 @@ class Session(SessionVerbs):
         """
         log = self.log or log
         outer = INSIDE.get()
-        while (info := await log.info(run)) is not None:
+        while (info := await log.info(run_id)) is not None:
             if info.status == "aborted":
                 raise LocalProtocolError(info.row.reason or "it was aborted")
             if info.status != "running":
-                return (await read_run(log, run, info.row)).result(run)
+                return (await read_run(log, run_id, info.row)).result(run_id)
             if info.owner and info.lease_until > time.time():
                 # The process that held both has ended, and its lease has not; or it is about to release it.
                 await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
             elif info.last_seq:
                 INSIDE.set(outer)
                 begun = self._begin(
-                    partial(self._recover, log, run, "its outer run was recovered"), run
+                    partial(self._recover, log, run_id, "its outer run was recovered"), run_id
                 )
                 try:
                     await begun._driver.started()
@@ -915,7 +915,7 @@ class Session(SessionVerbs):
             else:
                 break  # that process ended before it was accepted
         INSIDE.set(outer)
-        return self._start(to_messages(task), None, log, run)
+        return self._start(to_messages(task), None, log, run_id)
 
     def _expect_log(self, call: str) -> EventLog:
         if self.log is None:
@@ -925,13 +925,13 @@ class Session(SessionVerbs):
         return self.log
 
     def _begin(
-        self, begin: Beginning | Callable[[], Awaitable[Beginning]], run: str = ""
+        self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = ""
     ) -> Run[Any]:
         """Begin a run.
 
         Args:
             begin: What it begins with, or a function that loads that.
-            run: Its id; by default one is made.
+            run_id: Its id; by default one is made.
         """
         worker, loop, outer = self.worker, asyncio.get_running_loop(), INSIDE.get()
         parents: tuple[RunContext, ...] = ()
@@ -954,7 +954,7 @@ class Session(SessionVerbs):
             parallel=worker.parallel,
             retry=worker.retry,
             scheduler=scheduler_of_run(worker.scheduler),
-            journal=Journal(run or new_id(), clock=record_clock(loop), loop=loop),
+            journal=Journal(run_id or new_id(), clock=record_clock(loop), loop=loop),
             workspace=worker.workspace,
             parents=parents,
             stages=worker.stages,
@@ -1041,12 +1041,12 @@ async def end_inside(run: Run[Any], outer: RunContext | None) -> None:
         await run.cancel(reason="the outer run was cancelled")
 
 
-def _check_claim(answer: object, run: str) -> None:
+def _check_claim(answer: object, run_id: str) -> None:
     """Check that this process may resume a run. Anything but true, such as a coroutine, is no permission."""
     if isinstance(answer, bool):
         if answer:
             return
-        raise LocalProtocolError(f"{run} was resumed by another process: no call is run twice")
+        raise LocalProtocolError(f"{run_id} was resumed by another process: no call is run twice")
     if inspect.iscoroutine(answer):
         answer.close()
     raise ConfigurationError(

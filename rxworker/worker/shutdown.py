@@ -85,7 +85,7 @@ def _log_handler(context: RunContext, raised: BaseException) -> None:
     logger.warning(
         "a handler raised when its block was aborted",
         exc_info=raised,
-        extra={"run": context.journal.run, "turn": context.journal.turn},
+        extra={"run": context.journal.run_id, "turn": context.journal.turn},
     )
 
 

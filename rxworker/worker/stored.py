@@ -68,26 +68,28 @@ class StoredRun(Struct, frozen=True):
     epoch: int = 0
     epochs: dict[int, int] = {}
 
-    def result(self, run: str) -> RunResult[None]:
+    def result(self, run_id: str) -> RunResult[None]:
         """The result of a run that has ended or is paused."""
         is_foreign = self.foreign >= self.state.seq
-        return result_of(self.state, run, None, self.variables, self.called, is_foreign=is_foreign)
+        return result_of(
+            self.state, run_id, None, self.variables, self.called, is_foreign=is_foreign
+        )
 
 
-async def read_run(log: EventLog, run: str, row: RunRow | None = None) -> StoredRun:
+async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> StoredRun:
     """A run as its log has it.
 
     Args:
         log: The log of the run.
-        run: The run's id.
+        run_id: The run's id.
         row: What a list shows of it, if it is to be continued.
 
     Raises:
         LogError: The log cannot be read or is damaged, or has a kind of entry that this rxworker cannot continue from.
     """
-    entries = [entry async for entry in log.read(run)]
-    check_continuable(entries, run)
-    records = list(records_of(entries, run))
+    entries = [entry async for entry in log.read(run_id)]
+    check_continuable(entries, run_id)
+    records = list(records_of(entries, run_id))
     variables: dict[str, object] = {}
     unseen: dict[int, ToolResult] = {}
     agreed: dict[int, Private] = {}
@@ -95,7 +97,7 @@ async def read_run(log: EventLog, run: str, row: RunRow | None = None) -> Stored
         event = record.event
         if isinstance(event, TurnStart) and not record.path:
             unseen.clear()
-        private = private_of(entry, run)
+        private = private_of(entry, run_id)
         if private is None:
             continue
         if private.variables is not None:
@@ -201,14 +203,14 @@ def _without_texts(schema: object) -> object:
 
 
 def check_tools(
-    wanted: Mapping[str, str], tools: Toolbox, run: str, names: Iterable[str] | None = None
+    wanted: Mapping[str, str], tools: Toolbox, run_id: str, names: Iterable[str] | None = None
 ) -> None:
     """Refuse to continue a run without its tools.
 
     Args:
         wanted: The digests of the tools of the run, by their names.
         tools: The tools that there are.
-        run: The run's id.
+        run_id: The run's id.
         names: The names of the tools that are needed; by default all.
 
     Raises:
@@ -222,7 +224,7 @@ def check_tools(
         what = [f"lacks {', '.join(missing)}"] if missing else []
         what += [f"has other parameters of {', '.join(changed)}"] if changed else []
         raise ConfigurationError(
-            f"{run} cannot be continued by this worker: it {' and '.join(what)}. Use a worker with the tools that the run was started with"
+            f"{run_id} cannot be continued by this worker: it {' and '.join(what)}. Use a worker with the tools that the run was started with"
         )
 
 
@@ -252,7 +254,7 @@ class LoggedRun(Struct, frozen=True):
             journal.load(self.run.records)
         row, held = replace(self.row, held={}), self.row.held
         if context.parents:
-            row = replace(row, outer=context.parents[0].journal.run)
+            row = replace(row, outer=context.parents[0].journal.run_id)
         kept = ref(journal)
 
         def last_values() -> RunRow:
@@ -261,7 +263,7 @@ class LoggedRun(Struct, frozen=True):
             return own if journal is None else row_of(journal.state, own, prices)
 
         journal.writer = RunWriter(
-            self.log, journal.run, last_values, scope.variables, self.claim, held
+            self.log, journal.run_id, last_values, scope.variables, self.claim, held
         )
 
 

@@ -158,7 +158,7 @@ async def runs_a_second(address: str, count: int) -> float:
         ):
             began = time.perf_counter()
             async for infos in changes:
-                ended |= {info.run for info in infos if info.status == "finished"}
+                ended |= {info.run_id for info in infos if info.status == "finished"}
                 if names <= ended:
                     break
             seconds = time.perf_counter() - began

@@ -219,8 +219,8 @@ async def follow(address: str, runs: int) -> None:
     late: list[float] = []
     async with open_log(address) as log:
 
-        async def one(run: str) -> None:
-            async for entry in log.follow(run):
+        async def one(run_id: str) -> None:
+            async for entry in log.follow(run_id):
                 if entry.last > 6:
                     late.append(time.time() - entry.time)
 

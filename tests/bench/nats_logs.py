@@ -59,7 +59,7 @@ async def ratio_of_appends(address: str, entries: Sequence[Entry]) -> tuple[floa
             await asyncio.gather(*(append(claim) for claim in claims))
             ours = time.perf_counter() - began
             session = await log._open()  # pyright: ignore[reportPrivateUsage]
-            payloads = await _payloads(session, [claim.run for claim in claims])
+            payloads = await _payloads(session, [claim.run_id for claim in claims])
             bare = await _bare(address.rpartition("/")[0], f"bare-{number}", payloads)
             ratios.append(ours / bare)
             each.append(ours / (RUNS * APPENDS) * 1e6)

@@ -156,10 +156,10 @@ def test_a_message_is_sent_to_a_run_that_reads_it(
 def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(
     rxworker: Rxworker, path: Path
 ) -> None:
-    async def resume(run: str) -> None:
+    async def resume(run_id: str) -> None:
         async with SQLiteLog(path) as log:
             worker = Worker(ScriptedModel([say("Done.")]), tools=[pay], log=log)
-            await worker.decide(run, {"call_1_1": Deny()}).hand_over()
+            await worker.decide(run_id, {"call_1_1": Deny()}).hand_over()
 
     (run,) = stored(path, "paused")
     asyncio.run(resume(run))

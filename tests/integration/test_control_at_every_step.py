@@ -143,9 +143,9 @@ class Seen:
         return outcome
 
 
-async def stored(log: EventLog, run: str) -> list[Record]:
-    entries = [entry async for entry in log.read(run)]
-    return [one for record in records_of(entries, run) for one in expand(record)]
+async def stored(log: EventLog, run_id: str) -> list[Record]:
+    entries = [entry async for entry in log.read(run_id)]
+    return [one for record in records_of(entries, run_id) for one in expand(record)]
 
 
 def status_of(outcome: object) -> str:

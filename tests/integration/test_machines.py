@@ -89,8 +89,8 @@ async def process(folder: Path, words: list[str]) -> AsyncGenerator[str, None]:
             await one.wait()
 
 
-async def end_of(log: EventLog, run: str) -> str:
-    replica = Replica(log, run)
+async def end_of(log: EventLog, run_id: str) -> str:
+    replica = Replica(log, run_id)
     async with asyncio.timeout(30):
         await replica.ended()
     assert replica.state.status == "finished"
@@ -151,7 +151,7 @@ async def test_three_machines_share_a_log(nats_program: str, tmp_path: Path) -> 
     )
     try:
         async with SQLiteLog(one / "runs.db") as log:
-            words["RUN"] = (await Worker(ScriptedModel(["It was dry."]), log=log).run("Hi")).run
+            words["RUN"] = (await Worker(ScriptedModel(["It was dry."]), log=log).run("Hi")).run_id
         command = Commands(COMMANDS_OF_THREE[1:], words)
         work, submit = command("rxworker work"), command("rxworker submit")
         await output_of(one, command(" export "))

@@ -69,10 +69,10 @@ def corpus() -> tuple[list[list[bytes]], Paused[None]]:
             desk = worker(log)
             paused = await desk.run("Go on.")
             assert isinstance(paused, Paused)
-            await desk.decide(paused.run, [Deny("no")]).started()
+            await desk.decide(paused.run_id, [Deny("no")]).started()
             await worker(log).run("And you?").hand_over()
             return [
-                [line.strip() async for line in export_run(log, info.run)]
+                [line.strip() async for line in export_run(log, info.run_id)]
                 for info in await log.list()
             ], paused
 
@@ -127,8 +127,8 @@ def test_imports() -> None:
                 assert await log.list() == []
                 return
             (info,) = await log.list()
-            assert info.run == run
-            assert [found.info.run async for found in log.search("go")] in ([], [run])
+            assert info.run_id == run
+            assert [found.info.run_id async for found in log.search("go")] in ([], [run])
             read = list(records_of([entry async for entry in log.read(run)], run))
             assert sum(1 for record in read for _ in expand(record)) == info.last_seq
             fold_run(read)

@@ -149,18 +149,18 @@ class Door(ABC):
         """Begin a run, and wait until it waits. Returns its id."""
 
     @abstractmethod
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         """Send something to the run, and return the answer, or that of the run when it has ended."""
 
     @abstractmethod
-    async def waits(self, run: str) -> bool:
+    async def waits(self, run_id: str) -> bool:
         """Whether the run still waits."""
 
 
-def named(sent: Any, run: str) -> Any:
+def named(sent: Any, run_id: str) -> Any:
     if isinstance(sent, bytes):
-        return sent.replace(b"RUN", run.encode())
-    return json.loads(json.dumps(sent).replace("RUN", run))
+        return sent.replace(b"RUN", run_id.encode())
+    return json.loads(json.dumps(sent).replace("RUN", run_id))
 
 
 YES, NO = {"type": "approve"}, {"type": "deny"}
@@ -189,12 +189,12 @@ class WebDoor(Door):
         async with self.http.post(path, data=data, headers=headers) as answer:
             return answer.status, await answer.text(), answer.headers.get("X-Rxworker-Run", "")
 
-    async def state(self, run: str) -> dict[str, Any]:
-        async with self.http.get(f"api/runs/{run}", headers={"X-User": "ada"}) as answer:
+    async def state(self, run_id: str) -> dict[str, Any]:
+        async with self.http.get(f"api/runs/{run_id}", headers={"X-User": "ada"}) as answer:
             return await answer.json()
 
-    async def waits(self, run: str) -> bool:
-        state = await self.state(run)
+    async def waits(self, run_id: str) -> bool:
+        state = await self.state(run_id)
         return state["status"] == "paused" and state["resumed_as"] is None
 
     async def begin(self, text: str) -> str:
@@ -203,17 +203,17 @@ class WebDoor(Door):
         await self.ended(run)
         return run
 
-    async def ended(self, run: str) -> str:
-        async with self.http.get(f"api/runs/{run}/events", headers={"X-User": "ada"}) as events:
+    async def ended(self, run_id: str) -> str:
+        async with self.http.get(f"api/runs/{run_id}/events", headers={"X-User": "ada"}) as events:
             return await events.text()
 
 
 class Http(WebDoor):
     """``POST /api/runs/ID/resume``."""
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
-        body = b"" if sent is None else named(sent, run)
-        status, told, _ = await self.post(f"api/runs/{run}/resume", body, user)
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
+        body = b"" if sent is None else named(sent, run_id)
+        status, told, _ = await self.post(f"api/runs/{run_id}/resume", body, user)
         return await self.ended(json.loads(told)["id"]) if status == 201 else f"{status} {told}"
 
     right: ClassVar[Any] = {"decisions": {"pay_1": YES}}
@@ -302,10 +302,10 @@ class Http(WebDoor):
 class Socket(WebDoor):
     """The WebSocket, which carries no decisions."""
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         async with self.http.ws_connect("api/ws", headers={"X-User": user}) as socket:
             await socket.receive_json()
-            await socket.send_json(named(sent, run))
+            await socket.send_json(named(sent, run_id))
             while (message := await socket.receive_json())["type"] != "error":
                 pass
             return json.dumps(message)
@@ -339,8 +339,8 @@ class AgUi(WebDoor):
         assert status == 200, told
         return run
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
-        given = named(sent, run)
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
+        given = named(sent, run_id)
         more: dict[str, Any] = {} if isinstance(given, bytes) else {"resume": given}
         if isinstance(given, dict):
             more = cast("dict[str, Any]", given)
@@ -442,8 +442,8 @@ class Chat(WebDoor):
         assert status == 200, told
         return run
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
-        given = named(sent, run)
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
+        given = named(sent, run_id)
         call = {"type": "tool-pay", "toolCallId": "pay_1", "input": {"euros": 1000}}
         several = cast("list[Any]", given) if isinstance(given, list) else [given]
         parts = [call if isinstance(part, bytes) else {**call, **part} for part in several]
@@ -534,12 +534,12 @@ class Completions(WebDoor):
         assert status == 200, told
         return json.loads(told)["id"]
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         calls = [{"id": "pay_1", "type": "function", "function": FUNCTION}]
         messages = [
             {"role": "user", "content": self.text},
             {"role": "assistant", "content": None, "tool_calls": calls},
-            *named(sent, run),
+            *named(sent, run_id),
         ]
         body = {"model": "worker", "messages": messages}
         status, told, _ = await self.post("v1/chat/completions", body, user)
@@ -571,8 +571,8 @@ class Responses(WebDoor):
         assert status == 200, told
         return json.loads(told)["id"]
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
-        body = {"model": "worker", "previous_response_id": run, "input": named(sent, run)}
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
+        body = {"model": "worker", "previous_response_id": run_id, "input": named(sent, run_id)}
         status, told, _ = await self.post("v1/responses", body, user)
         return f"{status} {told}"
 
@@ -627,9 +627,9 @@ class Mcp(Door):
         assert isinstance(asked, mcp.types.InputRequiredResult)
         self.state = asked.request_state
         (info,) = await self.log.list(limit=1)
-        return info.run
+        return info.run_id
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         action, content = sent or (None, None)
         given = ElicitResult(action=action, content=content) if action else None
         responses: Any = {} if given is None else {"approval": given}
@@ -647,8 +647,8 @@ class Mcp(Door):
             return "it waits again"
         return test_mcp.text_of(result)
 
-    async def waits(self, run: str) -> bool:
-        return await self.log.info(f"{run}~2") is None and await is_paused(self.log, run)
+    async def waits(self, run_id: str) -> bool:
+        return await self.log.info(f"{run_id}~2") is None and await is_paused(self.log, run_id)
 
     right: ClassVar[Any] = accepted({"approve": True})
     cells: ClassVar[Cells] = {
@@ -691,12 +691,12 @@ class McpLegacy(Mcp):
         self.text = text
         return "the run of the next call"
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         action, content = sent
         self.reply = ElicitResult(action=action, content=content)
         return test_mcp.text_of(await self.using.call_tool("clerk", {"message": self.text}))
 
-    async def waits(self, run: str) -> bool:
+    async def waits(self, run_id: str) -> bool:
         return await waits_in(self.log)
 
     right: ClassVar[Any] = Mcp.right
@@ -713,12 +713,12 @@ class McpLegacy(Mcp):
 
 async def waits_in(log: MemoryLog) -> bool:
     """Whether a run waits that was not resumed."""
-    runs = {info.run: info.status for info in await log.list()}
+    runs = {info.run_id: info.status for info in await log.list()}
     return any(runs[name] == "paused" and resumed_id(name) not in runs for name in runs)
 
 
-async def is_paused(log: EventLog, run: str) -> bool:
-    info = await log.info(run)
+async def is_paused(log: EventLog, run_id: str) -> bool:
+    info = await log.info(run_id)
     return info is not None and info.status == "paused"
 
 
@@ -753,7 +753,7 @@ class Acp(Door):
         self.text = text
         return "the run of the next prompt"
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         log, editor = MemoryLog(), Editor()
         self.log = log
         task = asyncio.create_task(acp.AcpAgent(make_worker, editor, log=log).serve())
@@ -767,7 +767,7 @@ class Acp(Door):
             await task
         return f"answered: {editor.text}"
 
-    async def waits(self, run: str) -> bool:
+    async def waits(self, run_id: str) -> bool:
         return await waits_in(self.log)
 
     right: ClassVar[Any] = chosen()
@@ -818,20 +818,20 @@ class Stored(Door):
     async def begin(self, text: str) -> str:
         worker = make_worker()
         worker.log = self.log
-        return (await worker.run(text)).run
+        return (await worker.run(text)).run_id
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         other = make_worker()
         other.log = self.log
         try:
-            await self.log.send(run, Command(DECIDE, sent, key=DECIDE))
-            result = await other.recover(run)
+            await self.log.send(run_id, Command(DECIDE, sent, key=DECIDE))
+            result = await other.recover(run_id)
         except RxWorkerError as error:
             return str(error)
         return result.text
 
-    async def waits(self, run: str) -> bool:
-        return await self.log.info(f"{run}~2") is None and await is_paused(self.log, run)
+    async def waits(self, run_id: str) -> bool:
+        return await self.log.info(f"{run_id}~2") is None and await is_paused(self.log, run_id)
 
     right: ClassVar[Any] = {"decisions": [YES]}
     cells: ClassVar[Cells] = {
@@ -883,22 +883,22 @@ class CommandLine(Door):
     async def begin(self, text: str) -> str:
         worker = make_worker()
         worker.log = self.log
-        return (await worker.run(text)).run
+        return (await worker.run(text)).run_id
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         output = io.StringIO()
         with redirect_stdout(output), redirect_stderr(output):
             code = await asyncio.to_thread(
-                main, ["runs", "--log", self.address, "decide", run, *sent]
+                main, ["runs", "--log", self.address, "decide", run_id, *sent]
             )
         if code:
             return f"{code} {output.getvalue()}"
         other = make_worker()
         other.log = self.log
-        return (await other.recover(run)).text
+        return (await other.recover(run_id)).text
 
-    async def waits(self, run: str) -> bool:
-        return await self.log.info(f"{run}~2") is None and await is_paused(self.log, run)
+    async def waits(self, run_id: str) -> bool:
+        return await self.log.info(f"{run_id}~2") is None and await is_paused(self.log, run_id)
 
     right: ClassVar[Any] = ["--approve", "pay_1"]
     cells: ClassVar[Cells] = {
@@ -1020,9 +1020,9 @@ class Saved(Door):
         paused = await make_worker().run(text)
         assert isinstance(paused, Paused)
         self.data, self.last, self.is_resumed = save_paused(paused), make_worker(), False
-        return paused.run
+        return paused.run_id
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         change, decisions = sent
         try:
             paused = load_paused(tampered(self.data, change))
@@ -1032,7 +1032,7 @@ class Saved(Door):
         self.is_resumed = True
         return result.text
 
-    async def waits(self, run: str) -> bool:
+    async def waits(self, run_id: str) -> bool:
         return not self.is_resumed
 
     right: ClassVar[Any] = with_()
@@ -1089,9 +1089,9 @@ class Program(Door):
 
     async def begin(self, text: str) -> str:
         self.worker, self.is_resumed = make_worker(), False
-        return (await self.worker.run(text)).run
+        return (await self.worker.run(text)).run_id
 
-    async def send(self, run: str, sent: Any, user: str) -> str:
+    async def send(self, run_id: str, sent: Any, user: str) -> str:
         try:
             result = await self.worker.resume(decisions=sent)
         except RxWorkerError as error:
@@ -1099,7 +1099,7 @@ class Program(Door):
         self.is_resumed = True
         return result.text
 
-    async def waits(self, run: str) -> bool:
+    async def waits(self, run_id: str) -> bool:
         return not self.is_resumed
 
     right: ClassVar[Any] = {"pay_1": Approve()}
@@ -1191,11 +1191,11 @@ async def test_what_is_understood_runs_the_call_once(kind: type[Door]) -> None:
 # Calls that may have had their effect
 
 
-async def doubtful(log: MemoryLog, run: str) -> str:
+async def doubtful(log: MemoryLog, run_id: str) -> str:
     """A run like one that waits for approval, whose call was running when its process ended."""
     records = [
         each
-        for record in records_of([entry async for entry in log.read(run)], run)
+        for record in records_of([entry async for entry in log.read(run_id)], run_id)
         for each in expand(record)
     ]
     pause = records[-1].event
@@ -1205,7 +1205,7 @@ async def doubtful(log: MemoryLog, run: str) -> str:
         entry for each in (*records[:-1], replace(records[-1], event=asked))
         for entry in entries_of([each], 1)
     ]  # fmt: skip
-    info = await log.info(run)
+    info = await log.info(run_id)
     assert info is not None
     claim = await log.claim("doubt-1", create=True)
     await log.append(claim, entries, after=0, row=info.row)
@@ -1257,7 +1257,7 @@ async def test_an_editor_offers_no_always_for_a_call_that_may_have_run(
         first.leave()
         await task
         (info,) = await log.list()
-        await doubtful(log, info.run)
+        await doubtful(log, info.run_id)
         second = Editor()
         second.results = [chosen(option)]
         task = asyncio.create_task(acp.AcpAgent(make_worker, second, log=log).serve())

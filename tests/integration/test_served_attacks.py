@@ -445,13 +445,13 @@ async def test_a_failure_is_one_entry_of_the_log_whatever_its_address_holds(
     assert "\nINFO:all" not in caplog.text
 
 
-async def everything_of(client: Client, run: str) -> str:
+async def everything_of(client: Client, run_id: str) -> str:
     """All that anybody can read of a run."""
-    told = [(await client.get(f"api/runs/{run}/{what}"))[1] for what in ("events", "ag-ui")]
-    told += [(await client.get(path))[1] for path in ("api/runs", f"api/runs/{run}", "api/info")]
+    told = [(await client.get(f"api/runs/{run_id}/{what}"))[1] for what in ("events", "ag-ui")]
+    told += [(await client.get(path))[1] for path in ("api/runs", f"api/runs/{run_id}", "api/info")]
     async with client.http.ws_connect(f"{client.server.url}api/ws") as socket:
         await socket.send_json({"type": "list"})
-        await socket.send_json({"type": "watch", "run": run})
+        await socket.send_json({"type": "watch", "run": run_id})
         while True:
             told.append((await socket.receive()).data)
             if '"type":"end"' in told[-1]:

@@ -59,11 +59,11 @@ class Server:
 class Client:
     """Reads a run as a browser does: it reconnects behind the last record that it has."""
 
-    def __init__(self, http: aiohttp.ClientSession, server: Server, run: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, server: Server, run_id: str) -> None:
         self.records: list[Record] = []
         self.end: Any = None
         self._http = http
-        self._url = f"{server.url}api/runs/{run}/events"
+        self._url = f"{server.url}api/runs/{run_id}/events"
 
     async def read(self) -> None:
         while self.end is None:

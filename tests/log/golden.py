@@ -106,18 +106,18 @@ async def states(log: EventLog) -> dict[str, Any]:
     """The state of each run; of a pause those members that it has in every version."""
     found: dict[str, Any] = {}
     for info in await log.list():
-        state = fold_run(records_of([entry async for entry in log.read(info.run)], info.run))
-        found[info.run] = msgspec.to_builtins(state)
+        state = fold_run(records_of([entry async for entry in log.read(info.run_id)], info.run_id))
+        found[info.run_id] = msgspec.to_builtins(state)
         if (pause := state.pause) is not None:
             members = {"hook": pause.hook, "reason": pause.reason, "key": pause.key}
-            found[info.run]["pause"] = {**members, "pending": pause.pending}
+            found[info.run_id]["pause"] = {**members, "pending": pause.pending}
     return msgspec.json.decode(msgspec.json.encode(found))
 
 
 async def lines(log: EventLog) -> dict[str, list[bytes]]:
     """Each run as it is exported."""
     return {
-        info.run: [line.rstrip() async for line in export_run(log, info.run)]
+        info.run_id: [line.rstrip() async for line in export_run(log, info.run_id)]
         for info in await log.list()
     }
 

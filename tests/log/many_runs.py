@@ -57,7 +57,7 @@ async def main(
         known: set[str] = set()
         before = ""
         while infos := await log.list(before=before):
-            before = infos[-1].run
+            before = infos[-1].run_id
             known.update(info.row.title for info in infos)
 
         async def begin(title: str) -> None:

@@ -57,14 +57,14 @@ async def killed() -> tuple[MemoryLog, list[str]]:
         await in_tool.wait()
         await run.barrier()
         infos = await log.list()
-        entries = {info.run: [entry async for entry in log.read(info.run)] for info in infos}
+        entries = {info.run_id: [entry async for entry in log.read(info.run_id)] for info in infos}
         may_end.set()
         await run
     left = MemoryLog(lease=0.0)
     runs = sorted(entries, key=len)
     for info in reversed(infos):
-        claim = await left.claim(info.run, create=True)
-        await left.append(claim, entries[info.run], after=0, row=info.row)
+        claim = await left.claim(info.run_id, create=True)
+        await left.append(claim, entries[info.run_id], after=0, row=info.row)
     left.lease = 15.0
     return left, runs
 
@@ -120,8 +120,8 @@ async def test_runs_nested_in_one_that_has_ended_are_ended_by_whatever_takes_run
     assert {info.status for info in await log.list()} == {"aborted"}
 
 
-async def end_run_alone(log: EventLog, run: str) -> None:
-    claim = await log.claim(run)
+async def end_run_alone(log: EventLog, run_id: str) -> None:
+    claim = await log.claim(run_id)
     await log.append(claim, [], after=claim.last_seq, row=RunRow("aborted"))
     await log.release(claim)
 
@@ -137,16 +137,16 @@ async def test_a_run_nested_in_one_of_another_log_is_left_to_that() -> None:
     async with RunSource(log) as source:
         info = await source.take(wait=False)
         assert info is not None
-        assert info.run == runs[0]
+        assert info.run_id == runs[0]
         assert await source.take(wait=False) is None
     assert len(await log.list(status="running")) == 3
 
 
-async def recovered(worker: Worker, run: str) -> Run[Any]:
+async def recovered(worker: Worker, run_id: str) -> Run[Any]:
     """Recover a run when its lease has ended, by the clock of the store."""
     while True:
         try:
-            return await worker.recover(run).started()
+            return await worker.recover(run_id).started()
         except LeaseHeldError as error:
             await asyncio.sleep(max(error.until - time.time(), 0.0) + 0.005)
 
@@ -172,7 +172,7 @@ async def test_a_run_without_a_record_is_not_continued_and_not_held(open_store: 
         assert len(pruned) == 2
         assert "run-0" in pruned
         await log.append(held, entries_of([Record(1, "run-1", 0, 0, 0.0, RunStop())], 1), after=0)
-        assert [info.run for info in await log.list()] == ["run-1"]
+        assert [info.run_id for info in await log.list()] == ["run-1"]
 
 
 async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
@@ -189,12 +189,12 @@ async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
         resumed = worker.resume()
         await resumed
         entries = [entry async for entry in first.read(resumed.id)]
-        assert paused.run in resumed.id
-    for name, some in ((paused.run, []), (resumed.id, entries[:1])):
+        assert paused.run_id in resumed.id
+    for name, some in ((paused.run_id, []), (resumed.id, entries[:1])):
         claim = await log.claim(name, create=True)
         if some:
-            await log.append(claim, some, after=0, row=RunRow(resumes=paused.run))
-    await log.delete(paused.run)
+            await log.append(claim, some, after=0, row=RunRow(resumes=paused.run_id))
+    await log.delete(paused.run_id)
     log.lease = 15.0
     working = asyncio.create_task(
         work(log, lambda _: Worker(ScriptedModel(["Done."]), tools=[pay], log=log))
@@ -206,7 +206,7 @@ async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     (info,) = await log.list()
-    assert (info.run, info.row.recoveries) == (resumed.id, 1)
+    assert (info.run_id, info.row.recoveries) == (resumed.id, 1)
 
 
 async def test_a_hand_over_hands_the_nested_runs_over_too() -> None:
@@ -265,7 +265,7 @@ async def test_a_run_that_resumes_another_continues_its_nested_runs() -> None:
         async with RunSource(log) as source:  # whatever takes runs leaves the nested one to it
             taken = await source.take()
             assert taken is not None
-            assert taken.run == resumed.id
+            assert taken.run_id == resumed.id
             assert await source.take(wait=False) is None
         may_end.set()
         assert (await make().recover(resumed.id)).text == "Done."
@@ -283,7 +283,7 @@ async def test_nothing_waits_for_a_nested_run_that_is_paused() -> None:
     async with MemoryLog() as log:
         run = make_worker(log, in_tool, may_end).run("Begin.")
         await in_tool.wait()
-        nested = max([info.run for info in await log.list()], key=len)
+        nested = max([info.run_id for info in await log.list()], key=len)
         await log.send(nested, Command("pause"))
         may_end.set()
         await run

@@ -49,9 +49,9 @@ RUN = "run-1"
 START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 
-def records(events: Sequence[Event], after: int = 0, run: str = RUN) -> list[Record]:
+def records(events: Sequence[Event], after: int = 0, run_id: str = RUN) -> list[Record]:
     return [
-        Record(seq, run, 1, 1, round(seq / 8, 3), event)
+        Record(seq, run_id, 1, 1, round(seq / 8, 3), event)
         for seq, event in enumerate(events, after + 1)
     ]
 
@@ -60,17 +60,17 @@ def entries(events: Sequence[Event], after: int = 0, epoch: int = 1) -> list[Ent
     return entries_of(records(events, after), epoch)
 
 
-async def begun(log: EventLog, *events: Event, run: str = RUN) -> Claim:
-    claim = await log.claim(run, create=True)
+async def begun(log: EventLog, *events: Event, run_id: str = RUN) -> Claim:
+    claim = await log.claim(run_id, create=True)
     await log.append(claim, entries([START, *events]), after=0)
     return claim
 
 
-async def stored(log: EventLog, run: str = RUN, after: int = 0) -> list[Record]:
-    found = [entry async for entry in log.read(run, after)]
+async def stored(log: EventLog, run_id: str = RUN, after: int = 0) -> list[Record]:
+    found = [entry async for entry in log.read(run_id, after)]
     return [
         one
-        for record in records_of(found, run, found[0].first - 1)
+        for record in records_of(found, run_id, found[0].first - 1)
         for one in expand(record, after)
     ]
 
@@ -136,7 +136,7 @@ async def test_a_claim_fences_the_owner_before(open_store: OpenLog) -> None:
         assert (new.epoch, new.last_seq) == (2, 1)
         with pytest.raises(FencedError, match="taken over") as caught:
             await log.append(old, entries([RunStop()], 1), after=1)
-        assert caught.value.run == RUN
+        assert caught.value.run_id == RUN
         await log.append(new, entries([TurnStart()], 1, 2), after=1)
         assert [entry.epoch async for entry in log.read(RUN)] == [1, 2]
 
@@ -157,7 +157,7 @@ async def test_a_claim_takes_the_status_with_it(open_store: OpenLog) -> None:
     statuses: tuple[StoredStatus, ...] = ("queued", "running", "paused", "finished", "aborted")
     async with open_store() as log:
         for status in statuses:
-            claim = await begun(log, run=status)
+            claim = await begun(log, run_id=status)
             await log.append(claim, [], after=1, row=RunRow(status))
             if status != "queued":  # also while its process still holds it
                 with pytest.raises((RunStatusError, LeaseHeldError)) as held:
@@ -171,7 +171,7 @@ async def test_a_claim_takes_the_status_with_it(open_store: OpenLog) -> None:
                     RunStatusError, match="paused" if status == "paused" else "ended"
                 ) as refused:
                     await log.claim(status)
-                assert (refused.value.run, refused.value.status) == (status, status)
+                assert (refused.value.run_id, refused.value.status) == (status, status)
                 assert (await log.info(status)).epoch == 1  # pyright: ignore[reportOptionalMemberAccess]
             for other in statuses:
                 if other == status:
@@ -189,7 +189,7 @@ async def test_a_run_that_ends_while_it_is_claimed_is_not_claimed(open_store: Op
         other = log if isinstance(log, MemoryLog) else opened  # as from another process
         for number in range(10):
             run = f"run-{number}"
-            claim = await begun(log, run=run)
+            claim = await begun(log, run_id=run)
             ending = log.append(claim, entries([RunStop()], 1), after=1, row=RunRow("finished"))
             ended, claimed = await asyncio.gather(ending, other.claim(run), return_exceptions=True)
             if isinstance(ended, FencedError):
@@ -298,7 +298,7 @@ async def test_a_run_is_listed_with_its_last_values(open_store: OpenLog) -> None
         assert await log.list() == []  # a run without records has not been accepted
         info = await log.info(RUN)
         assert info is not None
-        assert (info.run, info.status, info.row.title, info.row.worker) == (
+        assert (info.run_id, info.status, info.row.title, info.row.worker) == (
             RUN,
             "running",
             "Hi",
@@ -321,9 +321,9 @@ async def test_runs_are_listed_newest_first_in_pages_and_by_status(open_store: O
             await log.append(claim, entries([START]), after=0, row=RunRow(status))
         names: list[str] = []
         while page := await log.list(before=names[-1] if names else "", limit=3):
-            names += [info.run for info in page]
+            names += [info.run_id for info in page]
         assert names == [f"run-{number}" for number in reversed(range(7))]
-        assert [info.run for info in await log.list(status="finished")] == [
+        assert [info.run_id for info in await log.list(status="finished")] == [
             "run-5",
             "run-3",
             "run-1",
@@ -404,14 +404,14 @@ async def test_a_follower_of_a_run_that_is_deleted_fails(open_store: OpenLog) ->
 class Reverse:
     """A codec that anyone can break."""
 
-    def encode(self, data: bytes, run: str, /) -> bytes:
-        return b"!" + run.encode() + b":" + data[::-1]
+    def encode(self, data: bytes, run_id: str, /) -> bytes:
+        return b"!" + run_id.encode() + b":" + data[::-1]
 
-    def decode(self, data: bytes, run: str, /) -> bytes:
+    def decode(self, data: bytes, run_id: str, /) -> bytes:
         if data[:1] == b"{":
             return data
-        assert data.startswith(b"!" + run.encode() + b":")
-        return data[len(run) + 2 :][::-1]
+        assert data.startswith(b"!" + run_id.encode() + b":")
+        return data[len(run_id) + 2 :][::-1]
 
 
 class Forgetful(Reverse):
@@ -421,11 +421,11 @@ class Forgetful(Reverse):
         self.forgotten = set[str]()
         self.damaged = set[str]()
 
-    def decode(self, data: bytes, run: str, /) -> bytes:
-        if run in self.forgotten:
-            raise KeyError(run)
-        plain = super().decode(data, run)
-        return plain[:9] + b"\xff" + plain[10:] if run in self.damaged else plain
+    def decode(self, data: bytes, run_id: str, /) -> bytes:
+        if run_id in self.forgotten:
+            raise KeyError(run_id)
+        plain = super().decode(data, run_id)
+        return plain[:9] + b"\xff" + plain[10:] if run_id in self.damaged else plain
 
 
 async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
@@ -439,7 +439,7 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
             for status in statuses:
                 run = f"{name}-{status}"
                 claim = await log.claim(run, create=True, row=RunRow(title="rain"))
-                start = entries_of(records([START, TextDelta(0, "rain")], run=run), 1)
+                start = entries_of(records([START, TextDelta(0, "rain")], run_id=run), 1)
                 await log.append(claim, start, after=0, row=RunRow(status, title="rain"))
                 if status == "paused":
                     await log.send(run, Command("decide", {"decisions": {}}, key="decide"))
@@ -449,7 +449,7 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
         bad = codec.forgotten | codec.damaged
 
         def check(infos: Sequence[RunInfo]) -> None:
-            found = {info.run: info for info in infos}
+            found = {info.run_id: info for info in infos}
             assert found.keys() == bad | {f"good-{status}" for status in statuses}
             for run, info in found.items():
                 assert info.status == run.partition("-")[2]
@@ -469,7 +469,7 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
                 await asyncio.sleep(0.001)
         fleet.dispose()
         check(noted)
-        found = [one.info.run async for one in log.search("rain")]
+        found = [one.info.run_id async for one in log.search("rain")]
         assert sorted(found) == sorted(f"good-{status}" for status in statuses)
         assert len([one async for one in log.search("")]) == 9
         for run in bad:
@@ -493,7 +493,7 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
 
         async with RunSource(log) as source:
             taken = [await source.take(wait=False) for _ in range(3)]
-            assert {info.run for info in taken if info is not None} == {
+            assert {info.run_id for info in taken if info is not None} == {
                 "good-running",
                 "good-paused",
             }
@@ -511,7 +511,7 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
         deleted = await log.prune(max_runs=0)
         assert sorted(deleted) == ["damaged-paused", "forgotten-paused"]
         await log.delete("damaged-running")
-        assert sorted(info.run for info in await log.list()) == [
+        assert sorted(info.run_id for info in await log.list()) == [
             "forgotten-running",
             "good-paused",
             "good-running",
@@ -568,7 +568,7 @@ async def test_stored_runs_come_in_pages_then_an_empty_list_then_changes(
     names = [f"run-{n}" for n in range(8)]
     async with open_store() as log:
         for name in names:
-            claim = await begun(log, run=name)
+            claim = await begun(log, run_id=name)
             if name != "run-0":
                 await log.append(claim, [], after=1, row=RunRow("finished"))
             await log.release(claim)
@@ -577,11 +577,11 @@ async def test_stored_runs_come_in_pages_then_an_empty_list_then_changes(
                 seen = set[str]()
                 while infos := await anext(changes):
                     assert len(infos) <= 3
-                    seen |= {info.run for info in infos}
+                    seen |= {info.run_id for info in infos}
                 assert sorted(seen) == found
                 await log.send("run-0", Command("pause"))
                 sent = 1 if limit is None else 2
-                while not any(i.run == "run-0" and i.sent == sent for i in await anext(changes)):
+                while not any(i.run_id == "run-0" and i.sent == sent for i in await anext(changes)):
                     pass  # a run may come again without a change
 
 
@@ -612,11 +612,11 @@ async def test_a_lease_is_seen_when_it_is_renewed_and_when_it_has_ended(
 async def test_the_fleet_is_all_runs_and_then_what_changes(open_store: OpenLog) -> None:
     async with open_store() as log:
         claim = await begun(log)
-        await begun(log, run="run-2")
+        await begun(log, run_id="run-2")
         seen, done = list[tuple[str, StoredStatus]](), asyncio.Event()
 
         def on_next(info: RunInfo) -> None:
-            seen.append((info.run, info.status))
+            seen.append((info.run_id, info.status))
             if info.status == "finished":
                 done.set()
             elif len({run for run, _ in seen}) == 2:

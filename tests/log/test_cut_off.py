@@ -25,15 +25,15 @@ from tests.log.proxy import Proxy
 LEASE = 0.6
 
 
-async def stored(log: EventLog, run: str) -> list[Record]:
-    found = [entry async for entry in log.read(run)]
-    return [one for record in records_of(found, run) for one in expand(record)]
+async def stored(log: EventLog, run_id: str) -> list[Record]:
+    found = [entry async for entry in log.read(run_id)]
+    return [one for record in records_of(found, run_id) for one in expand(record)]
 
 
-async def watch(log: EventLog, run: str) -> list[int]:
+async def watch(log: EventLog, run_id: str) -> list[int]:
     """The numbers of all records, as a follower sees them."""
     seen: list[int] = []
-    async with aclosing(log.follow(run)) as following:
+    async with aclosing(log.follow(run_id)) as following:
         async for entry in following:
             seen += range(entry.first, entry.last + 1)
             if entry.kind == "run_stop":
@@ -41,11 +41,11 @@ async def watch(log: EventLog, run: str) -> list[int]:
     return seen
 
 
-async def recover(clerk: Clerk, run: str) -> Run[None]:
+async def recover(clerk: Clerk, run_id: str) -> Run[None]:
     """Recover a run when the lease of its owner has ended."""
     while True:
         try:
-            return await clerk.worker.recover(run).started()
+            return await clerk.worker.recover(run_id).started()
         except LeaseHeldError as error:
             await asyncio.sleep(max(error.until - time.time(), 0) + 0.01)
 

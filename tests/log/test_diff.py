@@ -32,9 +32,9 @@ async def run_of(log: EventLog, *replies: Reply, **options: Any) -> str:
     return run.id
 
 
-async def end_of(log: EventLog, run: str, kind: str) -> int:
+async def end_of(log: EventLog, run_id: str, kind: str) -> int:
     """The number of the first record of a kind that ends something."""
-    entries = [entry async for entry in log.read(run)]
+    entries = [entry async for entry in log.read(run_id)]
     return next(
         entry.last
         for entry in entries
@@ -56,7 +56,7 @@ async def test_the_same_run_twice_has_no_difference_although_ids_and_times_diffe
         info = await log.info(one)
         assert info is not None
         assert diff.common == info.last_seq
-        assert (diff.a.run, diff.b.run) == (one, other)
+        assert (diff.a.run_id, diff.b.run_id) == (one, other)
 
 
 async def test_arguments_are_compared_whatever_their_names() -> None:

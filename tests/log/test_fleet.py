@@ -21,7 +21,7 @@ NOW = 1_000_000 * 60.0
 
 
 def info(
-    run: str = "run-1",
+    run_id: str = "run-1",
     status: StoredStatus = "running",
     revision: int = 1,
     *,
@@ -29,7 +29,7 @@ def info(
     **values: object,
 ) -> RunInfo:
     row = replace(RunRow(status), **values)
-    return RunInfo(run, row, 1, 1, "host:1:a", at + 15, at, at, 0, revision, 0)
+    return RunInfo(run_id, row, 1, 1, "host:1:a", at + 15, at, at, 0, revision, 0)
 
 
 def one(fleet: Fleet) -> tuple[dict[StoredStatus, int], Totals]:
@@ -63,7 +63,7 @@ def test_a_cancelled_run_has_not_failed_and_a_deleted_one_still_counts_in_the_to
     runs, totals = one(fleet)
     assert runs == {"aborted": 1}
     assert (totals.ended, totals.failed, totals.output_tokens) == (2, 1, 7)
-    assert [each.run for each in fleet.newest()] == ["run-2"]
+    assert [each.run_id for each in fleet.newest()] == ["run-2"]
 
 
 def test_what_a_run_has_taken_over_from_another_counts_once() -> None:
@@ -116,8 +116,8 @@ def test_of_a_nested_run_only_the_tools_count() -> None:
     runs, totals = one(fleet)
     assert runs == {"running": 1}
     assert (totals.input_tokens, totals.tool_calls, totals.tool_durations[0]) == (10, 3, 3)
-    assert [each.run for each in fleet.open] == ["run-1"]
-    assert [each.run for each in fleet.newest()] == ["run-1"]
+    assert [each.run_id for each in fleet.open] == ["run-1"]
+    assert [each.run_id for each in fleet.newest()] == ["run-1"]
 
 
 def test_minutes_and_hours_are_bounded_and_add_up() -> None:
@@ -152,7 +152,7 @@ def test_the_oldest_ended_runs_are_dropped_and_still_count() -> None:
     for n in range(1000):
         status: StoredStatus = "paused" if n < 50 else "finished"
         fleet.note(info(f"run-{n}", status, n, at=NOW + n))
-    kept = [each.run for each in fleet.newest()]
+    kept = [each.run_id for each in fleet.newest()]
     assert len(kept) <= 100
     assert kept[0] == "run-999"
     assert kept[-50:] == [f"run-{n}" for n in range(49, -1, -1)]
@@ -184,21 +184,21 @@ def test_counts_are_those_of_the_last_values_in_whatever_order_they_come(
         for revision, (run, status, tokens, other) in enumerate(steps, 1)
         if (run, "deleted") not in {each[:2] for each in steps[: revision - 1]}  # it stays so
     ]
-    last = {each.run: each for each in infos}
+    last = {each.run_id: each for each in infos}
     random.Random(seed).shuffle(infos)
     fleet = Fleet()
     newest: dict[str, int] = {}
     for each in infos:
         # A log gives newer information after older about the same run, also after a deletion.
-        if each.revision > newest.get(each.run, 0):
-            newest[each.run] = each.revision
+        if each.revision > newest.get(each.run_id, 0):
+            newest[each.run_id] = each.revision
             fleet.note(each)
     found: Counter[tuple[str, str]] = Counter()
     for group in fleet.groups.values():
         found.update({(group.worker, status): n for status, n in (+group.runs).items()})
     kept = [each for each in last.values() if each.status != "deleted"]
     assert +found == Counter((each.row.worker, each.status) for each in kept)
-    assert sorted(each.run for each in fleet.newest()) == sorted(each.run for each in kept)
+    assert sorted(each.run_id for each in fleet.newest()) == sorted(each.run_id for each in kept)
 
 
 @pytest.mark.parametrize(

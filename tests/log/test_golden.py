@@ -89,7 +89,7 @@ async def test_its_exported_runs_are_imported(golden: Path) -> None:
 async def run_of(log: EventLog, case: str, status: StoredStatus) -> str:
     """The last run of a case with this status."""
     return next(
-        each.run for each in await log.list(status=status) if each.row.labels["case"] == case
+        each.run_id for each in await log.list(status=status) if each.row.labels["case"] == case
     )
 
 

@@ -127,7 +127,7 @@ async def test_each_run_is_recovered_by_one_process_and_inner_runs_by_their_oute
         ]
         assert len(done) == 5
         for info in await log.list():
-            records = await stored(log, info.run)
+            records = await stored(log, info.run_id)
             assert sum(isinstance(record.event, RunRecover) for record in records) == 1
 
 

@@ -60,12 +60,12 @@ class Till:
         return Worker(ByTurn(REPLIES), tools=self.tools, hooks=[*hooks, mask], log=log)
 
 
-async def all_of(log: EventLog, run: str) -> str:
+async def all_of(log: EventLog, run_id: str) -> str:
     """Everything that a log gives away of a run."""
-    entries = [entry.body.decode() async for entry in log.read(run)]
-    info = await log.info(run)
+    entries = [entry.body.decode() async for entry in log.read(run_id)]
+    info = await log.info(run_id)
     listed = [repr(each) for each in await log.list()]
-    exported = [line.decode() async for line in export_run(log, run)]
+    exported = [line.decode() async for line in export_run(log, run_id)]
     return "".join([*entries, repr(info), *listed, *exported])
 
 

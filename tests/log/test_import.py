@@ -54,7 +54,7 @@ def as_text(lines: list[bytes]) -> str:
 async def test_lines_are_taken_in_any_form(form: Callable[[list[bytes]], Any]) -> None:
     async with MemoryLog() as log:
         run = await import_run(log, form(await exported()))
-        assert [info.run for info in await log.list()] == [run]
+        assert [info.run_id for info in await log.list()] == [run]
 
 
 def set_last(name: str, value: object, at: int = -1) -> Change:

@@ -67,9 +67,9 @@ def kill(
 async def read(address: str) -> dict[str, list[Record]]:
     async with open_log(address) as log:
         return {
-            info.run: [
+            info.run_id: [
                 one
-                for record in records_of([e async for e in log.read(info.run)], info.run)
+                for record in records_of([e async for e in log.read(info.run_id)], info.run_id)
                 for one in expand(record)
             ]
             for info in await log.list()
@@ -78,7 +78,7 @@ async def read(address: str) -> dict[str, list[Record]]:
 
 async def commands(address: str) -> set[str]:
     async with open_log(address) as log:
-        runs = [info.run for info in await log.list()]
+        runs = [info.run_id for info in await log.list()]
         return {command.kind for run in runs for command in await log.sent(run)}
 
 

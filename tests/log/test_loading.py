@@ -91,14 +91,14 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def begin(session: Worker | Session, verb: str, run: str) -> Run[Any]:
+def begin(session: Worker | Session, verb: str, run_id: str) -> Run[Any]:
     match verb:
         case "recover":
-            return session.recover(run)
+            return session.recover(run_id)
         case "decide":
-            return session.decide(run)
+            return session.decide(run_id)
         case _:
-            return session.fork(run, 1)
+            return session.fork(run_id, 1)
 
 
 @pytest.mark.parametrize("verb", VERBS)

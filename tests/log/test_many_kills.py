@@ -59,7 +59,7 @@ async def test_all_runs_finish_whatever_is_killed(
     async def watch(log: EventLog) -> None:
         async with aclosing(log.changes(limit=1000, every=0.05)) as changes:
             async for changed in changes:
-                infos.update((info.run, info) for info in changed if info.last_seq)
+                infos.update((info.run_id, info) for info in changed if info.last_seq)
                 moved.set()
                 if runs <= ended() == len(infos):
                     done.set()

@@ -30,7 +30,7 @@ async def all_ended(log: EventLog, infos: dict[str, RunInfo]) -> None:
     """Wait until all runs have ended, and keep what the log says of each."""
     async with aclosing(log.changes(limit=None, every=0.05)) as changes:
         async for changed in changes:
-            infos.update((info.run, info) for info in changed)
+            infos.update((info.run_id, info) for info in changed)
             if sum(info.status not in OPEN and not info.owner for info in infos.values()) == RUNS:
                 return  # and all are released: none is taken once more
 

@@ -50,19 +50,19 @@ async def begun(log: EventLog, count: int = 1) -> Claim:
     return claim
 
 
-async def stored(log: EventLog, run: str = RUN) -> list[Record]:
-    found = [entry async for entry in log.read(run)]
-    return [one for record in records_of(found, run) for one in expand(record)]
+async def stored(log: EventLog, run_id: str = RUN) -> list[Record]:
+    found = [entry async for entry in log.read(run_id)]
+    return [one for record in records_of(found, run_id) for one in expand(record)]
 
 
-async def numbers(log: EventLog, run: str = RUN) -> list[int]:
-    return [record.seq for record in await stored(log, run)]
+async def numbers(log: EventLog, run_id: str = RUN) -> list[int]:
+    return [record.seq for record in await stored(log, run_id)]
 
 
-async def watch(log: EventLog, count: int, run: str = RUN) -> list[int]:
+async def watch(log: EventLog, count: int, run_id: str = RUN) -> list[int]:
     """The numbers of the first records, as a follower sees them."""
     seen: list[int] = []
-    async with aclosing(log.follow(run)) as following:
+    async with aclosing(log.follow(run_id)) as following:
         async for entry in following:
             seen += range(entry.first, entry.last + 1)
             if len(seen) >= count:

@@ -55,29 +55,29 @@ async def paused_run(log: EventLog, output: type[Any] | None = None) -> Paused[A
     return result
 
 
-async def recovered(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
-    return await by.recover(run).started()
+async def recovered(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+    return await by.recover(run_id).started()
 
 
-async def decided(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
-    return await by.decide(run).started()
+async def decided(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+    return await by.decide(run_id).started()
 
 
-async def taken(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
-    waiting = await by.load(run)
+async def taken(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+    waiting = await by.load(run_id)
     assert isinstance(waiting, Paused)
-    await log.send(run, decide_command(waiting, None, (), by.hooks, by.tools))
-    return await by.recover(run).started()
+    await log.send(run_id, decide_command(waiting, None, (), by.hooks, by.tools))
+    return await by.recover(run_id).started()
 
 
-async def loaded(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
-    waiting = await by.load(run)
+async def loaded(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+    waiting = await by.load(run_id)
     assert isinstance(waiting, Paused)
     return by.resume(load_paused(save_paused(waiting)))
 
 
-async def forked(log: MemoryLog, run: str, by: Worker) -> Run[Any]:
-    return await by.recover(await fork_run(log, run, 1)).started()
+async def forked(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+    return await by.recover(await fork_run(log, run_id, 1)).started()
 
 
 Continue = Callable[[MemoryLog, str, Worker], Awaitable[Run[Any]]]
@@ -97,7 +97,7 @@ async def test_a_paused_run_keeps_its_format_and_takes_none_from_its_worker(
             await by.run("weather?", output=Forecast)
         else:
             await by.run("numbers?", output=list[int])
-        run = await go_on(log, paused.run, by)
+        run = await go_on(log, paused.run_id, by)
         result = await run
         assert isinstance(result, Finished)
         if output is None:
@@ -150,7 +150,7 @@ async def test_the_type_may_be_given_again() -> None:
         assert [e.output_format for e in events if isinstance(e, RunRecover)] == [FORMAT]
         paused = await paused_run(log)
         by, model = worker(log, GOOD)
-        decided = await by.decide(paused.run, output=Forecast).started()
+        decided = await by.decide(paused.run_id, output=Forecast).started()
         assert_type(decided, Run[Forecast])
         assert (await decided).output == Forecast("Kyoto", [17])
 
@@ -190,10 +190,12 @@ async def test_a_submitted_run_has_the_type() -> None:
 async def test_the_format_is_in_the_records() -> None:
     async with MemoryLog() as log:
         paused = await paused_run(log, Forecast)
-        (begin,) = [r.event for r in await stored(log, paused.run) if isinstance(r.event, RunStart)]
+        (begin,) = [
+            r.event for r in await stored(log, paused.run_id) if isinstance(r.event, RunStart)
+        ]
         assert begin.output_format == FORMAT
         by, _ = worker(log, GOOD)
-        run = await by.decide(paused.run).started()
+        run = await by.decide(paused.run_id).started()
         await run
         resume = (await stored(log, run.id))[0].event
         assert isinstance(resume, RunResume)
@@ -237,7 +239,7 @@ def test_a_stored_format_reads_json_that_fits_its_schema(
 async def test_a_run_is_submitted_once_with_one_type() -> None:
     async with MemoryLog() as log:
         for _ in range(2):
-            assert await submit(log, "weather?", run="one", output=Forecast) == "one"
+            assert await submit(log, "weather?", run_id="one", output=Forecast) == "one"
         for other in (None, list[int]):
             with pytest.raises(LogError, match="another type"):
-                await submit(log, "weather?", run="one", output=other)
+                await submit(log, "weather?", run_id="one", output=other)

@@ -53,14 +53,14 @@ class Disk:
         return Worker(ByTurn(self.replies), tools=self.tools, log=log, **options)
 
 
-async def cut(log: MemoryLog, run: str, kind: str, *, new: str = "", **row: Any) -> str:
+async def cut(log: MemoryLog, run_id: str, kind: str, *, new: str = "", **row: Any) -> str:
     """Copy a run up to the first entry of a kind into the log, as the run of a process that has ended."""
     entries: list[Entry] = []
-    async for entry in log.read(run):
+    async for entry in log.read(run_id):
         entries.append(entry)
         if entry.kind == kind:
             break
-    name = new or f"{run}-cut"
+    name = new or f"{run_id}-cut"
     lease, log.lease = log.lease, 0.0
     claim = await log.claim(name, create=True)
     await log.append(claim, entries, after=0, row=RunRow(title="cut", **row))
@@ -68,8 +68,8 @@ async def cut(log: MemoryLog, run: str, kind: str, *, new: str = "", **row: Any)
     return name
 
 
-async def allowed_of(log: EventLog, run: str) -> tuple[tuple[str, str], ...]:
-    info = await log.info(run)
+async def allowed_of(log: EventLog, run_id: str) -> tuple[tuple[str, str], ...]:
+    info = await log.info(run_id)
     assert info is not None
     return info.row.allowed
 
@@ -243,9 +243,9 @@ async def test_a_fork_has_none_of_the_commands_and_recoveries_of_its_source() ->
             await recovered
 
 
-async def imported(log: EventLog, source: MemoryLog, run: str, status: str = "running") -> str:
+async def imported(log: EventLog, source: MemoryLog, run_id: str, status: str = "running") -> str:
     """Import a run, as a file that its author has changed."""
-    lines = [line async for line in export_run(source, run)]
+    lines = [line async for line in export_run(source, run_id)]
     head = msgspec.json.decode(lines[0])
     head["row"] |= {"status": status, "allowed": [list(ALWAYS)]}
     return await import_run(log, [msgspec.json.encode(head), *lines[1:]])

@@ -53,9 +53,9 @@ def entries(count: int, after: int = 0, epoch: int = 1) -> list[Entry]:
     return entries_of([*first, *more], epoch)
 
 
-async def numbers(log: EventLog, run: str = RUN) -> list[int]:
-    found = [entry async for entry in log.read(run)]
-    return [record.seq for record in records_of(found, run)]
+async def numbers(log: EventLog, run_id: str = RUN) -> list[int]:
+    found = [entry async for entry in log.read(run_id)]
+    return [record.seq for record in records_of(found, run_id)]
 
 
 async def test_the_index_of_texts_is_made_by_the_first_search_and_holds_no_deleted_text(
@@ -248,14 +248,14 @@ async def test_connections_that_are_lost_again_and_again_lose_nothing_and_log_no
     address = postgres.new_address()
     names = [f"run-{n}" for n in range(5)]
 
-    async def write(log: EventLog, run: str, own: psycopg.AsyncConnection) -> int:
-        claim = await log.claim(run, create=True)
+    async def write(log: EventLog, run_id: str, own: psycopg.AsyncConnection) -> int:
+        claim = await log.claim(run_id, create=True)
         for after in range(40):
             await log.append(claim, entries(1, after), after=after, durable=after % 7 == 0)
             if after % 10 == 0:
-                if run == names[0]:
+                if run_id == names[0]:
                     await own.execute(OTHERS)  # while the others write
-                await log.send(run, Command("send", {"n": after}))
+                await log.send(run_id, Command("send", {"n": after}))
         await log.release(claim)
         return claim.epoch
 
@@ -371,8 +371,8 @@ async def test_no_change_is_missed_while_many_write(postgres: PostgresServer) ->
     address = postgres.new_address()
     last: dict[str, int] = {}
 
-    async def write(log: EventLog, run: str) -> None:
-        claim = await log.claim(run, create=True)
+    async def write(log: EventLog, run_id: str) -> None:
+        claim = await log.claim(run_id, create=True)
         for after in range(20):
             await log.append(claim, entries(1, after), after=after, durable=after % 5 == 0)
 
@@ -384,8 +384,8 @@ async def test_no_change_is_missed_while_many_write(postgres: PostgresServer) ->
         async with aclosing(changes), asyncio.timeout(20):
             async for infos in changes:
                 for info in infos:
-                    assert info.last_seq >= last.get(info.run, 0)
-                    last[info.run] = info.last_seq
+                    assert info.last_seq >= last.get(info.run_id, 0)
+                    last[info.run_id] = info.last_seq
                 if last == dict.fromkeys(names, 20):
                     break
         await writing
@@ -400,11 +400,12 @@ async def test_of_two_that_recover_a_run_one_does(postgres: PostgresServer) -> N
             await dead.release(claim)
             workers = [Worker(ScriptedModel(["..."], delay=60), log=log) for log in (one, two)]
             runs = await asyncio.gather(
-                *(worker.recover(claim.run).started() for worker in workers), return_exceptions=True
+                *(worker.recover(claim.run_id).started() for worker in workers),
+                return_exceptions=True,
             )
             (run,) = [each for each in runs if isinstance(each, Run)]
             assert sum(isinstance(each, LeaseHeldError) for each in runs) == 1
-            info = await one.info(claim.run)
+            info = await one.info(claim.run_id)
             assert info is not None
             assert (info.epoch, info.status) == (2, "running")
             await run.cancel()
@@ -520,7 +521,7 @@ async def test_a_log_of_the_first_version_is_upgraded_when_it_is_opened(
         async with PostgresLog(address) as log:
             with pytest.raises(RunStatusError):
                 await log.claim(RUN)
-            assert [info.run for info in await log.list()] == [RUN]
+            assert [info.run_id for info in await log.list()] == [RUN]
     assert execute(postgres, "SELECT format FROM log", schema) == [(tables.FORMAT,)]
     # A process of the first version that is still open.
     claimed = (

@@ -92,7 +92,7 @@ async def test_a_process_takes_its_kinds_alone(open_store: OpenLog) -> None:
         cook = await submit(log, "b", kind="cook")
         async with working(log, simple, kinds=["clerk"]):
             await end_of(log, clerk)
-        kept = {info.run: info for info in await log.list()}
+        kept = {info.run_id: info for info in await log.list()}
         assert kept[cook].status == "queued"
         assert kept[clerk].row.worker == "clerk"
         assert kept[clerk].row.labels == {"customer": "c-17", "tenant": "acme"}
@@ -274,7 +274,7 @@ async def test_a_claim_of_which_the_process_did_not_know_counts(tmp_path: Path) 
         async with RunSource(log, lambda _: 1) as source:
             info = await source.take()
             assert info is not None
-            assert info.run == first
+            assert info.run_id == first
             claim = await other.claim(second)
             assert await begin(source, info, simple, 1, None) is None
             await other.release(claim)
@@ -297,7 +297,7 @@ async def test_a_run_of_this_process_whose_lease_has_expired_is_not_tried_again_
         return ""
 
     def make(info: RunInfo) -> Worker | None:
-        tries.append(info.run)
+        tries.append(info.run_id)
         tried.set()
         return Worker(ScriptedModel([]), tools=[wait]) if len(tries) < 50 else None
 
@@ -347,19 +347,19 @@ async def test_the_process_that_decides_resumes_the_run(
         made, looked = list[str](), asyncio.Event()
         send, sent = log.send, other.sent
 
-        async def send_and_wait(run: str, command: Command) -> int:
-            number = await send(run, command)
+        async def send_and_wait(run_id: str, command: Command) -> int:
+            number = await send(run_id, command)
             await looked.wait()  # the other process has seen the decision
             return number
 
-        async def sent_and_note(run: str) -> list[Command]:
-            commands = await sent(run)
+        async def sent_and_note(run_id: str) -> list[Command]:
+            commands = await sent(run_id)
             if commands:
                 asyncio.get_running_loop().call_later(0.05, looked.set)
             return commands
 
         def make(info: RunInfo) -> Worker:
-            made.append(info.run)
+            made.append(info.run_id)
             return Worker(ScriptedModel([say("So.")]), tools=[look], hooks=[permit], log=other)
 
         monkeypatch.setattr(log, "send", send_and_wait)

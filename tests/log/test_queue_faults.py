@@ -55,8 +55,8 @@ async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(
     tries = Counter[str]()
 
     def make(info: RunInfo) -> Worker:
-        tries[info.run] += 1
-        if tries[info.run] < 4:
+        tries[info.run_id] += 1
+        if tries[info.run_id] < 4:
             raise ValueError("the database of prompts is away")
         return simple(info)
 
@@ -212,7 +212,7 @@ async def test_a_process_that_is_stopped_at_any_moment_leaves_no_claim() -> None
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            held = [info.run for run in runs if (info := await log.info(run)) and info.owner]
+            held = [info.run_id for run in runs if (info := await log.info(run)) and info.owner]
             assert held == [], f"after {steps} steps"
 
 

@@ -81,25 +81,25 @@ async def whole(**options: Any) -> tuple[str, list[Entry], Bank]:
         return run.id, [entry async for entry in log.read(run.id)], bank
 
 
-async def cut(run: str, entries: Sequence[Entry]) -> MemoryLog:
+async def cut(run_id: str, entries: Sequence[Entry]) -> MemoryLog:
     """A log in which a run ends with these entries, and its process has ended."""
     log = MemoryLog(lease=0.0)
-    claim = await log.claim(run, create=True)
+    claim = await log.claim(run_id, create=True)
     await log.append(claim, entries, after=0, row=RunRow(title="Begin."))
     log.lease = 15.0
     return log
 
 
-async def stored(log: EventLog, run: str) -> list[Record]:
-    found = [entry async for entry in log.read(run)]
-    return [one for record in records_of(found, run) for one in expand(record)]
+async def stored(log: EventLog, run_id: str) -> list[Record]:
+    found = [entry async for entry in log.read(run_id)]
+    return [one for record in records_of(found, run_id) for one in expand(record)]
 
 
-def singles(entries: Sequence[Entry], run: str) -> list[Entry]:
+def singles(entries: Sequence[Entry], run_id: str) -> list[Entry]:
     """The same records, an entry each."""
     return [
         entry
-        for record in records_of(entries, run)
+        for record in records_of(entries, run_id)
         for one in expand(record)
         for entry in entries_of([one], 1)
     ]

@@ -99,9 +99,9 @@ async def test_a_page_is_read_when_the_one_before_was_emitted(
         time, read = HistoricalScheduler(), list[int]()
         inner = log._read  # pyright: ignore[reportPrivateUsage]
 
-        async def counted(run: str, after: int, limit: int) -> Any:
+        async def counted(run_id: str, after: int, limit: int) -> Any:
             read.append(after)
-            return await inner(run, after, limit)
+            return await inner(run_id, after, limit)
 
         monkeypatch.setattr(log, "_read", counted)
         replay(log, RUN, scheduler=time).subscribe()
@@ -278,7 +278,7 @@ async def test_operators_work_on_stored_runs() -> None:
         both = merge_runs([log.records(one.id), log.records(other.id)])
 
         def run_name(record: Record) -> str:
-            return record.run
+            return record.run_id
 
         def count(group: GroupedObservable[str, Record]) -> Observable[tuple[str, int]]:
             def named(number: int) -> tuple[str, int]:

@@ -182,8 +182,8 @@ async def paused(log: EventLog) -> str:
     return run.id
 
 
-async def recover(log: EventLog, run: str) -> None:
-    recovered = Worker(ScriptedModel(["Hello."]), log=log).recover(run)
+async def recover(log: EventLog, run_id: str) -> None:
+    recovered = Worker(ScriptedModel(["Hello."]), log=log).recover(run_id)
     try:
         await recovered
     except asyncio.CancelledError:
@@ -191,20 +191,20 @@ async def recover(log: EventLog, run: str) -> None:
         raise
 
 
-async def allow(log: EventLog, run: str) -> None:
-    await set_allowed(log, run, [("pay", "requires_approval")])
+async def allow(log: EventLog, run_id: str) -> None:
+    await set_allowed(log, run_id, [("pay", "requires_approval")])
 
 
-async def end(log: EventLog, run: str) -> None:
-    await end_run(log, run, "not needed")
+async def end(log: EventLog, run_id: str) -> None:
+    await end_run(log, run_id, "not needed")
 
 
-async def dismiss(log: EventLog, run: str) -> None:
-    await dismiss_run(log, run, "not needed")
+async def dismiss(log: EventLog, run_id: str) -> None:
+    await dismiss_run(log, run_id, "not needed")
 
 
-async def requeue(log: EventLog, run: str) -> None:
-    await log.requeue(run)
+async def requeue(log: EventLog, run_id: str) -> None:
+    await log.requeue(run_id)
 
 
 @pytest.mark.parametrize(

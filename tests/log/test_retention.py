@@ -24,15 +24,17 @@ ALL: list[dict[str, Any]] = [{"max_age": -1}, {"max_runs": 0}, {"max_bytes": 0}]
 """Each deletes everything that it may."""
 
 
-async def store(log: EventLog, run: str, status: StoredStatus = "finished", **values: Any) -> None:
+async def store(
+    log: EventLog, run_id: str, status: StoredStatus = "finished", **values: Any
+) -> None:
     """A run of this status that no process holds."""
-    claim = await log.claim(run, create=True, row=RunRow(status))
+    claim = await log.claim(run_id, create=True, row=RunRow(status))
     await log.append(claim, entries([START]), after=0, row=RunRow(status, **values))
     await log.release(claim)
 
 
 async def kept(log: EventLog) -> list[str]:
-    return sorted([info.run for info in await log.list()])
+    return sorted([info.run_id for info in await log.list()])
 
 
 async def test_only_what_has_ended_is_deleted(open_store: OpenLog) -> None:
@@ -154,10 +156,14 @@ async def test_a_list_goes_on_behind_a_run_that_was_deleted(open_store: OpenLog)
             await store(log, f"run-{number}")
         await log.delete("run-3")
         await log.delete("run-5")
-        assert [info.run for info in await log.list(limit=2)] == ["run-4", "run-2"]
-        assert [info.run for info in await log.list(before="run-3")] == ["run-2", "run-1", "run-0"]
+        assert [info.run_id for info in await log.list(limit=2)] == ["run-4", "run-2"]
+        assert [info.run_id for info in await log.list(before="run-3")] == [
+            "run-2",
+            "run-1",
+            "run-0",
+        ]
         assert [
-            info.run for info in await log.list(before="run-5", status="finished", limit=1)
+            info.run_id for info in await log.list(before="run-5", status="finished", limit=1)
         ] == ["run-4"]
 
 

@@ -39,23 +39,23 @@ class Desk:
 
         self.worker = Worker(ScriptedModel([call("work")]), tools=[work], log=log)
 
-    def suspend(self, run: str) -> Callable[[], None]:
+    def suspend(self, run_id: str) -> Callable[[], None]:
         """Renew the lease no more, as a process that is stopped. Returns what continues it."""
-        held = self.log.heartbeat._held.pop(run)  # pyright: ignore[reportPrivateUsage]
+        held = self.log.heartbeat._held.pop(run_id)  # pyright: ignore[reportPrivateUsage]
         return lambda: self.log.heartbeat.add(*held)
 
-    async def take(self, run: str) -> Run[Any]:
+    async def take(self, run_id: str) -> Run[Any]:
         """Recover the run when the lease of its process is over."""
         while True:
             try:
-                return await self.worker.recover(run).started()
+                return await self.worker.recover(run_id).started()
             except LeaseHeldError as error:
                 await asyncio.sleep(max(error.until - time.time(), 0.0) + 0.005)
 
 
-async def returns(log: EventLog, run: str, count: int) -> None:
+async def returns(log: EventLog, run_id: str, count: int) -> None:
     """Wait until so many processes have reported that they returned."""
-    async with aclosing(log.commands(run)) as commands:
+    async with aclosing(log.commands(run_id)) as commands:
         async for _ in commands:
             count -= 1
             if not count:

@@ -76,10 +76,10 @@ async def test_the_index_is_made_by_the_first_search_and_holds_no_deleted_text(
 
 
 class Reversed:
-    def encode(self, data: bytes, run: str) -> bytes:
+    def encode(self, data: bytes, run_id: str) -> bytes:
         return b"!" + data[::-1]
 
-    def decode(self, data: bytes, run: str) -> bytes:
+    def decode(self, data: bytes, run_id: str) -> bytes:
         return data[:0:-1]
 
 

@@ -23,17 +23,17 @@ RUN = "order-4711"
 
 async def test_the_same_id_twice_is_the_same_run(open_store: OpenLog) -> None:
     async with open_store() as log:
-        first = await submit(log, "Two seats.", run=RUN, kind="clerk", tenant="acme", priority=2)
-        again = await submit(log, "Two seats.", run=RUN, kind="clerk", tenant="acme")
+        first = await submit(log, "Two seats.", run_id=RUN, kind="clerk", tenant="acme", priority=2)
+        again = await submit(log, "Two seats.", run_id=RUN, kind="clerk", tenant="acme")
         assert (first, again) == (RUN, RUN)
         (info,) = await log.list()
-        assert (info.run, info.status, info.row.priority) == (RUN, "queued", 2)
+        assert (info.run_id, info.status, info.row.priority) == (RUN, "queued", 2)
 
 
 async def test_many_at_once_from_two_processes_are_one_run(open_store: OpenLog) -> None:
     async with open_store() as log, open_store() as opened:
         other = log if isinstance(log, MemoryLog) else opened
-        found = await asyncio.gather(*(submit(each, "Go", run=RUN) for each in [log, other] * 5))
+        found = await asyncio.gather(*(submit(each, "Go", run_id=RUN) for each in [log, other] * 5))
         assert found == [RUN] * 10
         assert len(await log.list()) == 1
         assert [entry.kind async for entry in log.read(RUN)].count("run_start") == 1
@@ -49,14 +49,14 @@ async def test_it_is_the_same_run_when_it_runs_has_ended_or_was_cancelled(
         return Worker(ScriptedModel([say("Done.")]))
 
     async with open_store() as log:
-        await submit(log, "Go", run=RUN)
+        await submit(log, "Go", run_id=RUN)
         claim = await log.claim(RUN)  # a process has taken it
-        assert await submit(log, "Go", run=RUN) == RUN
+        assert await submit(log, "Go", run_id=RUN) == RUN
         await log.release(claim)
         task = asyncio.create_task(work(log, make))
         async for _ in log.pages(RUN):
             pass
-        assert await submit(log, "Go", run=RUN) == RUN
+        assert await submit(log, "Go", run_id=RUN) == RUN
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -89,10 +89,10 @@ async def test_another_run_under_the_same_id_is_refused(what: str, options: dict
 
 async def test_the_id_of_a_deleted_run_is_not_used_again(open_store: OpenLog) -> None:
     async with open_store() as log:
-        await submit(log, "Go", run=RUN)
+        await submit(log, "Go", run_id=RUN)
         await log.delete(RUN)
         with pytest.raises(LogError, match="was deleted"):
-            await submit(log, "Go", run=RUN)
+            await submit(log, "Go", run_id=RUN)
 
 
 async def test_a_run_that_was_not_submitted_is_not_taken_for_one(open_store: OpenLog) -> None:
@@ -100,19 +100,21 @@ async def test_a_run_that_was_not_submitted_is_not_taken_for_one(open_store: Ope
         worker = Worker(ScriptedModel(["Hello."]), log=log)
         run = worker.run("Hi")
         await run
-        assert await submit(log, "Hi", run=run.id) == run.id  # the same question, with its answer
+        assert (
+            await submit(log, "Hi", run_id=run.id) == run.id
+        )  # the same question, with its answer
         claim = await log.claim("turns", create=True)
         turns = entries([START])
         await log.append(claim, turns, after=0, row=RunRow("finished"))
         with pytest.raises(LogError, match="another"):
-            await submit(log, "Other", run="turns")
+            await submit(log, "Other", run_id="turns")
 
 
 async def test_what_a_dead_process_left_under_the_id_is_taken_over(open_store: OpenLog) -> None:
     """It had claimed the id, and ended before it stored anything."""
     async with open_store(lease=0.02) as log:
         await log.claim(RUN, create=True)
-        assert await submit(log, "Go", run=RUN) == RUN
+        assert await submit(log, "Go", run_id=RUN) == RUN
         (info,) = await log.list()
         assert info.status == "queued"
 
@@ -121,5 +123,5 @@ async def test_what_a_dead_process_left_under_the_id_is_taken_over(open_store: O
 async def test_what_cannot_be_an_id_is_refused(run: Any) -> None:
     async with MemoryLog() as log:
         with pytest.raises(ConfigurationError, match="run="):
-            await submit(log, "Go", run=run)
+            await submit(log, "Go", run_id=run)
         assert await log.list() == []

@@ -100,7 +100,7 @@ async def queued(log: MemoryLog) -> str:
 async def resumed(log: MemoryLog) -> str:
     paused = await worker(log, pay_tool(requires_approval=True)).run("Pay.")
     assert isinstance(paused, Paused)
-    run = await worker(log, pay_tool(requires_approval=True)).decide(paused.run).started()
+    run = await worker(log, pay_tool(requires_approval=True)).decide(paused.run_id).started()
     await run
     events = [record.event for record in await stored(log, run.id)]
     assert [set(e.tools) for e in events if isinstance(e, RunResume)] == [{"pay"}]
@@ -151,10 +151,10 @@ async def test_a_paused_run_that_was_decided_about_is_left_to_a_worker_with_its_
         paused = await worker(log, pay_tool(requires_approval=True)).run("Pay.")
         assert isinstance(paused, Paused)
         with pytest.raises(ConfigurationError, match="lacks pay"):
-            await worker(log).decide(paused.run).started()
-        assert await log.sent(paused.run) == []
+            await worker(log).decide(paused.run_id).started()
+        assert await log.sent(paused.run_id) == []
         desk = worker(log, pay_tool(requires_approval=True))
-        await log.send(paused.run, decide_command(paused, None, (), desk.hooks, desk.tools))
+        await log.send(paused.run_id, decide_command(paused, None, (), desk.hooks, desk.tools))
         ended = asyncio.get_running_loop().create_future()
 
         def finish(each: asyncio.Future[Any]) -> None:
@@ -183,7 +183,7 @@ async def test_a_tool_that_no_worker_had_is_still_reported_to_the_model() -> Non
         paused = await first.run("Pay.")
         assert isinstance(paused, Paused)
         other = Worker(ByTurn(replies), tools=[pay_tool(requires_approval=True)], log=log)
-        result = await other.decide(paused.run)
+        result = await other.decide(paused.run_id)
         texts = [r.text for m in result.conversation.messages for r in m.tool_results]
         assert texts[0] == "paid 3"
         assert "fly" in texts[1]

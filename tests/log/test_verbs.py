@@ -44,8 +44,8 @@ def worker_with_rest(verb: str, log: MemoryLog, scheduler: TestScheduler | None 
 class Queued:
     """A stored run that no process has begun."""
 
-    def __init__(self, run: str) -> None:
-        self.run = run
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
 
 
 def stored_for(verb: str, worker: Worker, log: MemoryLog) -> Paused[None] | Queued:

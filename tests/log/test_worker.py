@@ -38,9 +38,9 @@ async def pay(euros: int) -> str:
     return f"paid {euros}"
 
 
-async def stored(log: EventLog, run: str) -> list[Record]:
-    found = [entry async for entry in log.read(run)]
-    return [one for record in records_of(found, run) for one in expand(record)]
+async def stored(log: EventLog, run_id: str) -> list[Record]:
+    found = [entry async for entry in log.read(run_id)]
+    return [one for record in records_of(found, run_id) for one in expand(record)]
 
 
 def events(records: list[Record], *kinds: type[Any]) -> list[Event]:
@@ -54,7 +54,7 @@ async def test_the_log_has_what_watchers_have_seen(open_store: OpenLog) -> None:
         seen = [record async for record in run]
         assert await stored(log, run.id) == seen
         (info,) = await log.list()
-        assert (info.run, info.status, info.row.title, info.row.worker) == (
+        assert (info.run_id, info.status, info.row.title, info.row.worker) == (
             run.id,
             "finished",
             "Pay 3, please",
@@ -72,7 +72,7 @@ async def test_a_tool_with_effects_runs_after_its_start_is_stored(open_store: Op
         async def look_at_the_log(n: int) -> str:
             """Look."""
             (info,) = await log.list()
-            seen.append(len(events(await stored(log, info.run), ToolStart)))
+            seen.append(len(events(await stored(log, info.run_id), ToolStart)))
             return str(n)
 
         calls = call("look_at_the_log", n=1) + call("look_at_the_log", n=2)

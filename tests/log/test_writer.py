@@ -82,9 +82,9 @@ def complete(work: Coroutine[Any, Any, T]) -> tuple[T, list[BaseException]]:
     return task.result(), interrupts
 
 
-def writer_of(log: EventLog, run: str = "run-1", claim: Claim | None = None) -> RunWriter:
-    writer = RunWriter(log, run, RunRow, {}, claim)
-    writer.put(Record(1, run, 0, 0, 0.0, RunStart(Conversation())))
+def writer_of(log: EventLog, run_id: str = "run-1", claim: Claim | None = None) -> RunWriter:
+    writer = RunWriter(log, run_id, RunRow, {}, claim)
+    writer.put(Record(1, run_id, 0, 0, 0.0, RunStart(Conversation())))
     return writer
 
 
@@ -298,10 +298,10 @@ class FailingCodec:
                 raise self._error("on purpose")
         return data
 
-    def encode(self, data: bytes, run: str) -> bytes:
+    def encode(self, data: bytes, run_id: str) -> bytes:
         return self._pass("encode", data)
 
-    def decode(self, data: bytes, run: str) -> bytes:
+    def decode(self, data: bytes, run_id: str) -> bytes:
         return self._pass("decode", data)
 
 

@@ -126,11 +126,11 @@ def make_worker(folder: Path, places: Places, log: EventLog) -> Worker:
     return Worker(ByTurn(replies), tools=tools, log=log)
 
 
-async def recovered(worker: Worker, run: str) -> Run[Any]:
+async def recovered(worker: Worker, run_id: str) -> Run[Any]:
     """Recover a run when the lease of its process is over."""
     while True:
         try:
-            return await worker.recover(run).started()
+            return await worker.recover(run_id).started()
         except LeaseHeldError as error:
             await asyncio.sleep(max(error.until - time.time(), 0) + 0.005)
 
@@ -159,9 +159,9 @@ async def life(folder: Path, address: str, places: Places, *, is_first: bool) ->
                 return "nothing was accepted"
             newest = infos[0]
             if newest.status == "running":
-                result = await (await recovered(worker, newest.run))
+                result = await (await recovered(worker, newest.run_id))
             else:
-                result = await worker.load(newest.run)
+                result = await worker.load(newest.run_id)
         while isinstance(result, Paused):
             result = await resumed(folder, places, log, result)
         assert isinstance(result, Finished)

@@ -27,8 +27,8 @@ from rxworker.operators.spans import _Lineage
 from rxworker.testing import ScriptedModel, call
 
 
-def record(run: str, event: Event, *path: str) -> Record:
-    return Record(seq=1, run=run, turn=1, attempt=1, time=0.0, event=event, path=path)
+def record(run_id: str, event: Event, *path: str) -> Record:
+    return Record(seq=1, run_id=run_id, turn=1, attempt=1, time=0.0, event=event, path=path)
 
 
 def starts(call_id: str, name: str = "look") -> ToolStart:
@@ -82,7 +82,7 @@ def test_a_call_that_starts_twice_is_reported_once() -> None:
 def test_a_resumed_run_goes_on_from_the_one_that_was_paused() -> None:
     resume = RunResume(Conversation(), resumes="r")
     (link,) = links_of(record("r", RunPause(PauseState("ask", (), ()))), record("s", resume))
-    assert (link.kind, link.run, link.parent) == ("resumed", "s", ("r", ()))
+    assert (link.kind, link.run_id, link.parent) == ("resumed", "s", ("r", ()))
 
 
 def test_nothing_is_kept_of_runs_that_have_ended() -> None:
@@ -153,4 +153,4 @@ async def test_a_run_that_a_person_let_go_on_is_known(denied: bool) -> None:
     decisions = {paused.pending[0].id: Deny()} if denied else None
     second = worker.resume(paused, decisions=decisions)
     links = await links_in(first, second)
-    assert ("resumed", second.id, (first.id, ())) in [(x.kind, x.run, x.parent) for x in links]
+    assert ("resumed", second.id, (first.id, ())) in [(x.kind, x.run_id, x.parent) for x in links]

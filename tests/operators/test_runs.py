@@ -19,15 +19,15 @@ from rxworker.testing import ScriptedModel, fail, say, stall
 from rxworker.testing.marbles import FAILURE, Marbles
 
 
-def record(run: str, seq: int) -> Record:
-    return Record(seq=seq, run=run, turn=1, attempt=1, time=0.0, event=Ping())
+def record(run_id: str, seq: int) -> Record:
+    return Record(seq=seq, run_id=run_id, turn=1, attempt=1, time=0.0, event=Ping())
 
 
 RECORDS = {"a": record("A", 1), "b": record("B", 1), "c": record("C", 1)}
 
 
 def run_of(record: Record) -> str:
-    return record.run
+    return record.run_id
 
 
 def test_records_come_as_they_happen() -> None:
@@ -152,7 +152,7 @@ async def test_runs_of_workers_are_distinguished_and_lose_nothing() -> None:
     merge_runs(runs).subscribe(seen.append)
     await asyncio.gather(*runs)
     for run in runs:
-        own = [record for record in seen if record.run == run.id]
+        own = [record for record in seen if record.run_id == run.id]
         assert [record.seq for record in own] == list(range(1, len(own) + 1))
         assert len(own) > 5
 
@@ -163,7 +163,7 @@ async def test_watches_are_merged_as_runs_are() -> None:
         ops.to_list()
     )
     for run in runs:
-        own = [record for record in seen if record.run == run.id]
+        own = [record for record in seen if record.run_id == run.id]
         assert [r.first for r in own] == [1, *(r.seq + 1 for r in own[:-1])]
         assert own[-1].seq == run.last_seq
 
@@ -173,7 +173,7 @@ async def test_a_failed_run_ends_with_a_record_of_its_failure() -> None:
     fine = Worker(ScriptedModel(["yes"])).run("?")
     told: list[Exception] = []
     seen: list[Record] = await merge_runs([broken, fine], told.append).pipe(ops.to_list())
-    assert isinstance([r for r in seen if r.run == broken.id][-1].event, RunAbort)
+    assert isinstance([r for r in seen if r.run_id == broken.id][-1].event, RunAbort)
     assert len(told) == 1
     assert (await fine).text == "yes"
 
@@ -183,7 +183,7 @@ async def test_a_watcher_that_raises_is_detached_from_all_and_hurts_none() -> No
     seen: list[str] = []
 
     def broken(record: Record) -> None:
-        seen.append(record.run)
+        seen.append(record.run_id)
         raise OSError("the display is gone")
 
     merge_runs(runs).subscribe(broken)

@@ -61,7 +61,7 @@ def test_thinking_deltas_are_those_of_a_choice() -> None:
 
 def test_events_opens_the_envelopes() -> None:
     def record(event: Event) -> Record:
-        return Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=event)
+        return Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=event)
 
     test = Marbles()
     records = {name: record(event) for name, event in EVENTS.items()}

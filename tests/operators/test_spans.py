@@ -24,8 +24,8 @@ from rxworker.operators import Span, spans
 from rxworker.operators.spans import _Spans
 
 
-def record(time: float, event: Event, *path: str, run: str = "r") -> Record:
-    return Record(seq=1, run=run, turn=1, attempt=1, time=time, event=event, path=path)
+def record(time: float, event: Event, *path: str, run_id: str = "r") -> Record:
+    return Record(seq=1, run_id=run_id, turn=1, attempt=1, time=time, event=event, path=path)
 
 
 def asked(record: Record) -> str | None:
@@ -61,8 +61,8 @@ def test_runs_and_runs_inside_them_are_kept_apart() -> None:
     records = [
         record(1, ASK),
         record(2, ASK, "c"),
-        record(3, ASK, run="s"),
-        record(10, SAY, run="s"),
+        record(3, ASK, run_id="s"),
+        record(10, SAY, run_id="s"),
         record(20, SAY, "c"),
         record(30, SAY),
     ]
@@ -117,7 +117,7 @@ def test_what_a_mark_raises_ends_the_stream() -> None:
 def test_nothing_is_kept_of_runs_that_have_ended() -> None:
     machine = _Spans(asked, answered)
     for number in range(100):
-        machine.feed(record(1, ASK, run=str(number)))
-        machine.feed(record(1, ASK, "c", run=str(number)))
-        machine.feed(record(2, RunStop(), run=str(number)))
+        machine.feed(record(1, ASK, run_id=str(number)))
+        machine.feed(record(1, ASK, "c", run_id=str(number)))
+        machine.feed(record(2, RunStop(), run_id=str(number)))
     assert machine._open == {}

@@ -114,7 +114,7 @@ def followed(source: Observable[Event]) -> Observable[BlockEvent]:
 
 
 def envelop(event: Event) -> Record:
-    return Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=event)
+    return Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=event)
 
 
 def in_records(source: Observable[Event]) -> Observable[Event]:

@@ -16,8 +16,8 @@ from rxworker.operators.gauges import _Changes
 from rxworker.testing import ScriptedModel, call, say
 
 
-def record(event: Event, *path: str, run: str = "r", attempt: int = 1) -> Record:
-    return Record(seq=1, run=run, turn=1, attempt=attempt, time=0.0, event=event, path=path)
+def record(event: Event, *path: str, run_id: str = "r", attempt: int = 1) -> Record:
+    return Record(seq=1, run_id=run_id, turn=1, attempt=attempt, time=0.0, event=event, path=path)
 
 
 def changes_of(*records: Record) -> list[UsageChange]:
@@ -48,7 +48,7 @@ def test_another_attempt_begins_at_nothing_also_when_its_start_was_missed() -> N
 
 def test_runs_and_runs_inside_them_are_kept_apart() -> None:
     changes = changes_of(
-        record(Usage(10)), record(Usage(20), "c"), record(Usage(30), run="s"), record(Usage(11))
+        record(Usage(10)), record(Usage(20), "c"), record(Usage(30), run_id="s"), record(Usage(11))
     )
     assert [c.tokens for c in changes] == [10, 20, 30, 1]
 
@@ -82,7 +82,7 @@ def tokens_of(change: UsageChange) -> int:
 def test_nothing_is_kept_of_runs_that_have_ended() -> None:
     machine = _Changes()
     for number in range(100):
-        machine.feed(record(Usage(1), run=str(number)))
-        machine.feed(record(Usage(1), "c", run=str(number)))
-        machine.feed(record(RunStop(), run=str(number)))
+        machine.feed(record(Usage(1), run_id=str(number)))
+        machine.feed(record(Usage(1), "c", run_id=str(number)))
+        machine.feed(record(RunStop(), run_id=str(number)))
     assert machine._open == {}

@@ -98,7 +98,7 @@ EVENTS: list[Event] = [
 
 
 def envelop(event: Any) -> Record:
-    return Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=event)
+    return Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=event)
 
 
 def same(item: Any) -> Any:

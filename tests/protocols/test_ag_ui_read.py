@@ -87,7 +87,7 @@ def test_pictures_and_documents_are_read_in_the_newer_and_the_older_form() -> No
 )
 def test_an_answer_to_a_paused_call_is_a_decision(entry: dict[str, Any], decision: object) -> None:
     asked = read(resume=[{"interruptId": "run-1:c:1", "status": "resolved"} | entry])
-    assert asked.replies[0].run == "run-1"
+    assert asked.replies[0].run_id == "run-1"
     assert decisions_of(asked.replies) == {"c:1": decision}
 
 

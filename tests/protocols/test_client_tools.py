@@ -228,7 +228,7 @@ async def test_the_history_of_a_chat_has_the_arguments_that_a_call_waits_with() 
         run = worker_with(hook).run("hi")
         pause = (await told(run))[-1].event
         assert isinstance(pause, RunPause)
-        messages = ui_messages_of(run.state.conversation, "chat", run=run.id, pause=pause.pause)
+        messages = ui_messages_of(run.state.conversation, "chat", run_id=run.id, pause=pause.pause)
         (part,) = [part for part in messages[-1].parts if part["type"] == "tool-open_tab"]
         assert (part["state"], part["input"]) == (shown, ALLOWED)
 

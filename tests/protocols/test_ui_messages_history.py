@@ -132,7 +132,7 @@ def test_the_calls_that_wait_have_the_states_of_the_stream() -> None:
     calls = tuple(ToolCall(name, "look", {}) for name in ("a", "b", "c"))
     said = Conversation((Message.user("hi"), assistant(*calls)))
     pause = PauseState("ask", tuple(map(PausedCall, (0, 1), calls)), (1,), "Really?")
-    first, second, third = ui_messages_of(said, "c", run="r", pause=pause)[1].parts[1:]
+    first, second, third = ui_messages_of(said, "c", run_id="r", pause=pause)[1].parts[1:]
     approval = {"id": "r:a", "isAutomatic": True, "approved": True}
     assert (first["state"], first["approval"]) == ("approval-responded", approval)
     approval = {"id": "r:b", "requestReason": "Really?"}

@@ -70,7 +70,7 @@ def completed(kind: StopKind = StopKind.END_TURN) -> Event:
 
 def records(events: Sequence[Event]) -> list[Record]:
     return [
-        Record(seq=seq, run="r", turn=1, attempt=1, time=0.0, event=event)
+        Record(seq=seq, run_id="r", turn=1, attempt=1, time=0.0, event=event)
         for seq, event in enumerate(events, 1)
     ]
 

@@ -43,8 +43,8 @@ async def store(log: EventLog, *replies: Reply, text: str = "Hi", **options: Any
     return run.id
 
 
-async def responses(log: EventLog, run: str) -> list[Any]:
-    found = records_of([entry async for entry in log.read(run)], run)
+async def responses(log: EventLog, run_id: str) -> list[Any]:
+    found = records_of([entry async for entry in log.read(run_id)], run_id)
     events = [each.event for record in found for each in expand(record)]
     return [event for event in events if isinstance(event, ResponseEvent)]
 

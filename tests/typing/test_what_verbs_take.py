@@ -48,7 +48,7 @@ def count(state: int, _: object) -> int:
 
 
 def name(record: Record) -> str:
-    return record.run
+    return record.run_id
 
 
 def verbs_for_events(source: Observable[Record], scheduler: abc.SchedulerBase) -> None:

@@ -184,7 +184,7 @@ def check_everywhere(records: list[Record], merged: list[Record]) -> None:
         middle = fold_run(records[:at])
         late = RunView()
         if at:
-            late.catch_up(middle, records[0].run)
+            late.catch_up(middle, records[0].run_id)
         check(view_of(records[at:], late), state)
 
 

@@ -115,7 +115,9 @@ async def test_a_run_saved_here_continues_elsewhere() -> None:
 async def test_the_idempotency_key_is_the_same_as_without_the_pause() -> None:
     worker, paused = await paused_at_three()
     await worker.resume(decisions={call.id: Approve() for call in paused.pending})
-    assert [key.rpartition("/")[0] for _, key in RAN] == [f"{paused.run}/1/{n}" for n in range(3)]
+    assert [key.rpartition("/")[0] for _, key in RAN] == [
+        f"{paused.run_id}/1/{n}" for n in range(3)
+    ]
 
 
 async def test_a_run_is_resumed_once() -> None:
@@ -296,9 +298,9 @@ async def test_only_one_of_several_processes_has_a_saved_run() -> None:
     _, paused = await paused_at_three()
     taken: set[str] = set()
 
-    def claim(run: str) -> bool:
-        is_first = run not in taken
-        taken.add(run)
+    def claim(run_id: str) -> bool:
+        is_first = run_id not in taken
+        taken.add(run_id)
         return is_first
 
     data = save_paused(paused)
@@ -364,7 +366,9 @@ async def test_the_idempotency_key_survives_a_second_pause() -> None:
     again = await worker.resume()
     assert isinstance(again, Paused)
     await worker.resume(decisions={call.id: Approve() for call in again.pending})
-    assert [key.rpartition("/")[0] for _, key in RAN] == [f"{paused.run}/1/{n}" for n in range(3)]
+    assert [key.rpartition("/")[0] for _, key in RAN] == [
+        f"{paused.run_id}/1/{n}" for n in range(3)
+    ]
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes", "false", [True], object()])

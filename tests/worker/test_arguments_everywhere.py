@@ -210,8 +210,8 @@ async def by_a_recovery(
     shell.received.clear()
     entries = [entry async for entry in log.read(run.id)]
     again = await cut(run.id, upto(entries, lambda entry: entry.kind == "run_resume"))
-    claim = await again.claim(paused.run, create=True)
-    before = [entry async for entry in log.read(paused.run)]
+    claim = await again.claim(paused.run_id, create=True)
+    before = [entry async for entry in log.read(paused.run_id)]
     await again.append(claim, before, after=0, row=RunRow(title="Go.", status="paused"))
     other = Worker(ScriptedModel(["Done."]), tools=[shell], hooks=[ask, *hooks], log=again)
     recovered = await other.recover(run.id).started()

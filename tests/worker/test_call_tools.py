@@ -356,9 +356,9 @@ async def test_a_key_is_the_same_over_a_pause_and_another_one_for_other_argument
     edit = Approve(input={"euros": 3})
     assert isinstance(await worker.resume(paused, decisions=[Approve(), edit]), Finished)
     assert [euros for euros, _ in PAID] == [1, 3]
-    assert PAID[0][1] == f"{paused.run}/{digests[0]}"
-    assert PAID[1][1].startswith(f"{paused.run}/1/1/")
-    assert PAID[1][1] != f"{paused.run}/{digests[1]}"
+    assert PAID[0][1] == f"{paused.run_id}/{digests[0]}"
+    assert PAID[1][1].startswith(f"{paused.run_id}/1/1/")
+    assert PAID[1][1] != f"{paused.run_id}/{digests[1]}"
 
 
 async def test_a_decision_that_may_mean_either_of_two_calls_is_refused() -> None:

@@ -80,7 +80,7 @@ async def test_its_records_stand_under_the_call_and_the_outer_run_stays_readable
     assert lint(records) == []
     inside = [r for r in records if r.path]
     assert {r.path for r in inside} == {("call_1_1",)}
-    assert {r.run for r in inside} == {run.id}
+    assert {r.run_id for r in inside} == {run.id}
     assert isinstance(inside[0].event, RunStart)
     assert isinstance(inside[-1].event, RunStop)
     at = [type(r.event) for r in records if not r.path]
@@ -441,7 +441,7 @@ async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() ->
     async with MemoryLog() as log:
         run = worker(log).run("go")
         await run
-        whole = {info.run: [e async for e in log.read(info.run)] for info in await log.list()}
+        whole = {info.run_id: [e async for e in log.read(info.run_id)] for info in await log.list()}
     seen = records_of(run)
     inner_runs = sorted(
         (stored for stored in whole if stored != run.id),
@@ -482,5 +482,5 @@ async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() ->
         await log.close()
 
 
-async def all_of(log: EventLog, run: str) -> list[Record]:
-    return list(stored_records([entry async for entry in log.read(run)], run))
+async def all_of(log: EventLog, run_id: str) -> list[Record]:
+    return list(stored_records([entry async for entry in log.read(run_id)], run_id))

@@ -82,7 +82,7 @@ async def test_three_watchers_see_the_same_run_in_their_own_ways() -> None:
     result = await run
     assert "".join(texts) == result.text
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
-    assert {record.run for record in records} == {run.id}
+    assert {record.run_id for record in records} == {run.id}
     assert lint(records) == []
 
 

@@ -190,7 +190,7 @@ class AcpAgent:
 
     async def _delete(self, log: EventLog, given: wire.SessionRef) -> wire.Empty:
         for info in await self._take(log, given.session_id):
-            await log.delete(info.run)
+            await log.delete(info.run_id)
         return wire.Empty()
 
     def _session(self, name: str) -> AcpSession:
@@ -217,7 +217,7 @@ async def stored_runs(log: EventLog) -> AsyncGenerator[RunInfo, None]:
     while infos := await log.list(before=before, limit=PAGE):
         for info in infos:
             yield info
-        before = infos[-1].run
+        before = infos[-1].run_id
 
 
 async def connect(

@@ -93,7 +93,9 @@ class AcpSession:
         self._cwd = cwd
         self._peer = peer
         self._log = session.log
-        self._known = [info.run for info in before]  # the last one is where the next prompt goes on
+        self._known = [
+            info.run_id for info in before
+        ]  # the last one is where the next prompt goes on
         self._run: Run[Any] | None = None  # the last run of this process
         self._paused: tuple[Paused[Any], ViewPause] | None = None
         self._rejected: set[tuple[str, str]] = set()
@@ -172,7 +174,7 @@ class AcpSession:
         if self._log is not None and (last := await self._last(self._log)) is not None:
             if last.is_cut_off():
                 return await self._recover(last, message)
-            if self._run is None or self._run.id != last.run:
+            if self._run is None or self._run.id != last.run_id:
                 await self._load(self._log, last)
             elif last.status != "paused":  # also if it was dismissed elsewhere
                 self._paused = None
@@ -189,8 +191,8 @@ class AcpSession:
     async def _last(self, log: EventLog) -> RunInfo | None:
         """The last run of the conversation, also if another process has begun it."""
         newest = [i for i in await log.list(limit=MOST_RUNS) if conversation_of(i) == self.id]
-        if newest and newest[0].run not in self._known:  # a list may be a moment behind
-            self._known.append(newest[0].run)
+        if newest and newest[0].run_id not in self._known:  # a list may be a moment behind
+            self._known.append(newest[0].run_id)
         return await log.info(self._known[-1]) if self._known else None
 
     async def _load(self, log: EventLog, last: RunInfo) -> None:
@@ -200,10 +202,10 @@ class AcpSession:
             RpcError: It has not ended.
         """
         if last.status in OPEN:
-            raise RpcError(INVALID_REQUEST, f"{last.run} of this session is running elsewhere")
-        found = await read_run(log, last.run)
+            raise RpcError(INVALID_REQUEST, f"{last.run_id} of this session is running elsewhere")
+        found = await read_run(log, last.run_id)
         self.session.go_on_from(found.state, last.row.allowed)
-        result = found.result(last.run) if last.status == "paused" else None
+        result = found.result(last.run_id) if last.status == "paused" else None
         if isinstance(result, Paused):
             encoder = AcpEncoder(self._cwd)
             _encode(found, encoder)
@@ -221,7 +223,7 @@ class AcpSession:
     async def _recover(self, last: RunInfo, message: Message) -> Run[Any]:
         """Continue a run whose process has ended, and send the message into it."""
         self.session.allowed[:] = last.row.allowed
-        run = await self.session.recover(last.run, reason="the client has come back").started()
+        run = await self.session.recover(last.run_id, reason="the client has come back").started()
         run.send(message)
         return await self._begun(run)
 
@@ -309,13 +311,13 @@ class AcpSession:
         if not is_decided or self._is_cancelled:
             self._paused = None
             if self._log is not None:
-                await dismiss_run(self._log, paused.run, str(RunCancelledError(CANCELLED)))
+                await dismiss_run(self._log, paused.run_id, str(RunCancelledError(CANCELLED)))
             for each in pause.pending:
                 await self._notify(wire.CallUpdate(tool_call_id=each.id, status="failed"))
             return None
         if self._log is None:
             return await self._begun(self.session.resume(paused, decisions=decisions, add=add))
-        run = await self.session.decide(paused.run, decisions, add=add).started()
+        run = await self.session.decide(paused.run_id, decisions, add=add).started()
         run.allowed[:] = self.session.allowed
         return await self._begun(run)
 
@@ -336,7 +338,7 @@ class AcpSession:
         if cause is not None and choice == "allow_always":
             self.session.allowed.append(cause)
             if self._log is not None:
-                await set_allowed(self._log, pause.run, self.session.allowed)
+                await set_allowed(self._log, pause.run_id, self.session.allowed)
         elif cause is not None and choice == "reject_always":
             self._rejected.add(cause)
         return Approve() if CHOICES[choice] else Deny(REJECTED)
@@ -344,7 +346,7 @@ class AcpSession:
     async def _may_go_on(self, pause: ViewPause) -> bool:
         """Request a decision about a pause that is not about a call: at the end of a turn, or one that the application requested."""
         title = pause.reason or f"Continue after the pause of {pause.hook}?"
-        call = wire.CallFields(tool_call_id=f"{pause.run}.pause", title=title)
+        call = wire.CallFields(tool_call_id=f"{pause.run_id}.pause", title=title)
         return (await self._choose(call, ONCE)) == "allow_once"
 
     async def _choose(

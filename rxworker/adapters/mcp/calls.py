@@ -295,7 +295,7 @@ def progress_line(view: RunView) -> str:
 
     >>> from rxworker.events import Record, TextDelta
     >>> view = RunView()
-    >>> _ = view.step(Record(seq=1, run="r", turn=1, attempt=1, time=5.0, event=TextDelta(0, "Two cities,")))
+    >>> _ = view.step(Record(seq=1, run_id="r", turn=1, attempt=1, time=5.0, event=TextDelta(0, "Two cities,")))
     >>> progress_line(view)
     'Two cities,'
     """

@@ -144,10 +144,10 @@ def error_result(text: str) -> JsonObject:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def _numbers(run: str, state: RunState) -> JsonObject:
+def _numbers(run_id: str, state: RunState) -> JsonObject:
     usage: JsonObject = msgspec.to_builtins(state.usage)
     del usage["type"]
-    return {"id": run, "turns": state.turns, "usage": usage}
+    return {"id": run_id, "turns": state.turns, "usage": usage}
 
 
 def _docstring(make: object) -> str:

@@ -66,7 +66,7 @@ class AcpEncoder(RecordEncoder[Update]):
     Example:
         >>> from rxworker.events import TextDelta
         >>> encoder = AcpEncoder("/home/me")
-        >>> record = Record(seq=1, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
+        >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> encoder.feed(record)
         [AgentChunk(content=TextContent(text='hi'), message_id='run-1.1.1.0')]
     """
@@ -116,7 +116,7 @@ class AcpEncoder(RecordEncoder[Update]):
         for place, message in enumerate(messages):
             if message.role == "user":
                 for block in blocks_of(message.content):
-                    yield wire.UserChunk(block, f"{record.run}.{record.seq}.{place}")
+                    yield wire.UserChunk(block, f"{record.run_id}.{record.seq}.{place}")
 
     def _grow(self, change: BlockGrow) -> Iterator[Update]:
         if change.block.is_call:
@@ -129,7 +129,7 @@ class AcpEncoder(RecordEncoder[Update]):
 
     def _note(self, change: Note) -> Iterator[Update]:
         record = change.record
-        name = f"{record.run}.{record.seq}"
+        name = f"{record.run_id}.{record.seq}"
         match record.event:
             case MessageAdd(messages=messages, source=source):
                 if self._shows_user and source in FROM_USER and not record.path:

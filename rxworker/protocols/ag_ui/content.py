@@ -256,7 +256,7 @@ def _state(event: SharedStateChange) -> AgUiEvent:
 def _added(record: Record, event: MessageAdd, scope_id: str | None) -> Iterator[AgUiEvent]:
     for place, message in enumerate(event.messages):
         if message.text:
-            name = f"{record.run}.{record.seq}.{place}"
+            name = f"{record.run_id}.{record.seq}.{place}"
             yield TextMessageStart(name, message.role, scope_id, ours({"source": event.source}))
             yield TextMessageContent(name, message.text, scope_id)
             yield TextMessageEnd(name, scope_id)

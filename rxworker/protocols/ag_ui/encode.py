@@ -80,7 +80,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
     Example:
         >>> from rxworker.events import TextDelta
         >>> encoder = AgUiEncoder("thread-1", "run-1")
-        >>> record = Record(seq=1, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
+        >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> [type(event).__name__ for event in encoder.feed(record)]
         ['RunStarted', 'StepStarted', 'TextMessageStart', 'TextMessageContent']
         >>> [type(event).__name__ for event in encoder.close("the watcher left")]
@@ -119,11 +119,11 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             self._totals.feed(record)
         return super().feed(record)
 
-    def catch_up(self, state: RunState, run: str) -> list[AgUiEvent]:
+    def catch_up(self, state: RunState, run_id: str) -> list[AgUiEvent]:
         """The events that bring a late watcher to this state, after a snapshot of the messages. The records after it come next."""
         self._runs.snapshot = True
         self._totals.catch_up(state)
-        return super().catch_up(state, run)
+        return super().catch_up(state, run_id)
 
     def _encode(self, change: Change) -> Iterator[AgUiEvent]:
         if isinstance(change, CallResult) and change.id in self._answered:
@@ -162,7 +162,7 @@ async def ag_ui_stream(
     encoder: AgUiEncoder,
     *,
     state: RunState | None = None,
-    run: str = "",
+    run_id: str = "",
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the response, one chunk for each batch of records. The content type is ``text/event-stream``.
 
@@ -172,10 +172,10 @@ async def ag_ui_stream(
         batches: The records, for example ``watch.batches()``.
         encoder: A new encoder, for this client.
         state: The state before the records, for a late watcher.
-        run: The run's id, with ``state``.
+        run_id: The run's id, with ``state``.
     """
     if state is not None:
-        yield b"".join(map(data_line, encoder.catch_up(state, run)))
+        yield b"".join(map(data_line, encoder.catch_up(state, run_id)))
     async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
         async for events in pieces:
             yield b"".join(map(data_line, events))
@@ -250,7 +250,7 @@ class RunEvents:
             conversation = change.conversation or Conversation()
             calls = zip(change.places, change.pending, strict=True)
             left = {place: None if each.is_held else each.call for place, each in calls}
-            yield MessagesSnapshot(messages_of(with_calls(conversation, left), change.run))
+            yield MessagesSnapshot(messages_of(with_calls(conversation, left), change.run_id))
 
     def finish(self, _: ViewFinish) -> Iterator[AgUiEvent]:
         """The run has finished."""
@@ -271,7 +271,7 @@ class RunEvents:
             if pending.needs_decision
         )
         if not interrupts:
-            name = interrupt_id(change.run, "")
+            name = interrupt_id(change.run_id, "")
             why = change.reason or f"{change.hook} has paused the run"
             metadata = ours({"hook": change.hook})
             at_end = Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, metadata)
@@ -304,7 +304,7 @@ class RunEvents:
 def _interrupt(change: ViewPause, pending: WaitingCall, name: str) -> Interrupt:
     call = pending.call
     return Interrupt(
-        interrupt_id(change.run, name),
+        interrupt_id(change.run_id, name),
         "tool_call",
         change.reason or f"May {call.name} be called?",
         pending.id,
@@ -321,7 +321,7 @@ class UsageTotals:
 
     >>> totals = UsageTotals()
     >>> for place, event in enumerate([AttemptStart("acme", "large"), Usage(10, 5)], start=1):
-    ...     totals.feed(Record(seq=place, run="r", turn=1, attempt=1, time=0.0, event=event))
+    ...     totals.feed(Record(seq=place, run_id="r", turn=1, attempt=1, time=0.0, event=event))
     >>> totals.usage[0].total_tokens
     15
     """

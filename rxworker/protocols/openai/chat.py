@@ -97,7 +97,7 @@ class ChatEncoder(RecordEncoder[JsonObject]):
 
     >>> from rxworker.events import TextDelta
     >>> encoder = ChatEncoder()
-    >>> encoder.feed(Record(seq=1, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi")))
+    >>> encoder.feed(Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi")))
     [{'content': 'hi'}]
     """
 

@@ -244,7 +244,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
 
     >>> from rxworker.events import TextDelta
     >>> encoder = ResponseEncoder(ResponseHead("run-1", 0.0, "desk"))
-    >>> record = Record(seq=1, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
+    >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
     >>> [event["type"].removeprefix("response.") for event in encoder.feed(record)]
     ['created', 'in_progress', 'output_item.added', 'content_part.added', 'output_text.delta']
     """

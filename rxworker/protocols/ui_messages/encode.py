@@ -60,7 +60,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
     Example:
         >>> from rxworker.events import TextDelta
         >>> encoder = UiMessageEncoder("message-1")
-        >>> record = Record(seq=1, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
+        >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> [type(part).__name__ for part in encoder.feed(record)]
         ['Start', 'StartStep', 'TextStart', 'TextDeltaPart']
         >>> [type(part).__name__ for part in encoder.close("the watcher left")]
@@ -88,10 +88,10 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         self._message = message
         self._table = _table(message, BlockParts(calls), calls)
 
-    def catch_up(self, state: RunState, run: str) -> list[UiMessagePart]:
+    def catch_up(self, state: RunState, run_id: str) -> list[UiMessagePart]:
         """The parts of the current response. The client already has the earlier messages."""
         self._message.was_offered = True  # what is offered waits for the client now
-        return super().catch_up(state, run)
+        return super().catch_up(state, run_id)
 
     def _encode(self, change: Change) -> Iterator[UiMessagePart]:
         if _is_nested(change):
@@ -278,7 +278,7 @@ class MessageParts:
         has_request = False
         ids = distinct([pending.call.id for pending in change.pending])
         for pending, call_id in zip(change.pending, ids, strict=True):
-            name = interrupt_id(change.run, call_id)
+            name = interrupt_id(change.run_id, call_id)
             yield from self._calls.wait(pending)
             if pending.needs_decision:
                 has_request = True
@@ -287,7 +287,7 @@ class MessageParts:
                 # The client replies when no call of the step waits, so these are approved automatically.
                 yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
                 yield wire.ToolApprovalResponse(name, approved=True)
-        data = {"run": change.run, "hook": change.hook, "reason": change.reason}
+        data = {"run": change.run_id, "hook": change.hook, "reason": change.reason}
         yield Data("data-pause", data, "pause")
         yield wire.Finish("tool-calls" if has_request else "stop")
 

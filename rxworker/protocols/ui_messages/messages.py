@@ -290,7 +290,7 @@ def ui_messages_of(
     conversation: Conversation,
     prefix: str,
     *,
-    run: str = "",
+    run_id: str = "",
     pause: PauseState | None = None,
     shared_state: Json = None,
 ) -> list[UiMessage]:
@@ -302,7 +302,7 @@ def ui_messages_of(
     Args:
         conversation: The conversation.
         prefix: The prefix of the message ids. The same conversation always has the same ids.
-        run: The id of the paused run.
+        run_id: The id of the paused run.
         pause: The pause of the run: the call that it waits at has the state ``approval-requested``; calls that the client runs have the
             state ``input-available``.
         shared_state: The state that tools and hooks share with user interfaces, for a ``data-state`` part at the end of the last answer.
@@ -318,7 +318,7 @@ def ui_messages_of(
         history.add(message)
     waiting = [] if pause is None else history.waiting(pause)
     if pause is not None and pause.hook != CLIENT_TOOL:
-        history.add_approvals(run, pause, waiting)
+        history.add_approvals(run_id, pause, waiting)
     for call in history.unanswered(waiting):
         call.update(state="output-error", errorText=NOT_RUN)
     if shared_state is not None:
@@ -360,14 +360,14 @@ class _History:
         return [made[c.place][1] if c.place < len(made) else None for c in pause.calls]
 
     def add_approvals(
-        self, run: str, pause: PauseState, waiting: Sequence[JsonObject | None]
+        self, run_id: str, pause: PauseState, waiting: Sequence[JsonObject | None]
     ) -> None:
         """Mark the pending calls like the stream of a paused run."""
         pending = PendingCalls.of(pause)
         for index, (part, name) in enumerate(zip(waiting, pending.ids, strict=True)):
             if part is None:
                 continue
-            approval: JsonObject = {"id": interrupt_id(run, name)}
+            approval: JsonObject = {"id": interrupt_id(run_id, name)}
             part["approval"] = approval
             if index in pending.required:
                 part["state"] = "approval-requested"

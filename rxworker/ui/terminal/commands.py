@@ -205,10 +205,12 @@ class Commands:
         log = self._session.log
         match path.suffix:
             case ".jsonl":
-                lines = [line for info in stored.runs async for line in export_run(log, info.run)]
+                lines = [
+                    line for info in stored.runs async for line in export_run(log, info.run_id)
+                ]
                 data = b"".join(lines)
             case ".html":
-                parts = [await self._html(info.run) for info in stored.runs]
+                parts = [await self._html(info.run_id) for info in stored.runs]
                 data = PAGE.format("\n".join(parts)).encode("utf-8", "replace")
             case _:
                 data = markdown_of(self._session.current.conversation).encode("utf-8", "replace")
@@ -291,9 +293,9 @@ class Commands:
             raise ConfigurationError(f"{name} is none of the models that this app was given")
         return self._find_model(provider, model)
 
-    async def _html(self, run: str) -> str:
+    async def _html(self, run_id: str) -> str:
         view = RunView()
-        for record in (await read_run(self._session.log, run)).records:
+        for record in (await read_run(self._session.log, run_id)).records:
             view.step(record)
         return view_html(view)
 

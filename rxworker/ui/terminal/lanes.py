@@ -234,7 +234,7 @@ class Lanes:
 
     >>> from rxworker.events import TextDelta
     >>> lanes = Lanes()
-    >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=TextDelta(0, "Hello"))
+    >>> record = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=TextDelta(0, "Hello"))
     >>> [(lane.kind, lane.text) for lane in lanes.feed([record])]
     [('text', 'Hello')]
     """

@@ -403,17 +403,17 @@ class TerminalSession:
         run, paused = None, None
         for info in stored.runs:
             if info is last and last.is_cut_off():
-                run = await opened.recover(last.run, reason="resumed in the terminal").started()
+                run = await opened.recover(last.run_id, reason="resumed in the terminal").started()
                 break
-            found = await read_run(self.log, info.run)
+            found = await read_run(self.log, info.run_id)
             state = found.state
             records = [each for record in found.records for each in expand(record)]
             shown.update(dict.fromkeys(lanes.feed(records)))
             if info is last or info.status != "paused":  # a resumed run continues the counts
                 totals += Totals(state.usage, state.turns, state.all_tool_calls)
             opened.go_on_from(state, last.row.allowed)
-            paused = found.result(info.run) if info.status == "paused" else None
-        self._use(stored.id, opened, lanes, totals, last.run)
+            paused = found.result(info.run_id) if info.status == "paused" else None
+        self._use(stored.id, opened, lanes, totals, last.run_id)
         if run is not None:
             self._started(run)
         elif isinstance(paused, Paused):

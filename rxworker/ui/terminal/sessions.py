@@ -89,9 +89,9 @@ async def rename_session(log: EventLog, session: StoredSession, title: str) -> N
         LogError: The log cannot be written.
     """
     first = session.runs[0]
-    claim = await log.claim(first.run, statuses=LISTED)
+    claim = await log.claim(first.run_id, statuses=LISTED)
     try:
-        info = await log.info(first.run)  # it may have changed since it was listed
+        info = await log.info(first.run_id)  # it may have changed since it was listed
         row = replace(first.row if info is None else info.row, title=title)
         await log.append(claim, (), after=claim.last_seq, row=row)
     finally:
@@ -100,4 +100,4 @@ async def rename_session(log: EventLog, session: StoredSession, title: str) -> N
 
 def _own_id(info: RunInfo) -> str:
     """The id of the conversation of a run without the label, as the web server makes it."""
-    return f"conversation-{info.run.partition('~')[0].removeprefix('run-')}"
+    return f"conversation-{info.run_id.partition('~')[0].removeprefix('run-')}"

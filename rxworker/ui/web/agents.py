@@ -135,7 +135,7 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
         )
     shared_state = shown.shared_state if entry.run.done() else None
     messages = ui_messages_of(
-        history, entry.conversation.id, run=entry.id, pause=pause, shared_state=shared_state
+        history, entry.conversation.id, run_id=entry.id, pause=pause, shared_state=shared_state
     )
     return bytes_response(entry.redact(encode_json(messages)))
 
@@ -249,11 +249,11 @@ async def _waiting(
 ) -> RunEntry | None:
     """The paused run that a client replies to, or sends the results of its tools for; ``None`` if it starts another one."""
     if given.replies:
-        if len({reply.run for reply in given.replies}) > 1:
+        if len({reply.run_id for reply in given.replies}) > 1:
             raise ApiError(
                 400, "bad_request", "the answers belong to several runs: send them one by one"
             )
-        entry = await runs.find(given.replies[0].run)
+        entry = await runs.find(given.replies[0].run_id)
         if entry.conversation.id != given.conversation_id:
             message = "the question belongs to another conversation: send the answer there"
             raise ApiError(409, "other_conversation", message)

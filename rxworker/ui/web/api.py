@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Struct, field
 
 import rxworker
 from rxworker.errors import LocalProtocolError
@@ -177,12 +177,12 @@ class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Begin a new conversation with what preceded a message of the user in the conversation of a run.
 
     Attributes:
-        run: The id of the run.
+        run_id: The id of the run.
         message: The number of the message among those of the user, from 0.
         text: Its text, to recognise it.
     """
 
-    run: str
+    run_id: str = field(name="run")
     message: int
     text: str
 
@@ -298,7 +298,7 @@ async def post_run(state: ServerState, request: WebRequest) -> web.Response:
     message = _user_message(body.input, "input")
     if body.edits is not None:
         edits = body.edits
-        entry = await runs.start_instead(edits.run, edits.message, edits.text, message)
+        entry = await runs.start_instead(edits.run_id, edits.message, edits.text, message)
     else:
         if body.conversation is not None:
             await runs.prepare(runs.conversation(body.conversation))

@@ -189,7 +189,7 @@ class RunFilter(Struct, frozen=True):
         )
 
     def _is_found(self, info: RunInfo) -> bool:
-        texts = (info.run, info.row.title, info.row.reason)
+        texts = (info.run_id, info.row.title, info.row.reason)
         return any(self.text in text.casefold() for text in texts)
 
 
@@ -372,7 +372,7 @@ def _row(info: RunInfo, estimate: RowCosts) -> FleetRow:
     estimated = estimate(row) if row.cost is None else None
     cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
     return FleetRow(
-        info.run,
+        info.run_id,
         row.title,
         row.worker,
         row.labels.get(TENANT, ""),

@@ -71,18 +71,18 @@ class Runs:
         """The list of these runs, for listeners."""
         return self._store.feed(self._owner)
 
-    async def find(self, run: str) -> RunEntry:
+    async def find(self, run_id: str) -> RunEntry:
         """Return the run with this id, also from the log.
 
         Raises:
             ApiError: There is none.
         """
-        entry = self.get(run)
+        entry = self.get(run_id)
         if self._store.log is not None and not isinstance(entry, LiveEntry):
-            info = await self._store.log.listed(run)
+            info = await self._store.log.listed(run_id)
             if info is not None and info.last_seq:
                 self._store.note(info)
-            entry = self.get(run)
+            entry = self.get(run_id)
             if isinstance(entry, StoredEntry):
                 await entry.keep_pause()
         if entry is None:
@@ -90,36 +90,36 @@ class Runs:
             raise ApiError(404, "no_run", message)
         return entry
 
-    async def find_paused(self, run: str) -> RunEntry:
+    async def find_paused(self, run_id: str) -> RunEntry:
         """Return the run with this id, which waits.
 
         Raises:
             ApiError: There is none, it is not paused, or it was resumed already.
         """
-        entry = await self.find(run)
+        entry = await self.find(run_id)
         await self.until_done(entry)
         _check_paused(entry)
         return entry
 
-    async def describe_worker(self, run: str) -> WorkerInfo | None:
+    async def describe_worker(self, run_id: str) -> WorkerInfo | None:
         """Return the description of a run's worker; ``None`` if this process has no such worker.
 
         Raises:
             ApiError: There is no such run.
         """
-        conversation = (await self.find(run)).conversation
+        conversation = (await self.find(run_id)).conversation
         if conversation.has_session:
             return self._workers.describe(conversation.name, conversation.session.worker)
         infos = self._workers.infos(self._request)
         return next((info for info in infos if info.name == conversation.name), None)
 
-    async def latest(self, run: str) -> RunEntry:
+    async def latest(self, run_id: str) -> RunEntry:
         """Return the run with this id; if it paused and was resumed, here or in another process, the last run that continues it.
 
         Raises:
             ApiError: There is none.
         """
-        entry = await self.find(run)
+        entry = await self.find(run_id)
         while entry.status == "paused":
             try:
                 entry = await self.find(entry.resumed_as or resumed_id(entry.id))
@@ -127,9 +127,9 @@ class Runs:
                 break
         return entry
 
-    def get(self, run: str) -> RunEntry | None:
+    def get(self, run_id: str) -> RunEntry | None:
         """Return the run with this id, or ``None``."""
-        return self._store.get(run, self._owner)
+        return self._store.get(run_id, self._owner)
 
     def conversation(self, id: str) -> ConversationEntry | None:  # noqa: A002 - what it is
         """Return the conversation with this id, or ``None``."""
@@ -230,11 +230,13 @@ class Runs:
             entry = found
         return self.next_run(entry, (message,), title_of(message))
 
-    async def start_instead(self, run: str, number: int, text: str, message: Message) -> RunEntry:
+    async def start_instead(
+        self, run_id: str, number: int, text: str, message: Message
+    ) -> RunEntry:
         """Start a run of a new conversation, which begins with what preceded a message of the user in the conversation of another run.
 
         Args:
-            run: The id of that run.
+            run_id: The id of that run.
             number: The number of the message among those of the user, from 0.
             text: Its text, to recognise it.
             message: The message that takes its place.
@@ -242,14 +244,14 @@ class Runs:
         Raises:
             ApiError: There is no such run or worker, too many runs are running, or that message has another text.
         """
-        before = await self.find(run)
+        before = await self.find(run_id)
         self.check_room()
         await before.open()
         messages = before.run.state.conversation.messages
         places = [at for at, one in enumerate(messages) if is_said(one)]
         if not 0 <= number < len(places) or messages[places[number]].text != text:
             raise ApiError(
-                409, "no_message", f"{run} has no such message any more: reload the page"
+                409, "no_message", f"{run_id} has no such message any more: reload the page"
             )
         conversation = self.begin_conversation(before.conversation.name or None)
         session = conversation.session
@@ -299,7 +301,7 @@ class Runs:
 
     async def resume(
         self,
-        run: str,
+        run_id: str,
         decisions: Decisions,
         add: tuple[Message, ...] = (),
         *,
@@ -308,7 +310,7 @@ class Runs:
         """Resume a paused run as a new run. A shared state replaces that of the run, unless the worker runs in other processes.
 
         Args:
-            run: The id of the run.
+            run_id: The id of the run.
             decisions: The decisions about the calls that wait. `ApproveAlways` also allows calls of the tool from now on in this conversation.
             add: Messages to add.
             shared_state: The new shared state.
@@ -318,7 +320,7 @@ class Runs:
             DecisionError: A decision is about no call that waits, or a call needs a decision and has none; or a call is always allowed that
                 cannot be; or there is neither a result of a call that a client runs nor a message, so that the run would pause again.
         """
-        before = await self.find_paused(run)
+        before = await self.find_paused(run_id)
         self.check_room()
         self.check_free(before.conversation)
         pending = await pending_of(before)
@@ -414,13 +416,13 @@ class Runs:
             if entry is not None:
                 self._store.changed(entry)
 
-    async def fork(self, run: str, seq: int) -> RunEntry:
+    async def fork(self, run_id: str, seq: int) -> RunEntry:
         """Copy a stored run up to a record into a new run of a new conversation, and continue it.
 
         Raises:
             ApiError: The server has no log, or there is no such run, record or worker.
         """
-        before = await self.find(run)
+        before = await self.find(run_id)
         log = self._store.log
         if log is None or not isinstance(before, StoredEntry):
             raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
@@ -429,16 +431,16 @@ class Runs:
             raise ApiError(400, "no_record", message)
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)
-        forked = await conversation.session.fork(run, seq).started()
+        forked = await conversation.session.fork(run_id, seq).started()
         return self._keep(forked, conversation, before.title)
 
-    async def requeue(self, run: str, reason: str) -> RunEntry:
+    async def requeue(self, run_id: str, reason: str) -> RunEntry:
         """Put an aborted run back, so that a process continues it under its id.
 
         Raises:
             ApiError: The server has no log, there is no such run, or it is not aborted.
         """
-        entry = await self.find(run)
+        entry = await self.find(run_id)
         if not isinstance(entry, StoredEntry):
             message = "only stored runs can be put back: give the server a log"
             raise ApiError(409, "no_log", message)

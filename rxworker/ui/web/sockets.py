@@ -127,8 +127,8 @@ class Connection:
             case ListRuns():
                 if self._listing is None:
                     self._listing = self._loop.create_task(self._list(self._runs.feed))
-            case UnwatchRun(run=run):
-                await self._stop(run)
+            case UnwatchRun(run_id=run_id):
+                await self._stop(run_id)
             case WatchRun():
                 await self._watch(request)
         return True
@@ -145,25 +145,25 @@ class Connection:
         await self._socket.close(WSCloseCode.POLICY_VIOLATION, code)
         return False
 
-    async def _stop(self, run: str) -> None:
-        task = self._watching.pop(run, None)
+    async def _stop(self, run_id: str) -> None:
+        task = self._watching.pop(run_id, None)
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     async def _watch(self, request: WatchRun) -> None:
-        await self._stop(request.run)
+        await self._stop(request.run_id)
         try:
-            await self._runs.find(request.run)
+            await self._runs.find(request.run_id)
         except ApiError:
-            await self._send_message(RunGone(request.run))
+            await self._send_message(RunGone(request.run_id))
             return
         task = self._loop.create_task(self._follow(request))
-        self._watching[request.run] = task
+        self._watching[request.run_id] = task
 
         def done(_task: asyncio.Task[None]) -> None:
-            if self._watching.get(request.run) is _task:
-                del self._watching[request.run]
+            if self._watching.get(request.run_id) is _task:
+                del self._watching[request.run_id]
 
         task.add_done_callback(done)
 
@@ -172,20 +172,22 @@ class Connection:
         try:
             await self._send_run(request)
         except ApiError as error:
-            await self._try_send_message(RequestRefused(error.code, error.message, request.run))
+            await self._try_send_message(RequestRefused(error.code, error.message, request.run_id))
         except RxWorkerError as error:
-            await self._try_send_message(RequestRefused("detached", str(error), request.run))
+            await self._try_send_message(RequestRefused("detached", str(error), request.run_id))
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
             logger.error(
                 "sending %r failed\n%s",
-                request.run,
+                request.run_id,
                 format_error(error),
-                extra={"run": request.run},
+                extra={"run": request.run_id},
             )
             await self._try_send_message(
-                RequestRefused("error", "the server failed; its log has the details", request.run)
+                RequestRefused(
+                    "error", "the server failed; its log has the details", request.run_id
+                )
             )
 
     async def _try_send_message(self, message: ServerMessage) -> None:
@@ -193,14 +195,14 @@ class Connection:
             await self._send_message(message)
 
     async def _send_run(self, request: WatchRun) -> None:
-        entry = await self._runs.find(request.run)
+        entry = await self._runs.find(request.run_id)
         with self._places.take(entry):
             await entry.open()
             watch = watch_run(entry, request.after, request.delivery, request.name or self._who)
             async with aclosing(batches_of(entry, watch)) as batches:
                 async for batch in batches:
-                    await self._send(records_message(request.run, batch, entry.encode))
-        end = RunEnd(request.run, entry.status, entry.reason)
+                    await self._send(records_message(request.run_id, batch, entry.encode))
+        end = RunEnd(request.run_id, entry.status, entry.reason)
         await self._send(entry.redact(socket_message(end)))
 
     async def _list(self, feed: RunFeed) -> None:

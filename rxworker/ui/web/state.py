@@ -267,7 +267,10 @@ class ServerState:
             _, worker = self.workers.make(info.row.worker)
         except MakeWorkerError as error:
             logger.error(
-                "%s is not recovered\n%s", info.run, format_error(error), extra={"run": info.run}
+                "%s is not recovered\n%s",
+                info.run_id,
+                format_error(error),
+                extra={"run": info.run_id},
             )
             return None
         if isinstance(worker, QueuedWorker):

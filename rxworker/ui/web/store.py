@@ -206,9 +206,9 @@ class RunStore:
         # A log may report an old run late. Of two that began at the same time, the later one in the list is newer.
         return iter(sorted(entries, key=lambda entry: -entry.started))
 
-    def get(self, run: str, owner: str | None) -> RunEntry | None:
+    def get(self, run_id: str, owner: str | None) -> RunEntry | None:
         """Return the run with this id, if it is known and belongs to the user."""
-        entry = self._entries.get(run)
+        entry = self._entries.get(run_id)
         return None if entry is None or entry.conversation.owner != owner else entry
 
     def conversation(self, id: str, owner: str | None) -> ConversationEntry | None:  # noqa: A002 - what it is
@@ -286,7 +286,7 @@ class RunStore:
 
     def note(self, info: RunInfo) -> RunEntry | None:
         """Take the information of the log about a run. Returns its entry; ``None`` for one that is deleted, or nested in another run."""
-        entry = self._entries.get(info.run)
+        entry = self._entries.get(info.run_id)
         if info.status == "deleted":
             if entry is not None:
                 self._drop(entry)
@@ -300,8 +300,8 @@ class RunStore:
             entry = self._stored_entry(self.log, info)
             conversation = entry.conversation
             self._conversations[conversation.owner, conversation.id] = conversation
-            self._entries[info.run] = entry
-            conversation.runs.append(info.run)
+            self._entries[info.run_id] = entry
+            conversation.runs.append(info.run_id)
             current = conversation.current
             if not isinstance(current, StoredEntry) or current.info.created <= info.created:
                 conversation.current = entry
@@ -358,10 +358,10 @@ class RunStore:
         """Return the entry of a run of the log, which is not kept if it is not yet; ``None`` if it is not one of this user, or nested in another run."""
         if info.row.outer or info.row.labels.get(USER) != owner or self.log is None:
             return None
-        return self._entries.get(info.run) or self._stored_entry(self.log, info)
+        return self._entries.get(info.run_id) or self._stored_entry(self.log, info)
 
     def _stored_entry(self, log: EventLog, info: RunInfo) -> StoredEntry:
-        root = info.run.partition("~")[0].removeprefix("run-")
+        root = info.run_id.partition("~")[0].removeprefix("run-")
         owner = info.row.labels.get(USER)
         id_ = info.row.labels.get(CONVERSATION, f"conversation-{root}")
         conversation = self._conversations.get((owner, id_))

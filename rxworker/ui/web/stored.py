@@ -59,7 +59,7 @@ class StoredEntry(RunEntry):
         settings: Settings,
         here: Run[Any] | None = None,
     ) -> None:
-        super().__init__(info.run, conversation, here, settings)
+        super().__init__(info.run_id, conversation, here, settings)
         self._show(info)
         self._log = log
         self._replica: Replica | None = None
@@ -275,9 +275,9 @@ class StoredEntry(RunEntry):
         )
 
 
-async def until_begun(log: EventLog, run: str) -> None:
+async def until_begun(log: EventLog, run_id: str) -> None:
     """Wait until a process has begun a run."""
     async with aclosing(log.changes(every=0.05)) as changes:
         async for infos in changes:
-            if any(info.run == run and info.last_seq for info in infos):
+            if any(info.run_id == run_id and info.last_seq for info in infos):
                 return

@@ -59,7 +59,7 @@ class LogStream:
 
     Args:
         log: The log.
-        run: The run's id.
+        run_id: The run's id.
         fold: Returns a function that encodes the records of the run from the first; by default each record is a message, as `encode_record`
             makes it.
         name: Identifies the stream; by default the run's id.
@@ -70,17 +70,17 @@ class LogStream:
     def __init__(
         self,
         log: EventLog,
-        run: str,
+        run_id: str,
         *,
         fold: Callable[[], EncodeParts] | None = None,
         name: str = "",
         redact: Callable[[bytes], bytes] | None = None,
         content_type: str = JSON,
     ) -> None:
-        self.name = name or run
+        self.name = name or run_id
         self.content_type = content_type
         self._log = log
-        self._run = run
+        self._run = run_id
         self._fold = fold
         self._redact = redact
         self._encode: EncodeParts = _encode_alone
@@ -186,13 +186,13 @@ def _write_offset(epoch: int, number: int) -> str:
     return f"{epoch:016d}_{number:016d}"
 
 
-def _fold_ag_ui(run: str, query: Mapping[str, str]) -> EncodeParts:
-    encoder = AgUiEncoder(run, run, protocol=query.get("protocol"), snapshot=True)
+def _fold_ag_ui(run_id: str, query: Mapping[str, str]) -> EncodeParts:
+    encoder = AgUiEncoder(run_id, run_id, protocol=query.get("protocol"), snapshot=True)
     return lambda record: [encode_lenient(event) for event in encoder.feed(record)]
 
 
-def _fold_ui(run: str, query: Mapping[str, str]) -> EncodeParts:  # noqa: ARG001 - as the other one
-    encoder = UiMessageEncoder(run)
+def _fold_ui(run_id: str, query: Mapping[str, str]) -> EncodeParts:  # noqa: ARG001 - as the other one
+    encoder = UiMessageEncoder(run_id)
     return lambda record: [encode_lenient(part) for part in encoder.feed(record)]
 
 
@@ -206,7 +206,7 @@ FOLDS: Mapping[str, Callable[[str, Mapping[str, str]], EncodeParts] | None] = {
 
 def run_stream(
     log: EventLog,
-    run: str,
+    run_id: str,
     view: str = "",
     query: Mapping[str, str] | None = None,
     redact: Callable[[bytes], bytes] | None = None,
@@ -215,7 +215,7 @@ def run_stream(
 
     Args:
         log: The log.
-        run: The run's id.
+        run_id: The run's id.
         view: A key of `FOLDS`.
         query: The parameters of the request: AG-UI has ``protocol``, the version that the client supports.
         redact: Removes secrets from a message.
@@ -223,7 +223,7 @@ def run_stream(
     given = query or {}
     fold = FOLDS[view]
     protocol = given.get("protocol", "") if view == "/ag-ui" else ""
-    name = f"{run}{view}{protocol and '@'}{protocol}"
+    name = f"{run_id}{view}{protocol and '@'}{protocol}"
     if fold is None:
-        return LogStream(log, run, name=name, redact=redact)
-    return LogStream(log, run, fold=lambda: fold(run, given), name=name, redact=redact)
+        return LogStream(log, run_id, name=name, redact=redact)
+    return LogStream(log, run_id, fold=lambda: fold(run_id, given), name=name, redact=redact)

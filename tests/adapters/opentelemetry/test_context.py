@@ -192,9 +192,9 @@ async def test_a_queued_run_keeps_the_context_of_its_submitter(received: Receive
     assert root.links == ()
 
 
-async def _starts(log: EventLog, run: str) -> list[RunStart | RunResume]:
-    entries = [entry async for entry in log.read(run)]
-    found = [record.event for record in records_of(entries, run)]
+async def _starts(log: EventLog, run_id: str) -> list[RunStart | RunResume]:
+    entries = [entry async for entry in log.read(run_id)]
+    found = [record.event for record in records_of(entries, run_id)]
     return [event for event in found if isinstance(event, RunStart | RunResume)]
 
 

@@ -323,7 +323,7 @@ async def test_a_paused_run_ends_its_span_and_the_resumed_run_goes_on_in_its_tra
     assert events(first)[-1] == ("rxworker.run.pause", {"hook": "ask", "pending": 1})
     await worker.resume(paused)  # without a current span
     second = received.spans["invoke_agent"]
-    assert attributes(second)["rxworker.run.resumes"] == paused.run
+    assert attributes(second)["rxworker.run.resumes"] == paused.run_id
     assert second.parent is not None
     assert second.parent.span_id == request.get_span_context().span_id
 

@@ -149,7 +149,7 @@ class WritableStreams:
             stream.touched = time.time()
         source = LogStream(
             self._log,
-            stream.claim.run,
+            stream.claim.run_id,
             fold=lambda: message_of,
             name=stream.path,
             content_type=stream.config.content_type,
@@ -219,8 +219,8 @@ class WritableStreams:
         overshoot = ApiError(400, "sub_offset", "the source has less data after the offset")
         is_json = media_type(source.config.content_type) == JSON
         left = sub_offset
-        async for entry in self._log.read(source.claim.run, at):
-            for message in message_of(record_of(entry, source.claim.run)):
+        async for entry in self._log.read(source.claim.run_id, at):
+            for message in message_of(record_of(entry, source.claim.run_id)):
                 if not is_json:
                     if sub_offset > len(message):
                         raise overshoot
@@ -231,7 +231,7 @@ class WritableStreams:
         raise overshoot
 
     async def _copy(self, source: Stream, stream: Stream, until: int) -> None:
-        run = source.claim.run
+        run = source.claim.run_id
         records = [record_of(entry, run) async for entry in self._log.read(run)]
         entries = entries_of([r for r in records if r.seq <= until], stream.claim.epoch)
         await self._log.append(stream.claim, entries, after=0, durable=False)
@@ -273,7 +273,7 @@ class WritableStreams:
 
     async def _write(self, stream: Stream, messages: Sequence[bytes], *, is_last: bool) -> None:
         """Append messages in one transaction, and close the stream with the last of them."""
-        run, after = stream.claim.run, stream.last
+        run, after = stream.claim.run_id, stream.last
         events = [Opaque("message", b64encode(message).decode()) for message in messages]
         records = [
             Record(seq, run, 0, 0, time.time(), event)
@@ -294,7 +294,7 @@ class WritableStreams:
             return
         self._streams.pop(stream.path, None)
         await self._log.release(stream.claim)
-        await self._log.delete(stream.claim.run)
+        await self._log.delete(stream.claim.run_id)
         source = stream.source
         if source is not None:
             source.forks -= 1

@@ -317,7 +317,7 @@ class Desk:
 
     def records_of(self, page: Page, run: Run[Any]) -> list[Record]:
         """What a page got of a run."""
-        return [record for record in self.received[page] if record.run == run.id]
+        return [record for record in self.received[page] if record.run_id == run.id]
 
     def check(self, page: Page, run: Run[Any], *, after: int = 0) -> None:
         """The page got every record once, and they come to the run."""

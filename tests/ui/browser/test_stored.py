@@ -71,7 +71,7 @@ async def test_the_page_outlives_its_server(
         await desk.answers(page, "One. Two. Three.")
         async with SQLiteLog(file) as log:
             stored = [*records_of([entry async for entry in log.read(run)], run)]
-        received = [record for record in desk.received[page] if record.run == run]
+        received = [record for record in desk.received[page] if record.run_id == run]
         assert received[0].first == 1
         for one, next_one in pairwise(received):
             assert next_one.first == one.seq + 1

@@ -180,11 +180,11 @@ class Desk:
         assert status == 201, run
         return run
 
-    async def ended(self, run: str) -> Body:
+    async def ended(self, run_id: str) -> Body:
         """The run, when it has ended."""
-        async with self.http.get(self.url(f"api/runs/{run}/events")) as response:
+        async with self.http.get(self.url(f"api/runs/{run_id}/events")) as response:
             await response.read()
-        return (await self.get(f"api/runs/{run}"))[1]
+        return (await self.get(f"api/runs/{run_id}"))[1]
 
     async def frames(self, path: str, **options: Any) -> list[dict[str, str]]:
         """The frames of a stream of server-sent events, to its end."""

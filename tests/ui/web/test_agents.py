@@ -26,7 +26,7 @@ def said(text: str, name: str = "1", role: str = "user") -> Body:
     return {"id": name, "role": role, "parts": [{"type": "text", "text": text}]}
 
 
-def ag_ui(*texts: str, thread: str = "t-1", run: str = "r-1", **more: Any) -> Body:
+def ag_ui(*texts: str, thread: str = "t-1", run_id: str = "r-1", **more: Any) -> Body:
     """What an AG-UI client posts: user and assistant take turns."""
     roles = ("user", "assistant")
     messages = [
@@ -34,7 +34,7 @@ def ag_ui(*texts: str, thread: str = "t-1", run: str = "r-1", **more: Any) -> Bo
     ]
     return {
         "threadId": thread,
-        "runId": run,
+        "runId": run_id,
         "messages": messages,
         "tools": [],
         "context": [],

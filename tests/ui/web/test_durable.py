@@ -78,9 +78,9 @@ async def a_run(log: EventLog) -> str:
     return run.id
 
 
-async def stored(log: EventLog, run: str) -> list[Record]:
-    found = [entry async for entry in log.read(run)]
-    return [one for record in records_of(found, run) for one in expand(record)]
+async def stored(log: EventLog, run_id: str) -> list[Record]:
+    found = [entry async for entry in log.read(run_id)]
+    return [one for record in records_of(found, run_id) for one in expand(record)]
 
 
 def offset(epoch: int, number: int) -> str:
@@ -98,16 +98,16 @@ def events_of(text: str) -> list[tuple[str, Any]]:
     return found
 
 
-async def begin(log: EventLog, run: str, texts: int = 3) -> tuple[Any, int]:
+async def begin(log: EventLog, run_id: str, texts: int = 3) -> tuple[Any, int]:
     """A run that goes on: its claim, and the number of its last record."""
-    claim = await log.claim(run, create=True)
-    await log.append(claim, texts_of(run, claim.epoch, 0, texts), after=0)
+    claim = await log.claim(run_id, create=True)
+    await log.append(claim, texts_of(run_id, claim.epoch, 0, texts), after=0)
     return claim, texts
 
 
-def texts_of(run: str, epoch: int, after: int, count: int) -> list[Entry]:
+def texts_of(run_id: str, epoch: int, after: int, count: int) -> list[Entry]:
     records = [
-        Record(after + n, run, 1, 1, 0.0, TextDelta(0, f"{after + n} "))
+        Record(after + n, run_id, 1, 1, 0.0, TextDelta(0, f"{after + n} "))
         for n in range(1, count + 1)
     ]
     return entries_of(records, epoch)
@@ -438,12 +438,12 @@ async def test_a_paused_run_is_closed_and_its_continuation_is_another_stream(
     worker = Worker(model, tools=[pay], hooks=[permit], log=log)
     paused = await worker.run("Pay 3, please")
     (info,) = await log.list()
-    response = await client.get(f"/runs/{info.run}/stream/ag-ui")
+    response = await client.get(f"/runs/{info.run_id}/stream/ag-ui")
     assert response.headers["Stream-Closed"] == "true"
     assert isinstance(paused, Paused)
     decisions = {call.id: Approve() for call in paused.pending}
     resumed = worker.resume(paused, decisions=decisions)
     await resumed
-    assert resumed.id != info.run
+    assert resumed.id != info.run_id
     response = await client.get(f"/runs/{resumed.id}/stream/ag-ui")
     assert response.headers["Stream-Closed"] == "true"

@@ -35,12 +35,12 @@ class Client:
         self.log = log
 
     async def store(
-        self, run: str, status: StoredStatus = "finished", *, held: bool = False, **values: Any
+        self, run_id: str, status: StoredStatus = "finished", *, held: bool = False, **values: Any
     ) -> Claim:
         """Store a run with these last values."""
-        claim = await self.log.claim(run, create=True)
+        claim = await self.log.claim(run_id, create=True)
         start = RunStart(Conversation((Message.user("Hi"),)), 1)
-        entries = entries_of([Record(1, run, 0, 0, time.time(), start)], 1)
+        entries = entries_of([Record(1, run_id, 0, 0, time.time(), start)], 1)
         await self.log.append(claim, entries, after=0, row=RunRow(status, **values))
         if not held:
             await self.log.release(claim)

@@ -258,7 +258,7 @@ async def test_a_dashboard_sees_every_run_of_the_server(open_desk: OpenDesk) -> 
         return isinstance(record.event, RunStop)
 
     def name(record: Record) -> str:
-        return record.run
+        return record.run_id
 
     runs: Observable[Run[Any]] = desk.server.runs
     merge_runs(runs).pipe(ops.filter(is_end), ops.map(name)).subscribe(

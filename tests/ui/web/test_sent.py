@@ -56,9 +56,9 @@ class Site:
             return response.status, await response.json()
 
 
-async def starts(site: Site, run: str) -> list[int]:
+async def starts(site: Site, run_id: str) -> list[int]:
     """The numbers of the records with which attempts start."""
-    entry = await site.server.state.runs.find(run)
+    entry = await site.server.state.runs.find(run_id)
     await entry.open()
     records: list[Any] = []
     entry.run.records.subscribe(records.append).dispose()

@@ -65,7 +65,7 @@ async def test_two_runs_come_on_one_connection_each_with_its_own_cursor(
         told = await story(socket, one, two)
     for run in (one, two):
         assert_contiguous(told[run])
-        assert {record.run for record in told[run]} == {run}
+        assert {record.run_id for record in told[run]} == {run}
         assert fold_run(told[run]).status == "finished"
     async with desk.socket() as socket:
         await socket.send_json({"type": "watch", "run": one, "after": 5})

@@ -82,18 +82,18 @@ class Site:
         assert status == 201, run
         return run
 
-    async def frames(self, run: str, after: int = 0) -> list[dict[str, str]]:
-        url = f"{self.server.url}api/runs/{run}/events"
+    async def frames(self, run_id: str, after: int = 0) -> list[dict[str, str]]:
+        url = f"{self.server.url}api/runs/{run_id}/events"
         async with self.http.get(url, headers={"Last-Event-ID": str(after)}) as response:
             assert response.status == 200, await response.text()
             return read_frames(await response.text())
 
-    async def listed(self, run: str) -> Body:
+    async def listed(self, run_id: str) -> Body:
         """The run, when the server lists it."""
         async with asyncio.timeout(10):
             while True:
                 for each in (await self.get("api/runs"))["runs"]:
-                    if each["id"] == run:
+                    if each["id"] == run_id:
                         return each
                 await asyncio.sleep(0.01)
 
@@ -142,11 +142,11 @@ async def sites(tmp_path: Path) -> AsyncGenerator[Sites, None]:
         yield Sites(stack, tmp_path / "runs.db")
 
 
-async def until_it(site: Site, run: str, is_so: Callable[[RunRow], bool]) -> None:
+async def until_it(site: Site, run_id: str, is_so: Callable[[RunRow], bool]) -> None:
     """Wait for a change of a run in the log."""
     async with asyncio.timeout(10), aclosing(site.log.changes(every=0.0)) as changes:
         async for infos in changes:
-            if any(info.run == run and is_so(info.row) for info in infos):
+            if any(info.run_id == run_id and is_so(info.row) for info in infos):
                 return
 
 
@@ -473,7 +473,7 @@ async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_revoked(
 async def test_a_tool_is_not_always_allowed_if_that_cannot_be_stored(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(log: EventLog, run: str, allowed: object) -> None:
+    async def fail(log: EventLog, run_id: str, allowed: object) -> None:
         raise LogError("the disk is full")
 
     site, _ = await sites.open()
@@ -536,18 +536,18 @@ async def test_a_tool_is_revoked_while_a_run_of_this_process_goes_on(sites: Site
     assert site.deleted == ["a"]
 
 
-async def over(site: Site, run: str) -> None:
+async def over(site: Site, run_id: str) -> None:
     """Wait for the end of a run, which follows its last record, if it is one of this process."""
-    await site.frames(run)
-    entry = site.server.state.runs.get(run)
+    await site.frames(run_id)
+    entry = site.server.state.runs.get(run_id)
     if entry is not None and entry.here is not None:
         with suppress(RunHandedOverError):
             await entry.here
 
 
-async def paused_at_delete(site: Site, run: str) -> Body:
-    await over(site, run)
-    paused = await site.get(f"api/runs/{run}")
+async def paused_at_delete(site: Site, run_id: str) -> Body:
+    await over(site, run_id)
+    paused = await site.get(f"api/runs/{run_id}")
     assert paused["pause"]["pending"][0]["name"] == "delete"
     return paused
 
