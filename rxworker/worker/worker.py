@@ -65,7 +65,6 @@ class Worker(Definition, SessionVerbs):
         """Its own session, whose verbs it has for short. It begins when it is first used."""
         if self._own is None:
             self._own = self.new_session()
-            self._own.timeline = self.timeline
         return self._own
 
     def new_session(

@@ -165,6 +165,22 @@ async def test_the_runs_of_a_session_are_an_observable() -> None:
     assert of_another == []
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+async def test_a_handler_of_one_session_is_called_for_no_other(is_own: bool) -> None:
+    worker = Worker(ScriptedModel(["One.", "Two."]))
+    one, other = worker.session if is_own else Session(worker), Session(worker)
+    seen: list[str] = []
+    of_worker: list[str] = []
+    one.timeline.on_text_block(lambda event: seen.append(type(event).__name__))
+    worker.timeline.on_text_block(lambda event: of_worker.append(type(event).__name__))
+    await other.run("1")
+    assert seen == []
+    assert of_worker
+    of_worker.clear()
+    await one.run("2")
+    assert seen == of_worker != []
+
+
 async def test_a_session_has_one_run_at_a_time() -> None:
     worker = Worker(ScriptedModel(["One.", "Two.", "Three."]))
     session = Session(worker)
