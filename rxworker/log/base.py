@@ -37,7 +37,7 @@ from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_tim
 from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
-from rxworker.log.store import Store
+from rxworker.log.store import Append, Store
 from rxworker.log.values import (
     CARRIED,
     OPEN,
@@ -189,7 +189,7 @@ class EventLog(Store):
         encoded = None if row is None else self._encoding.encode_row(row, claim.run_id)
         status = None if row is None else row.status
         try:
-            is_watched = await self._append(claim, entries, after, encoded, status, durable)
+            is_watched = await self._append(Append(claim, entries, after, encoded, status, durable))
         except LogError as error:
             if isinstance(error, FencedError) or error.retryable:
                 self._note_return(claim)

@@ -17,6 +17,7 @@ from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
+from rxworker.log.store import Append
 from rxworker.log.values import OPEN, Claim, StoredStatus
 
 
@@ -131,29 +132,19 @@ class MemoryLog(EventLog):
             self._revised(found)
             return Claim(run_id, found.epoch, found.last_seq, self.owner)
 
-    async def _append(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        after: int,
-        row: bytes | None,
-        status: StoredStatus | None,
-        durable: bool,  # noqa: ARG002 - it is as durable as it gets
-    ) -> bool:
+    async def _append(self, append: Append) -> bool:
+        claim = append.claim
         with self._lock:
             found = self._runs.get(claim.run_id)
-            if found is None or (found.epoch, found.last_seq) != (claim.epoch, after):
-                raise refusal(
-                    claim,
-                    after,
-                    None if found is None else (found.epoch, found.last_seq, found.status),
-                )
-            found.entries += entries
-            if entries:
-                found.last_seq = entries[-1].last
-                found.size += sum(len(entry.body) for entry in entries)
-            if row is not None and status is not None:
-                found.row, found.status = row, status
+            if found is None:
+                raise refusal(append, None)
+            if (found.epoch, found.last_seq) != (claim.epoch, append.after):
+                raise refusal(append, (found.epoch, found.last_seq, found.status))
+            found.entries += append.entries
+            found.last_seq = append.last
+            found.size += append.size
+            if append.row is not None and append.status is not None:
+                found.row, found.status = append.row, append.status
             found.updated = self._clock()
             self._revised(found)
         return False
@@ -274,15 +265,14 @@ def _index_after(entries: Sequence[Entry], after: int) -> int:
     return low
 
 
-def refusal(claim: Claim, after: int, found: tuple[int, int, str] | None) -> FencedError:
+def refusal(append: Append, found: tuple[int, int, str] | None) -> FencedError:
     """The error for an append that does not continue the run.
 
     Args:
-        claim: The claim of the append.
-        after: The number that it continues after.
+        append: The append.
         found: The epoch, the last number and the status in the log; ``None`` if there is no such run.
     """
-    run = claim.run_id
+    claim, run = append.claim, append.claim.run_id
     if found is None or found[2] == "deleted":
         text = f"{run} was deleted from the log: nothing is written to it any more"
         return FencedError(text, run_id=run)
@@ -294,7 +284,7 @@ def refusal(claim: Claim, after: int, found: tuple[int, int, str] | None) -> Fen
             run_id=run,
         )
     return FencedError(
-        f"the log of {run} ends with record {last_seq}, and an append would continue after {after}: nothing was written",
+        f"the log of {run} ends with record {last_seq}, and an append would continue after {append.after}: nothing was written",
         run_id=run,
     )
 

@@ -49,6 +49,7 @@ from rxworker.log.nats_index import Index
 from rxworker.log.nats_lease import Renewer, ServerClock, lease_end
 from rxworker.log.nats_owned import OwnedRuns
 from rxworker.log.nats_session import Session
+from rxworker.log.store import Append
 from rxworker.log.values import Claim, StoredStatus
 
 if TYPE_CHECKING:
@@ -185,18 +186,10 @@ class NatsLog(EventLog):
         self._expect(run_id, claim.last_seq)
         return claim
 
-    async def _append(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        after: int,
-        row: bytes | None,
-        status: StoredStatus | None,
-        durable: bool,
-    ) -> bool:
-        run, session = claim.run_id, await self._open()
-        await self._owned_by(session).append(claim, entries, after, row, status, durable)
-        self._expect(run, entries[-1].last if entries else after)
+    async def _append(self, append: Append) -> bool:
+        run, session = append.claim.run_id, await self._open()
+        await self._owned_by(session).append(append)
+        self._expect(run, append.last)
         return run in self._watched and self._watched[run] > time.monotonic()
 
     async def _release(self, claim: Claim) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from rxworker.errors import FencedError, LogError, RunStatusError
 from rxworker.log.base import already_stored, no_run
-from rxworker.log.format import Entry
 from rxworker.log.memory import check_status, refusal
 from rxworker.log.nats_connection import EXPECTED, EXPECTED_OF, SequenceError
 from rxworker.log.nats_format import (
@@ -26,6 +25,7 @@ from rxworker.log.nats_format import (
     from_raw,
 )
 from rxworker.log.nats_session import Known, Ownership, Session
+from rxworker.log.store import Append
 from rxworker.log.values import Claim, StoredStatus
 
 TOUCH = 1.0
@@ -145,26 +145,18 @@ class OwnedRuns:
             held.row_at = stored.seq if head.row != NOTHING else head.row_at
         return held
 
-    async def append(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        after: int,
-        row: bytes | None,
-        status: StoredStatus | None,
-        durable: bool,
-    ) -> None:
+    async def append(self, append: Append) -> None:
         """As in the base."""
-        run = claim.run_id
+        run = append.claim.run_id
         held = self._held.get(run)
-        if held is None or held.owner.epoch != claim.epoch:
-            held = await self._adopt(claim, after)
+        if held is None or held.owner.epoch != append.claim.epoch:
+            held = await self._adopt(append)
         async with held.lock:
-            if held.last_seq != after:
-                raise refusal(claim, after, (held.owner.epoch, held.last_seq, held.status))
+            if held.last_seq != append.after:
+                raise refusal(append, (held.owner.epoch, held.last_seq, held.status))
             try:
-                is_listed = await self._append_to(held, claim, entries, row, status)
-                if durable or is_listed or time.monotonic() - held.touched > TOUCH:
+                is_listed = await self._append_to(held, append)
+                if append.durable or is_listed or time.monotonic() - held.touched > TOUCH:
                     await self._list_held(held)
             except BaseException:
                 # It may have been stored, if nothing has answered: the next append reads where the run is.
@@ -172,31 +164,23 @@ class OwnedRuns:
                     del self._held[run]
                 raise
 
-    async def _append_to(
-        self,
-        held: _Held,
-        claim: Claim,
-        entries: Sequence[Entry],
-        row: bytes | None,
-        status: StoredStatus | None,
-    ) -> bool:
+    async def _append_to(self, held: _Held, append: Append) -> bool:
         """Append; returns whether the entry of the run in a list has changed."""
-        place, after, epoch = held.place, held.last_seq, claim.epoch
-        last = entries[-1].last if entries else after
-        now = time.time()
+        place, after, epoch = held.place, append.after, append.claim.epoch
+        last, row, now = append.last, append.row, time.time()
         is_new = row is not None and row != from_raw(held.row)
         head = Head(
             epoch,
             after,
             last,
-            held.size + sum([len(entry.body) for entry in entries]),
+            held.size + append.size,
             now,
-            status or held.status,
+            append.status or held.status,
             as_raw(row) if is_new and row is not None else NOTHING,
             last if is_new else held.row_seq,
             0 if is_new else held.row_at,
         )
-        message = append_message(head, entries, self._session.connection.part_size)
+        message = append_message(head, append.entries, self._session.connection.part_size)
         expected = {EXPECTED: str(held.fence), EXPECTED_OF: place.owner}
 
         async def check() -> None:
@@ -208,10 +192,10 @@ class OwnedRuns:
                 place.entries, message, expected, f"{place.entries}.{epoch}.{after}.{now}", check
             )
         except SequenceError:
-            raise await self._refusal(claim, after) from None
+            raise await self._refusal(append) from None
         if is_new:
             if not seq:
-                stored = await self._session.last_append(claim.run_id)
+                stored = await self._session.last_append(append.claim.run_id)
                 seq = 0 if stored is None else stored[0].seq
             held.row, held.row_seq, held.row_at = head.row, last, seq
         is_listed = is_new or head.status != held.status
@@ -230,22 +214,23 @@ class OwnedRuns:
             )
         held.checked = returns
 
-    async def _adopt(self, claim: Claim, after: int) -> _Held:
+    async def _adopt(self, append: Append) -> _Held:
         """The state of a run that this process has claimed, after an append that has failed, or after its release."""
+        claim = append.claim
         found = await self._session.ownership(claim.run_id)
         if found is None or found.owner.is_deleted or found.owner.epoch != claim.epoch:
-            raise await self._refusal(claim, after)
+            raise await self._refusal(append)
         held = await self._held_of(found)
         self._held[claim.run_id] = held
         return held
 
-    async def _refusal(self, claim: Claim, after: int) -> FencedError:
-        found = await self._session.ownership(claim.run_id)
+    async def _refusal(self, append: Append) -> FencedError:
+        found = await self._session.ownership(append.claim.run_id)
         if found is None or found.owner.is_deleted:
-            return refusal(claim, after, None)
-        last = await self._session.last_append(claim.run_id)
+            return refusal(append, None)
+        last = await self._session.last_append(append.claim.run_id)
         number = 0 if last is None else last[1].last
-        return refusal(claim, after, (found.owner.epoch, number, "running"))
+        return refusal(append, (found.owner.epoch, number, "running"))
 
     async def release(self, claim: Claim) -> None:
         """As in the base."""

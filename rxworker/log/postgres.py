@@ -55,6 +55,7 @@ from rxworker.log.postgres_connection import (
 )
 from rxworker.log.postgres_search import PostgresSearch
 from rxworker.log.search import Found, excerpt, words_of
+from rxworker.log.store import Append
 from rxworker.log.values import LISTED, Claim, StoredStatus
 
 T = TypeVar("T")
@@ -111,36 +112,20 @@ class _Job(Generic[T]):
             self.future.set_exception(error)
 
 
-class _Append(_Job[bool]):
-    def __init__(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        after: int,
-        row: bytes | None,
-        status: StoredStatus | None,
-        durable: bool,
-    ) -> None:
-        super().__init__(sql.APPEND, (), self._judge, durable=durable)
-        self.claim = claim
-        self.entries = entries
-        self.after = after
-        self.row = row
-        self.status = status
-        self.size = sum([len(entry.body) for entry in entries])
+class _AppendJob(_Job[bool]):
+    def __init__(self, append: Append) -> None:
+        super().__init__(sql.APPEND, (), self._judge, durable=append.durable)
+        self.append = append
+        self.size = append.size
 
     def _judge(self, row: Row, is_repeated: bool) -> bool:
         is_watched, epoch, last, status = row
         if is_watched is not None:
             return is_watched
-        claim = self.claim
-        if is_repeated and epoch == claim.epoch and last >= self.last and status != "deleted":
+        append, is_own = self.append, epoch == self.append.claim.epoch
+        if is_repeated and is_own and last >= append.last and status != "deleted":
             return False  # only this owner writes in its epoch
-        raise refusal(claim, self.after, None if epoch is None else (epoch, last, status))
-
-    @property
-    def last(self) -> int:
-        return self.entries[-1].last if self.entries else self.after
+        raise refusal(append, None if epoch is None else (epoch, last, status))
 
 
 class _Pump:
@@ -251,7 +236,7 @@ class PostgresLog(EventLog):
         self._renew_lock = threading.Lock()
         self._writes = _Pump(self._write)
         self._reads = _Pump(self._read_together)
-        self._unflushed: deque[tuple[int, Sequence[_Append]]] = deque()
+        self._unflushed: deque[tuple[int, Sequence[_AppendJob]]] = deque()
         self._unflushed_size = 0
         self._is_new = False  # the connection that writes
         self._own_pid = 0
@@ -288,16 +273,8 @@ class PostgresLog(EventLog):
         values = (run_id, create, row, self.owner, uuid.uuid4().hex, lease, [*statuses])
         return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
 
-    async def _append(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        after: int,
-        row: bytes | None,
-        status: StoredStatus | None,
-        durable: bool,
-    ) -> bool:
-        return await self._writes.put(_Append(claim, entries, after, row, status, durable))
+    async def _append(self, append: Append) -> bool:
+        return await self._writes.put(_AppendJob(append))
 
     async def _release(self, claim: Claim) -> None:
         await self._writes.put(_Job(sql.RELEASE, (claim.run_id, claim.epoch), _nothing))
@@ -477,10 +454,10 @@ class PostgresLog(EventLog):
     async def _write_once(
         self, connection: AsyncConnection, jobs: Sequence[_Job[Any]], is_new: bool
     ) -> None:
-        appends = [job for job in jobs if isinstance(job, _Append)]
-        others = [job for job in jobs if not isinstance(job, _Append)]
+        appends = [job for job in jobs if isinstance(job, _AppendJob)]
+        others = [job for job in jobs if not isinstance(job, _AppendJob)]
         # Rows are locked in this order by everything that locks several of them.
-        appends.sort(key=lambda job: job.claim.run_id)
+        appends.sort(key=lambda job: job.append.claim.run_id)
         is_full = self._unflushed_size > UNFLUSHED
         flushes = is_new or is_full or any(job.durable for job in jobs)
         found: list[tuple[Sequence[_Job[Any]], psycopg.AsyncCursor[Row]]] = []
@@ -509,7 +486,7 @@ class PostgresLog(EventLog):
         for job in appends:
             job.is_repeated = True
 
-    def _keep(self, appends: Sequence[_Append], positions: Row) -> None:
+    def _keep(self, appends: Sequence[_AppendJob], positions: Row) -> None:
         """Keep appends that are not on the disk yet."""
         written, flushed = positions
         self._unflushed.append((written, appends))
@@ -688,17 +665,18 @@ def _other(server: Server) -> str:
     return f"the schema {server.schema} of {server.address} has other tables, and not a log of rxworker: give another one with schema="
 
 
-def _arrays(appends: Sequence[_Append]) -> Sequence[Sequence[object]]:
+def _arrays(appends: Sequence[_AppendJob]) -> Sequence[Sequence[object]]:
     """The parameters of `sql.APPEND`."""
-    entries = [entry for job in appends for entry in job.entries]
+    given = [job.append for job in appends]
+    entries = [entry for append in given for entry in append.entries]
     return (
-        [job.claim.run_id for job in appends],
-        [job.claim.epoch for job in appends],
-        [job.after for job in appends],
-        [len(job.entries) for job in appends],
+        [append.claim.run_id for append in given],
+        [append.claim.epoch for append in given],
+        [append.after for append in given],
+        [len(append.entries) for append in given],
         [job.size for job in appends],
-        [job.row for job in appends],
-        [job.status for job in appends],
+        [append.row for append in given],
+        [append.status for append in given],
         [entry.last for entry in entries],
         [entry.first for entry in entries],
         [entry.epoch for entry in entries],

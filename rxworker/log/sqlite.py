@@ -31,6 +31,7 @@ from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import Found, SearchIndex, excerpt, forget, has_full_text, words_of
+from rxworker.log.store import Append
 from rxworker.log.values import LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
 
@@ -197,31 +198,22 @@ class SQLiteLog(EventLog):
 
         return await self._to_writer(work, durable=True)
 
-    async def _append(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        after: int,
-        row: bytes | None,
-        status: StoredStatus | None,
-        durable: bool,
-    ) -> bool:
-        run, last = claim.run_id, entries[-1].last if entries else after
-        size = sum([len(entry.body) for entry in entries])
-        owner = self.owner
+    async def _append(self, append: Append) -> bool:
+        run, epoch, owner = append.claim.run_id, append.claim.epoch, self.owner
+        last, size, row, status = append.last, append.size, append.row, append.status
 
         def work(db: sqlite3.Connection) -> bool:
             now = time.time()
             found: tuple[int, float, str] | None = db.execute(
                 f"UPDATE runs SET last=?, updated=?, size=size+?, row=ifnull(?,row), status=ifnull(?,status), {_REVISE} "
                 "WHERE run=? AND epoch=? AND last=? AND status<>'deleted' RETURNING id, watched, watcher",
-                (last, now, size, row, status, run, claim.epoch, after),
+                (last, now, size, row, status, run, epoch, append.after),
             ).fetchone()
             if found is None:
                 stored = db.execute(
                     "SELECT epoch, last, status FROM runs WHERE run=?", (run,)
                 ).fetchone()
-                raise refusal(claim, after, stored)
+                raise refusal(append, stored)
             key, watched, watcher = found
             db.executemany(
                 "INSERT INTO entries(run, last, first, epoch, kind, time, changes, version, body) VALUES(?,?,?,?,?,?,?,?,?)",
@@ -237,12 +229,12 @@ class SQLiteLog(EventLog):
                         entry.version,
                         entry.body,
                     )
-                    for entry in entries
+                    for entry in append.entries
                 ],
             )
             return watched > now and watcher != owner
 
-        return await self._to_writer(work, durable=durable)
+        return await self._to_writer(work, durable=append.durable)
 
     async def _release(self, claim: Claim) -> None:
         def work(db: sqlite3.Connection) -> None:

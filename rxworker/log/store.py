@@ -10,9 +10,41 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 
+from msgspec import Struct
+
 from rxworker.log.codec import StoredRow
 from rxworker.log.format import Entry
 from rxworker.log.values import Claim, StoredStatus
+
+
+class Append(Struct, frozen=True):
+    """What is written to a run in one transaction.
+
+    Attributes:
+        claim: The claim; the epoch of the run must be that of it.
+        entries: The entries, possibly none.
+        after: The last number that the run must have.
+        row: The new row, if it changes.
+        status: The status in it, by which a store lists runs.
+        durable: Whether the entries must survive a loss of power when the store has answered.
+    """
+
+    claim: Claim
+    entries: Sequence[Entry]
+    after: int
+    row: bytes | None = None
+    status: StoredStatus | None = None
+    durable: bool = True
+
+    @property
+    def last(self) -> int:
+        """The number of the last record then."""
+        return self.entries[-1].last if self.entries else self.after
+
+    @property
+    def size(self) -> int:
+        """The bytes of the entries."""
+        return sum([len(entry.body) for entry in self.entries])
 
 
 class Store(ABC):
@@ -49,24 +81,8 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def _append(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        after: int,
-        row: bytes | None,
-        status: StoredStatus | None,
-        durable: bool,
-    ) -> bool:
+    async def _append(self, append: Append) -> bool:
         """Add entries. Returns whether another process follows the run.
-
-        Args:
-            claim: The claim; the epoch of the run must be that of it.
-            entries: The entries, possibly none.
-            after: The last number that the run must have.
-            row: The new row, if it changes.
-            status: The status in it, by which a store lists runs.
-            durable: Whether the entries must survive a loss of power when this returns.
 
         Raises:
             FencedError: The epoch or the last number is another one. Nothing was written.

@@ -155,7 +155,7 @@ async def test_appends_are_kept_until_they_are_on_the_disk(
         assert len(log._unflushed) == 1
         execute(postgres, tables.FLUSH)
         await log.append(claim, entries(1, 1), after=1, durable=False)
-        assert [appends[0].after for _, appends in log._unflushed] == [1]
+        assert [jobs[0].append.after for _, jobs in log._unflushed] == [1]
         await log.append(claim, entries(1, 2), after=2)
         assert not log._unflushed
         monkeypatch.setattr(module, "UNFLUSHED", 10)
