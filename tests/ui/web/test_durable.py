@@ -114,7 +114,7 @@ def texts_of(run_id: str, epoch: int, after: int, count: int) -> list[Entry]:
 
 
 async def end(log: EventLog, claim: Any, after: int) -> None:
-    record = Record(after + 1, claim.run, 0, 0, 0.0, RunStop())
+    record = Record(after + 1, claim.run_id, 0, 0, 0.0, RunStop())
     entries = entries_of([record], claim.epoch)
     await log.append(claim, entries, after=after, row=RunRow(status="finished"))
 
