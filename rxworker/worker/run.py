@@ -16,6 +16,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, Record, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.watchers import when_idle
+from rxworker.log.base import release_shielded
 from rxworker.messages import Conversation, Json
 from rxworker.operators import partial_values
 from rxworker.operators.kernel import Stage, connect
@@ -110,7 +111,13 @@ class Run(Generic[T_co]):
             self._driver = RunDriver(context, partial(self._load, begin), ended, loop)
 
     async def _load(self, load: Callable[[], Awaitable[Beginning]]) -> Opened:
-        opened = self._begin(await load())
+        begin = await load()
+        if not self._driver.is_loading:
+            # It was given up, and something in it has ignored the cancellation.
+            if begin.stored is not None and begin.stored.claim is not None:
+                await release_shielded(begin.stored.log, begin.stored.claim)
+            raise asyncio.CancelledError
+        opened = self._begin(begin)
         self._began(self)
         return opened
 

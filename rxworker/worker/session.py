@@ -127,10 +127,12 @@ class SessionVerbs(ABC):
         added = to_messages(input)
         self.session._check_free("run")
         form = None if output is None else Output(output)
+        waiting = self.session._paused
+        run = self.session._start(added, form)
         # Paused calls that were never resumed get an error result, and cannot be resumed later.
-        if self.session._paused is not None:
-            self.session._resumed.add(self.session._paused.run_id)
-        return self.session._start(added, form)
+        if waiting is not None:
+            self.session._resumed.add(waiting.run_id)
+        return run
 
     @overload
     def run_sync(self, input: Input, *, output: None = None) -> RunResult[None]: ...
@@ -677,6 +679,7 @@ class Session(SessionVerbs):
                 "that was reported to the model as not run"
             )
             raise LocalProtocolError(message)
+        shared = waiting.shared_state if shared_state is None else checked_json(shared_state)
         if claim is not None:
             _check_claim(claim(waiting.run_id), waiting.run_id)
         scope.variables = dict(waiting.variables)
@@ -691,7 +694,6 @@ class Session(SessionVerbs):
             stored = replace(stored, claim=held)
         # Two processes that resume one paused run make one id of it: the log takes the first.
         run = new_id() if stored is None else resumed_id(waiting.run_id)
-        shared = waiting.shared_state if shared_state is None else checked_json(shared_state)
         self._resumed.add(waiting.run_id)
         if self.worker.budget is not None:
             self.worker.budget.carry_over(waiting.run_id, run, waiting.usage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from rxworker.errors import (
 from rxworker.log import MemoryLog
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel, call
+from rxworker.tools import NotDone
 from rxworker.worker import driver, queue, submit, work
 from rxworker.worker.nested import worker_tool
 from rxworker.worker.run import Run
@@ -235,3 +237,40 @@ async def test_a_nested_run_that_is_loaded_ends_with_its_outer_run() -> None:
         await settle()
         assert not is_asked.is_set()
         assert {info.status for info in await log.list()} == {"aborted"}
+
+
+async def test_a_claim_is_released_although_a_reconcile_function_ignores_the_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "GRACE", 0.0)
+    asked, answered, paying = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def reconcile(_key: str, _args: Any) -> NotDone:
+        asked.set()
+        while not answered.is_set():
+            with suppress(asyncio.CancelledError):
+                await answered.wait()
+        return NotDone()
+
+    @tool(reconcile=reconcile)
+    async def pay() -> str:
+        """Pay."""
+        paying.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with MemoryLog() as log:
+        first = Worker(ScriptedModel([call("pay")]), tools=[pay], log=log).run("Pay.")
+        await paying.wait()
+        first.hand_over(seconds=0.0)
+        with pytest.raises(RunHandedOverError):
+            await first
+        worker = Worker(ScriptedModel(["Done."]), tools=[pay], log=log)
+        run = worker.recover(first.id)
+        await asked.wait()
+        await run.cancel()
+        assert isinstance(run.exception(), RunCancelledError)
+        answered.set()
+        await settle()
+        info = await log.existing(first.id)
+        assert (info.status, info.owner) == ("running", "")

@@ -12,7 +12,7 @@ import pytest
 from reactivex import Observable
 
 from rxworker import Paused, Run, Session, Worker, before_tool_call, tool
-from rxworker.errors import SessionBusyError
+from rxworker.errors import LocalProtocolError, SessionBusyError
 from rxworker.hooks import HookContext
 from rxworker.log import EventLog, MemoryLog
 from rxworker.messages import Conversation, Message
@@ -179,6 +179,28 @@ async def test_a_handler_of_one_session_is_called_for_no_other(is_own: bool) -> 
     of_worker.clear()
     await one.run("2")
     assert seen == of_worker != []
+
+
+async def test_a_run_that_cannot_begin_leaves_what_waits() -> None:
+    worker = Worker(ScriptedModel([call("wipe", disk="a"), "Done."]), tools=[wipe])
+    session = Session(worker)
+    paused = await session.run("Wipe.")
+    assert isinstance(paused, Paused)
+    invalid: Any = object()
+    claimed: list[str] = []
+
+    def claim(run: str) -> bool:
+        claimed.append(run)
+        return True
+
+    with pytest.raises(LocalProtocolError, match="cannot be shared"):
+        session.resume(claim=claim, shared_state=invalid)
+    assert claimed == []
+    session.shared_state = invalid
+    with pytest.raises(LocalProtocolError, match="cannot be shared"):
+        session.run("Never mind.")
+    assert (await session.resume(claim=claim)).text == "Done."
+    assert claimed == [paused.run_id]
 
 
 async def test_a_session_has_one_run_at_a_time() -> None:
