@@ -6,8 +6,8 @@ attempt until something comes after it. It enters the conversation exactly once:
 and hooks find it there; when it failed or was cancelled, only when it is certain that no other attempt replaces it. An
 attempt that is retracted leaves the conversation as it was when the attempt started, but its tokens count.
 
-A conversation in the state can always be sent: calls that will not run are answered right away, and a run that is aborted
-keeps what its tools did, states for each of the others whether it was started, and is repaired.
+A conversation in the state can always be sent: calls that will not run are answered right away, and those that a stage of the application leaves at
+the end of the turn. A run that is aborted keeps what its tools did, states for each of the others whether it was started, and is repaired.
 """
 
 from __future__ import annotations
@@ -207,23 +207,26 @@ def _placed(conversation: Conversation, pause: PauseState) -> tuple[CallState, .
 
 
 def _run_stop(state: RunState, _: RunStop) -> RunState:
-    return replace(settle(state), status="finished", calls=())
+    return replace(_end_calls(settle(state)), status="finished")
 
 
 def _run_abort(state: RunState, event: RunAbort) -> RunState:
-    state = settle(state)
-    conversation = state.conversation
-    if any(each.phase != "waiting" for each in state.calls):
-        answers = Message("user", tuple([_last_result(each) for each in state.calls]))
-        conversation = _answered(conversation, answers)
+    state = _end_calls(settle(state))
     return replace(
         state,
         status="aborted",
         cause=event.cause,
         reason=event.reason,
-        conversation=repair(conversation),
-        calls=(),
+        conversation=repair(state.conversation),
     )
+
+
+def _end_calls(state: RunState) -> RunState:
+    """The calls that have no result in the conversation get one: nothing more comes of them."""
+    if not state.calls:
+        return state
+    answers = Message("user", tuple([_last_result(each) for each in state.calls]))
+    return replace(state, conversation=repair(_answered(state.conversation, answers)), calls=())
 
 
 def _run_requeue(state: RunState, _: RunRequeue) -> RunState:
@@ -289,11 +292,11 @@ def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
 def _turn_start(state: RunState, _: TurnStart) -> RunState:
     if state.response is not None:
         state = settle(state)
-    return replace(state, status="running", turns=state.turns + 1)
+    return replace(_end_calls(state), status="running", turns=state.turns + 1)
 
 
 def _turn_stop(state: RunState, _: TurnStop) -> RunState:
-    return settle(state)
+    return _end_calls(settle(state))
 
 
 def _attempt_start(state: RunState, event: AttemptStart) -> RunState:

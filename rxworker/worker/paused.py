@@ -278,8 +278,9 @@ def resume_turn(
                 calls.append(PausedCall(place, call, spared, is_approved=True))
             case _:
                 calls.append(each)
-    # Without calls, and with new messages or results, the turn starts with a request.
-    sends_request = not pause.calls and (bool(added) or _has_results(paused))
+    # Without calls, and with new messages or results, the turn starts with a request. Results that the conversation does not have yet come first.
+    is_between = not pause.calls and not pause.refused
+    sends_request = is_between and (bool(added) or _has_results(paused))
     left = replace(
         pause,
         calls=tuple(calls),

@@ -17,8 +17,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import reactivex
 from msgspec.structs import replace
-from reactivex import Observable
+from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError, nearest
@@ -77,6 +78,7 @@ Emit = Callable[[Event], None]
 MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END
 PAUSE_TURN = StopKind.PAUSE_TURN
 REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
+ENDS = (RunStop, RunPause, RunAbort)
 
 
 def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
@@ -150,7 +152,7 @@ def _guarded(
     def guarded(turn: Turn) -> Observable[Event]:
         source = expect_observable(stage, stage(turn), "the stage", "the observable of its events")
         several = () if operator is None else (operator,)
-        events = apply_operators(several, source, turn.scheduler, EVENTS, refusal)
+        events = apply_operators(several, _until_end(source), turn.scheduler, EVENTS, refusal)
         has_ended = False
 
         def may_follow(event: Event) -> bool:
@@ -158,12 +160,37 @@ def _guarded(
             nonlocal has_ended
             if has_ended:
                 return False
-            has_ended = isinstance(event, RunStop | RunPause | RunAbort)
+            has_ended = isinstance(event, ENDS)
             return True
 
-        return events.pipe(ops.filter(may_follow))
+        def failed(error: Exception, _: Observable[Event]) -> Observable[Event]:
+            return reactivex.empty() if has_ended else reactivex.throw(error)
+
+        return events.pipe(ops.filter(may_follow), ops.catch(failed))
 
     return guarded
+
+
+def _until_end(stage: Observable[Event]) -> Observable[Event]:
+    """The events of a stage up to the end of the run. It holds for an operator that subscribes again too: then there are none, and after an abort by a hook the same error."""
+    ends: list[RunAbortedError | None] = []
+
+    def goes_on(event: Event) -> bool:
+        if isinstance(event, ENDS):
+            ends.append(None)
+        return not ends
+
+    def failed(error: Exception) -> None:
+        if isinstance(error, RunAbortedError):
+            ends.append(error)
+
+    def begin(_: abc.SchedulerBase) -> Observable[Event]:
+        if not ends:
+            up_to = ops.take_while(goes_on, inclusive=True)
+            return stage.pipe(up_to, ops.do_action(on_error=failed))
+        return reactivex.empty() if ends[0] is None else reactivex.throw(ends[0])
+
+    return reactivex.defer(begin)
 
 
 def prepare(turn: Turn) -> Observable[Event]:
@@ -247,7 +274,7 @@ def decide(turn: Turn) -> Observable[Event]:
 
 
 async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
-    emit = emitter.emit
+    emit, journal = emitter.emit, context.journal
     if scope.finished_by:
         if context.commands is not None:
             await context.commands.read_now()
@@ -257,12 +284,12 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         if is_over:
             emit(RunStop())
         return
-    if scope.called:
+    if scope.called or _has_results(journal.state, scope):
         emit(TurnStop())
         if context.pause_request.reason is not None:
             context.pause_request.take(emit, NO_PAUSE)
         return
-    reason = context.journal.state.stop_reason
+    reason = journal.state.stop_reason
     if reason is not None and reason.kind is PAUSE_TURN:
         # The provider continues from its own response.
         emit(TurnStop())
@@ -301,6 +328,14 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
                 emit(RunStop())
             else:
                 context.pause_request.take(emit, replace(NO_PAUSE, spared=reached))
+
+
+def _has_results(state: RunState, scope: TurnScope) -> bool:
+    """Whether a stage of the application has added results of the calls of this turn. A truncated response has results too, but nothing has run."""
+    last, stop = state.conversation.last, state.stop_reason
+    if last is None or not last.tool_results or not (state.is_closed or scope.is_resumed):
+        return False
+    return stop is None or stop.runs_tools
 
 
 async def _run_turn_end_hooks(

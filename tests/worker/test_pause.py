@@ -22,7 +22,7 @@ from rxworker.events import (
 )
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.hooks.coerce import HookLike
-from rxworker.messages import Message, repair
+from rxworker.messages import Message, repair, validate
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import load_paused, save_paused
 
@@ -305,3 +305,26 @@ def test_only_a_paused_run_can_be_saved() -> None:
     finished: Any = "finished"
     with pytest.raises(ConfigurationError, match="only a result of type Paused can be saved"):
         save_paused(finished)
+
+
+async def test_results_of_refused_calls_come_before_what_is_added_when_it_paused_again() -> None:
+    """A run that is paused twice in one turn: no call waits any more, and the conversation does not have the results yet."""
+
+    @tool(requires_approval=True)
+    async def wipe() -> str:
+        """Wipe."""
+        raise AssertionError("it was refused")
+
+    model = ScriptedModel([call("wipe") + call("wipe"), "Understood."])
+    worker = Worker(model, tools=[wipe])
+    await worker.run("go")
+    run = worker.resume(decisions=[Deny("no"), Deny("no")])
+    run.pause()
+    paused = await run
+    assert isinstance(paused, Paused)
+    assert (paused.pending, len(paused.pause.refused)) == ((), 2)
+    result = await worker.resume(add=[Message.user("Why?")])
+    assert result.text == "Understood."
+    sent = model.requests[1].conversation
+    assert validate(sent) == []
+    assert [message.text for message in sent.messages] == ["go", "", "", "Why?"]

@@ -16,7 +16,12 @@ from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
 from rxworker import Limits, Paused, Worker, before_tool_call, on_abort, on_turn_end, tool
-from rxworker.errors import ConfigurationError, RunCancelledError, RxWorkerError
+from rxworker.errors import (
+    ConfigurationError,
+    RunAbortedError,
+    RunCancelledError,
+    RxWorkerError,
+)
 from rxworker.events import (
     Event,
     HookMessage,
@@ -34,7 +39,7 @@ from rxworker.hooks import (
     ToolCallContext,
     TurnEndContext,
 )
-from rxworker.messages import Message, validate
+from rxworker.messages import Message, ToolResult, validate
 from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, cut, say
 from rxworker.transport import Retry
@@ -396,3 +401,124 @@ async def test_a_run_with_operators_around_its_stages_is_cancelled_and_paused_li
         assert ended[0] == ended[1], at
         at += 1
     assert at > 30
+
+
+def repeats_late(source: Observable[Event]) -> Observable[Event]:
+    return source.pipe(ops.repeat(2), ops.delay(0.001))
+
+
+ENDS: dict[str, tuple[Any, type[object]]] = {
+    "pause": (Pause("may it?"), Paused),
+    "abort": (Abort("enough"), RunAbortedError),
+}
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        ops.repeat(2),
+        ops.retry(2),
+        repeats_late,
+    ],
+)
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_verdict_that_ends_the_run_holds_if_an_operator_calls_the_tools_again(
+    operator: Operator[Event, Event], end: str
+) -> None:
+    """A hook that would agree the second time is not asked: the run already waits for a person, or has ended."""
+    verdict, expected = ENDS[end]
+    asked: list[str] = []
+    ran: list[str] = []
+
+    @before_tool_call
+    def once(context: ToolCallContext) -> Any:
+        asked.append(context.call.id)
+        return verdict if len(asked) == 1 else None
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        ran.append("pay")
+        return "paid"
+
+    model = ScriptedModel([call("pay") + call("pay"), "Done."])
+    worker = Worker(model, tools=[pay], hooks=[once], around={"call_tools": operator})
+    try:
+        outcome: object = await worker.run("go")
+    except RunAbortedError as error:
+        outcome = error
+    assert isinstance(outcome, expected)
+    assert (len(asked), ran) == (1, [])
+
+
+@pytest.mark.parametrize("name", STAGES)
+async def test_a_stage_that_fails_after_it_has_ended_the_run_does_not_abort_it(
+    name: StageName,
+) -> None:
+    def ended(turn: Turn) -> Observable[Event]:
+        return reactivex.concat(reactivex.of(RunStop()), reactivex.throw(ValueError("late")))
+
+    run = SCENARIOS["calls"](stages={name: ended}).run("go")
+    await run
+    records = [record.event async for record in run]
+    assert isinstance(records[-1], RunStop)
+    assert run.state.status == "finished"
+    assert not validate(run.state.conversation)
+
+
+def answers(turn: Turn) -> Observable[Event]:
+    """A stage in place of `call_tools` that uses nothing of it."""
+    results = [ToolResult(made.id, "42", name=made.name) for made in turn.calls]
+    added = MessageAdd((Message("user", tuple(results)),), "answers")
+    return reactivex.just(added) if results else reactivex.empty()
+
+
+async def test_a_turn_follows_results_that_a_stage_of_the_application_has_added() -> None:
+    """Whether there are results is in the conversation, and not in what the usual stage has left."""
+    model = ScriptedModel([call("look") + call("look"), call("look"), "Done."])
+    result = await Worker(model, tools=[look], stages={"call_tools": answers}).run("go")
+    assert (result.text, len(model.requests)) == ("Done.", 3)
+
+
+async def test_a_turn_follows_results_of_a_stage_of_the_application_in_a_resumed_run() -> None:
+    model = ScriptedModel([call("look"), "Done."])
+    paused = await Worker(model, tools=[look], hooks=[wait]).run("go")
+    assert isinstance(paused, Paused)
+    other = Worker(model, tools=[look], hooks=[wait], stages={"call_tools": answers})
+    assert (await other.new_session().resume(paused)).text == "Done."
+
+
+def drops_all(source: Observable[Event]) -> Observable[Event]:
+    return source.pipe(ops.ignore_elements())
+
+
+def nothing(*_: object) -> Observable[Event]:
+    return reactivex.empty()
+
+
+def end(turn: Turn) -> Observable[Event]:
+    return reactivex.just(RunStop())
+
+
+LEFT: list[dict[str, Any]] = [
+    {"stages": {"call_tools": nothing}},
+    {"stages": {"call_tools": end}},
+    {"around": {"call_tools": ops.take(0)}},
+    {"around": {"call_tools": drops_all}},
+    {"around": {"call_tools": ops.catch(nothing)}},
+]
+
+
+@pytest.mark.parametrize("changed", LEFT)
+@pytest.mark.parametrize("hooks", [[], [stop]], ids=["", "aborts"])
+async def test_calls_that_a_stage_leaves_without_results_are_answered_before_the_next_request(
+    changed: dict[str, Any], hooks: list[Any]
+) -> None:
+    model = ScriptedModel([call("look") + call("look"), "Done.", "More.", "More."])
+    limits = Limits(max_turns=3)
+    worker = Worker(model, tools=[look], hooks=hooks, limits=limits, **changed)
+    with contextlib.suppress(RxWorkerError):
+        await worker.run("go")
+    assert validate(worker.session.conversation) == []
+    for request in model.requests:
+        assert validate(request.conversation) == []
