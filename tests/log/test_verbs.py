@@ -21,9 +21,9 @@ from rxworker.worker.run import Run
 BEGIN: dict[str, Callable[[Any, Any], Any]] = {
     "run": lambda verb, _: verb("Rest"),
     "resume": lambda verb, stored: verb(stored),
-    "decide": lambda verb, stored: verb(stored.run),
-    "recover": lambda verb, stored: verb(stored.run),
-    "fork": lambda verb, stored: verb(stored.run, 1),
+    "decide": lambda verb, stored: verb(stored.run_id),
+    "recover": lambda verb, stored: verb(stored.run_id),
+    "fork": lambda verb, stored: verb(stored.run_id, 1),
 }
 """How each verb is called with what is stored."""
 
