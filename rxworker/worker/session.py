@@ -971,9 +971,9 @@ class Session(SessionVerbs):
         self._paused = self._paused_output = None
         self._collected.begin(run._journal, run.first_seq)
         if self.worker.tracing is not None and self._traces:
-            self._report(self.worker.tracing, run, "run %s is not traced")
+            self._report(self.worker.tracing, run, "tracing")
         for observer in tuple(self._observers):
-            self._report(observer.on_next, run, "run %s is not reported to an observer of runs")
+            self._report(observer.on_next, run, "an observer of runs")
 
     def _traceparent(self) -> str:
         if self.worker.tracing is None:
@@ -986,11 +986,13 @@ class Session(SessionVerbs):
             logger.warning("the caller's trace is not known to a run", exc_info=True)
             return ""
 
-    def _report(self, observe: Callable[[Run[Any]], object], run: Run[Any], failed: str) -> None:
+    def _report(self, observe: Callable[[Run[Any]], object], run: Run[Any], to: str) -> None:
         try:
             observe(run)
         except BaseException as error:
-            logger.warning(failed, run.id, exc_info=True, extra={"run": run.id})
+            logger.warning(
+                "run %s is not reported to %s", run.id, to, exc_info=True, extra={"run": run.id}
+            )
             if isinstance(error, KeyboardInterrupt):
                 run._driver.interrupt(error)
 

@@ -353,7 +353,7 @@ async def test_an_observer_that_raises_affects_no_run(caplog: pytest.LogCaptureF
 
     result = await Worker(ScriptedModel(["Hello."]), tracing=Broken()).run("Hi")
     assert result.text == "Hello."
-    assert "is not traced" in caplog.text
+    assert "is not reported to tracing" in caplog.text
 
 
 async def test_a_traced_run_without_watchers_counts_as_unobserved(received: Received) -> None:

@@ -313,7 +313,7 @@ class Desk:
     def _take(self, page: Page, data: str | bytes) -> None:
         message = msgspec.json.decode(data)
         if message["type"] == "records":
-            self.received[page] += msgspec.convert(message["records"], list[Record])
+            self.received[page] += msgspec.convert(message["records"], list[Record], str_keys=True)
 
     def records_of(self, page: Page, run: Run[Any]) -> list[Record]:
         """What a page got of a run."""
