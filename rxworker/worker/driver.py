@@ -74,7 +74,7 @@ class Phase(Enum):
 
 FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
     Phase.LOADING: frozenset({Phase.STARTING, Phase.ENDED}),
-    Phase.STARTING: frozenset({Phase.RUNNING, Phase.ENDING, Phase.ENDED}),
+    Phase.STARTING: frozenset({Phase.RUNNING, Phase.ENDED}),
     Phase.RUNNING: frozenset({Phase.ENDING, Phase.ENDED}),
     Phase.ENDING: frozenset({Phase.ENDED}),
     Phase.ENDED: frozenset(),
@@ -156,7 +156,10 @@ class RunDriver(Generic[T_co]):
         else:
             self._open(context, scope)
             self._wake_starting(None)
-            await asyncio.sleep(0)  # a task that waits for this acts before the first turn
+            try:
+                await asyncio.sleep(0)  # a task that waits for this acts before the first turn
+            except asyncio.CancelledError as cause:
+                self._stop, self._stops_after_turn = self._cancellation(cause), False
             await self._drive()
             return
         if self.phase is Phase.LOADING:  # it was not given up
@@ -426,10 +429,6 @@ class RunDriver(Generic[T_co]):
         lost = None if task.cancelled() else task.exception()
         error = CLOSING if lost is None else self._failure(lost)
         writer = self._journal.writer
-        if self.phase is Phase.STARTING and writer is not None and writer.claim is not None:
-            self._enter(Phase.ENDING)  # its claim is not to wait for the end of its lease
-            self.task = self._start(self._finish(error))
-            return
         if self.phase is Phase.LOADING:
             self._end(error)
             return

@@ -16,12 +16,14 @@ from rxworker.errors import (
     RunHandedOverError,
 )
 from rxworker.log import MemoryLog
+from rxworker.log.values import OPEN
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import NotDone
 from rxworker.worker import driver, queue, submit, work
 from rxworker.worker.nested import worker_tool
 from rxworker.worker.run import Run
+from tests.stores import slow_log
 
 VERBS = ["recover", "decide", "fork"]
 
@@ -274,3 +276,19 @@ async def test_a_claim_is_released_although_a_reconcile_function_ignores_the_can
         await settle()
         info = await log.existing(first.id)
         assert (info.status, info.owner) == ("running", "")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_run_is_over_at_whatever_step_its_event_loop_ends(verb: str) -> None:
+    for steps in range(30):
+        log, runs = slow_log(0.0), list[Run[Any]]()
+
+        async def begin_and_leave(log: MemoryLog, runs: list[Run[Any]], steps: int) -> None:
+            runs.append(begin(worker_of(log), verb, await stored(log, verb)))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+
+        asyncio.run(begin_and_leave(log, runs, steps))
+        assert runs[0].done(), steps
+        info = asyncio.run(log.info(runs[0].id))
+        assert info is None or info.status in OPEN or not info.owner, steps
