@@ -6,11 +6,10 @@ A command's modules are imported when it is called, so that ``--help`` is fast a
 from __future__ import annotations
 
 import argparse
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from rxworker.cli import exit_at_once, restore
 from rxworker.cli.process import (
@@ -29,9 +28,6 @@ from rxworker.cli.process import (
 )
 from rxworker.cli.providers import provider_names
 from rxworker.errors import RxWorkerError
-
-if TYPE_CHECKING:
-    from rxworker.cli.resolve import WorkerOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,7 +80,9 @@ def _run(argv: Sequence[str] | None) -> int:
             from rxworker.cli.serve import demo_web as command
         case "demo":
             need_rich("rxworker demo")
-            from rxworker.cli.demo import demo as command
+            from rxworker.cli.demo import demo
+
+            return demo(fast=args.fast)
         case "chat":
             need_rich("rxworker chat")
             from rxworker.cli.chat import chat as command
@@ -104,21 +102,25 @@ def _run(argv: Sequence[str] | None) -> int:
         case "runs":
             from rxworker.cli.runs import Options, runs
 
-            return runs(args.address, args.action, Options(**_named(args, Options)))
+            given = _arguments(args)
+            return runs(given.pop("address"), given.pop("action"), Options(**given))
         case _:
             write_error(parser.format_help().rstrip())
             return MISUSED
     if "log_level" in args:
         set_up_logging(args.log_level, args.log_format)
-    return command(**_named(args, command))
+    return command(**_arguments(args))
 
 
-def _named(args: argparse.Namespace, function: Callable[..., object]) -> dict[str, Any]:
-    """The options and arguments that a function has parameters for: they have the same names."""
-    parameters = inspect.signature(function).parameters
-    given = {name: value for name, value in vars(args).items() if name in parameters}
-    if "options" in parameters:
-        given["options"] = _worker_options(args)
+def _arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of a command, which have the names of the parameters of its function; those of `_add_worker` are one."""
+    common = ("command", "web", "log_level", "log_format")
+    given = {name: value for name, value in vars(args).items() if name not in common}
+    if "model" in given:
+        from rxworker.cli.resolve import WorkerOptions
+
+        values = {name: given.pop(name) for name in WorkerOptions.__struct_fields__}
+        given["options"] = WorkerOptions(**values)
     return given
 
 
@@ -381,13 +383,6 @@ def _add_worker(parser: Parser, *, required: bool) -> None:
     _add_several(parser, "--tool", "tools", "MODULE:FUNCTION", about)
 
 
-def _worker_options(args: argparse.Namespace) -> WorkerOptions:
-    """The values of the options of `_add_worker`."""
-    from rxworker.cli.resolve import WorkerOptions
-
-    return WorkerOptions(**_named(args, WorkerOptions))
-
-
 def _add_decode(commands: Commands) -> None:
     about = "print the content of a captured stream"
     description = "Print the content of a captured stream."
@@ -439,7 +434,7 @@ def _add_submit(commands: Commands) -> None:
     add("--tenant", default="", help="whose run it is")
     add("--priority", type=int, default=0, metavar="N", help="higher ones are taken first; 0")
     about = "the id of the run, by default a new one; the same id twice is the same run"
-    add("--run", metavar="ID", help=about)
+    add("--run", dest="run_id", metavar="ID", help=about)
 
 
 STATUSES = ("queued", "running", "cut-off", "paused", "resumed", "finished", "aborted")

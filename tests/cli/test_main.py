@@ -1,11 +1,19 @@
 import importlib.metadata
+import inspect
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rxworker.cli import main
+from rxworker.cli.chat import chat
+from rxworker.cli.decode import decode
+from rxworker.cli.main import _arguments, make_parser
+from rxworker.cli.protocols import acp, mcp
+from rxworker.cli.serve import demo_web, serve
+from rxworker.cli.work import submit, work
 from rxworker.testing import anthropic_frames, say
 
 COMMAND = [sys.executable, "-m", "rxworker.cli"]
@@ -101,3 +109,23 @@ def test_ctrl_c_before_a_command_runs_is_130(
     monkeypatch.setattr("rxworker.cli.decode.decode", interrupt)
     assert main(["decode", "anthropic", "-"]) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "function"),
+    [
+        ("demo --web", demo_web),
+        ("chat --provider p --model m", chat),
+        ("serve", serve),
+        ("mcp", mcp),
+        ("acp", acp),
+        ("decode p f", decode),
+        ("work --log l m:f", work),
+        ("submit --log l text", submit),
+    ],
+)
+def test_the_function_of_a_command_takes_each_of_its_options(
+    words: str, function: Callable[..., int]
+) -> None:
+    """An option that no parameter takes would be accepted and have no effect."""
+    inspect.signature(function).bind(**_arguments(make_parser().parse_args(words.split())))

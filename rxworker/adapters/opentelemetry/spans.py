@@ -168,7 +168,7 @@ class RunSpans(abc.ObserverBase[Record]):
         self._id = run.id
         session = session_of(run)
         self._worker = session.worker
-        self._conversation = {**self._worker.labels, **session.labels}.get(CONVERSATION)
+        self._conversation = session.run_labels.get(CONVERSATION)
         self._tracer = tracer
         self._names = names
         self._instruments = instruments

@@ -293,12 +293,8 @@ class NoteView(LaneView):
         return len(text.lines) <= 1 and used + 5 <= max(20, self._width)
 
 
-class PanelView(LaneView):
-    """A pause or an error, which needs an action of the user."""
-
-    def __init__(self, lane: Lane) -> None:
-        super().__init__(lane)
-        self._text = TextSection("body", limit=USER_LINES)
+class PanelView(UserView):
+    """A pause or an error, which needs an action of the user: a title, and a text as a message of the user's."""
 
     def heading(self) -> tuple[list[Part], list[Part]]:
         """The title."""
@@ -307,14 +303,6 @@ class PanelView(LaneView):
         if self.lane.is_over:
             return [("‖ Was paused", "dim")], []
         return [(f"‖ {self.lane.title}", "busy")], []
-
-    def sections(self) -> Sequence[Section]:
-        """The text."""
-        return (self._text,)
-
-    def take(self, pieces: list[str]) -> None:
-        """Append text."""
-        self._text.text.append("".join(pieces))
 
 
 MOST_LANES = 400

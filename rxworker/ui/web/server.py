@@ -246,15 +246,8 @@ class WebServer:
         )
         await runner.setup()
         try:
-            assert runner.server is not None
             most = self._settings.max_connections
-            connections = Connections(runner.server, most, HEAD_SECONDS)
-            listening = await asyncio.get_running_loop().create_server(
-                connections, self._host, self._port, backlog=BACKLOG
-            )
-        except (OSError, OverflowError) as error:
-            await runner.cleanup()
-            raise ConfigurationError(_why(error, self._host, self._port)) from error
+            listening = await _listen(runner, most, self._host, self._port)
         except BaseException:
             await runner.cleanup()
             raise
@@ -338,19 +331,29 @@ async def serve_health(
     runner = web.AppRunner(app, shutdown_timeout=CLOSING_SECONDS)
     await runner.setup()
     try:
-        assert runner.server is not None
         # Everything on the network may reach it, and it must not use up the files of the process.
-        connections = Connections(runner.server, MOST_PROBES, HEAD_SECONDS)
-        try:
-            listening = await asyncio.get_running_loop().create_server(connections, host, port)
-        except (OSError, OverflowError) as error:
-            raise ConfigurationError(_why(error, host or "all addresses", port)) from error
+        listening = await _listen(runner, MOST_PROBES, host, port)
         try:
             yield listening.sockets[0].getsockname()[1]
         finally:
             await stop_listening(listening)
     finally:
         await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, most: int, host: str | None, port: int) -> asyncio.Server:
+    """Accept connections, at most so many at once.
+
+    Raises:
+        ConfigurationError: The address is not available.
+    """
+    assert runner.server is not None
+    connections = Connections(runner.server, most, HEAD_SECONDS)
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(connections, host, port, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise ConfigurationError(_why(error, host or "all addresses", port)) from error
 
 
 def _hosts(settings: Settings, host: str) -> tuple[str, ...]:
