@@ -459,7 +459,7 @@ def _add_runs(commands: Commands) -> None:
         )
         add = action.add_argument
         if name not in ("list", "import", "prune"):
-            add("run", metavar="RUN", help="the id of the run")
+            add("run_id", metavar="RUN", help="the id of the run")
         match name:
             case "list":
                 add("--status", choices=STATUSES, help="only runs of this status")

@@ -59,7 +59,7 @@ class Options(Struct, frozen=True):
     """The arguments of an action; each action has some of them.
 
     Attributes:
-        run: The id of a run.
+        run_id: The id of a run.
         status: Only runs of this status.
         limit: At most so many runs.
         at: The number of the last record to copy.
@@ -77,7 +77,7 @@ class Options(Struct, frozen=True):
         max_bytes: Keep at most so many bytes.
     """
 
-    run: str = ""
+    run_id: str = ""
     status: str | None = None
     limit: int = 20
     at: int | None = None
@@ -120,39 +120,39 @@ def runs(address: str, action: str, options: Options) -> int:
 
 
 async def _run(address: str, action: str, options: Options) -> int:
-    run = options.run
+    run_id = options.run_id
     async with open_log(address) as log:
         match action:
             case "list":
                 await _list(log, options.status, options.limit)
             case "show":
-                await _show(log, run)
+                await _show(log, run_id)
             case "replay":
-                await _replay(log, run, options.speed)
+                await _replay(log, run_id, options.speed)
             case "fork":
-                info = await log.info(run)
+                info = await log.info(run_id)
                 last = options.at if options.at is not None or info is None else info.last_seq
-                write_line(await fork_run(log, run, last or 0))
+                write_line(await fork_run(log, run_id, last or 0))
             case "diff":
-                await _diff(log, run, options.other)
+                await _diff(log, run_id, options.other)
             case "export":
-                await _export(log, run, options.file)
+                await _export(log, run_id, options.file)
             case "import":
                 for lines in _runs_in(_lines(options.file)):
                     write_line(await import_run(log, lines))
             case "send":
-                await _send(log, run, options.text)
+                await _send(log, run_id, options.text)
             case "cancel":
-                await _cancel(log, run, options.reason)
+                await _cancel(log, run_id, options.reason)
             case "decide":
                 await _decide(log, options)
             case "requeue":
-                await log.requeue(run, reason=options.reason or BY_COMMAND)
-                write_line(f"{run} is queued")
+                await log.requeue(run_id, reason=options.reason or BY_COMMAND)
+                write_line(f"{run_id} is queued")
             case "prune":
                 await _prune(log, options)
             case _:
-                await log.delete(run)
+                await log.delete(run_id)
         return 0
 
 
@@ -187,14 +187,14 @@ async def _cancel(log: EventLog, run_id: str, reason: str | None) -> None:
 
 async def _decide(log: EventLog, options: Options) -> None:
     """Store decisions about a paused run, in words alone: without one, nothing is stored."""
-    run = options.run
-    info = await log.existing(run)
+    run_id = options.run_id
+    info = await log.existing(run_id)
     if resumed := await _resumed(log, info):
-        raise CommandError(f"{run} was decided about already, and goes on as {resumed}")
+        raise CommandError(f"{run_id} was decided about already, and goes on as {resumed}")
     desk = QueuedWorker("", log=log)
-    paused = await desk.load(run) if info.status == "paused" else None
+    paused = await desk.load(run_id) if info.status == "paused" else None
     if not isinstance(paused, Paused):
-        message = f"{run} is {_status(info)}, not paused: there is nothing to decide about"
+        message = f"{run_id} is {_status(info)}, not paused: there is nothing to decide about"
         raise CommandError(message)
     pending = PendingCalls.of(paused.pause)
     decisions = _decisions(options, pending)
@@ -205,9 +205,9 @@ async def _decide(log: EventLog, options: Options) -> None:
             MISUSED,
         )
     try:
-        write_line(await desk.decide_later(run, decisions))
+        write_line(await desk.decide_later(run_id, decisions))
     except CommandConflictError as error:
-        message = f"{run} was decided about already: the first decision counts"
+        message = f"{run_id} was decided about already: the first decision counts"
         raise CommandError(message) from error
 
 
@@ -223,9 +223,9 @@ def _decisions(options: Options, pending: PendingCalls) -> Decisions:
     if is_stuck or sum(ways) != 1 or (options.reason is not None and not options.deny):
         calls = zip(pending.ids, pending.calls, strict=True)
         waits = "; ".join(f"{id_}: {describe_call(call)}" for id_, call in calls)
-        how = f"{options.run} waits for {waits}. Give --approve ID or --deny ID [--reason TEXT], or --decisions JSON"
+        how = f"{options.run_id} waits for {waits}. Give --approve ID or --deny ID [--reason TEXT], or --decisions JSON"
         if not pending.calls:
-            how = f"{options.run} waits for no call. Give --continue to go on"
+            how = f"{options.run_id} waits for no call. Give --continue to go on"
         raise CommandError(clean(how), MISUSED)
     if options.go_on:
         return read_resume('{"continue": true}')

@@ -334,7 +334,7 @@ def _expect_id(run_id: str) -> str:
     is_id = is_text and is_storable(run_id) and run_id.isprintable() and run_id.strip() == run_id
     if not is_id or len(run_id.encode()) > MOST_ID or re.search(r"~\d+$", run_id):
         raise ConfigurationError(
-            f"run={run_id!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run='order-4711', without line breaks, and without ~ and a number "
+            f"run_id={run_id!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run_id='order-4711', without line breaks, and without ~ and a number "
             "at its end, which mark a run that resumes another"
         )
     return run_id

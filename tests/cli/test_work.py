@@ -133,7 +133,7 @@ def test_a_run_is_submitted_once_under_an_id(
     assert main(["submit", "--log", log, "--run", "order~2", "Two seats."]) == 1
     assert "order~2" in capsys.readouterr().err
     assert main(["submit", "--log", log, "--run", "", "Two seats."]) == 1  # of an unset variable
-    assert "run=''" in capsys.readouterr().err
+    assert "run_id=''" in capsys.readouterr().err
     assert main(["runs", "--log", log, "list"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
 

@@ -163,7 +163,7 @@ def test_packed_entries_hold_equal_records(records: list[Record]) -> None:
 
 
 def test_deltas_of_different_attempts_turns_and_runs_are_not_merged() -> None:
-    for other in ({"attempt": 2}, {"turn": 2}, {"run": "s"}, {"path": ("call_1",)}):
+    for other in ({"attempt": 2}, {"turn": 2}, {"run_id": "s"}, {"path": ("call_1",)}):
         records = [delta(1), replace(delta(2), **other)]
         assert packed(records) == records
 

@@ -184,7 +184,7 @@ async def test_a_submitted_run_has_the_type() -> None:
             result = await done
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-        assert (result.run, result.output, formats(model)) == (run, VALUE, [FORMAT, FORMAT])
+        assert (result.run_id, result.output, formats(model)) == (run, VALUE, [FORMAT, FORMAT])
 
 
 async def test_the_format_is_in_the_records() -> None:

@@ -45,7 +45,7 @@ async def test_it_is_the_same_run_when_it_runs_has_ended_or_was_cancelled(
     made: list[str] = []
 
     def make(info: Any) -> Worker:
-        made.append(info.run)
+        made.append(info.run_id)
         return Worker(ScriptedModel([say("Done.")]))
 
     async with open_store() as log:
@@ -79,7 +79,12 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("what", "options"), OTHERS)
 async def test_another_run_under_the_same_id_is_refused(what: str, options: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"input": "Two seats.", "kind": "clerk", "tenant": "acme", "run": RUN}
+    given: dict[str, Any] = {
+        "input": "Two seats.",
+        "kind": "clerk",
+        "tenant": "acme",
+        "run_id": RUN,
+    }
     async with MemoryLog() as log:
         await submit(log, **given)
         with pytest.raises(LogError, match=f"{RUN}.* another {what}"):
@@ -122,6 +127,6 @@ async def test_what_a_dead_process_left_under_the_id_is_taken_over(open_store: O
 @pytest.mark.parametrize("run", ["run~2", " ", "a\nb", "a\0", "half \ud83d", "x" * 300, 7, b"run"])
 async def test_what_cannot_be_an_id_is_refused(run: Any) -> None:
     async with MemoryLog() as log:
-        with pytest.raises(ConfigurationError, match="run="):
+        with pytest.raises(ConfigurationError, match="run_id="):
             await submit(log, "Go", run_id=run)
         assert await log.list() == []
