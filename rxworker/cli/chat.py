@@ -50,12 +50,7 @@ def chat(
 ) -> int:
     """Read messages and print answers until the input ends.
 
-    Args:
-        options: The options that describe a worker.
-        plain: Whether to print line by line instead of in full screen.
-        hooks: Whether the ready hooks are used, see `terminal_hooks`.
-        also: Other models, each as ``provider/name``, which ``/model`` offers in full screen.
-        log: The address of the log in which the runs are stored.
+    Its arguments are the options of the command; see ``rxworker chat --help``.
 
     Returns:
         0; 1 when an answer failed and the input is not a terminal; 130 after Ctrl-C; in full screen also 143 after SIGTERM, and

@@ -24,10 +24,7 @@ PIECE = 64 * 1024
 def decode(provider: str, file: str, *, as_json: bool = False) -> int:
     """Print the content of a response.
 
-    Args:
-        provider: The provider of the protocol.
-        file: The path; ``-`` is standard input.
-        as_json: Whether to print one JSON object, or text for people.
+    Its arguments are those of the command; see ``rxworker decode --help``.
 
     Raises:
         CommandError: There is no such provider, or the file cannot be read.

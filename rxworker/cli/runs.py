@@ -58,23 +58,7 @@ STORED = {"cut-off": "running", "resumed": "paused"}
 class Options(Struct, frozen=True):
     """The arguments of an action; each action has some of them.
 
-    Attributes:
-        run_id: The id of a run.
-        status: Only runs of this status.
-        limit: At most so many runs.
-        at: The number of the last record to copy.
-        speed: How much faster than it was; 0 for no pauses.
-        file: The file; ``-`` is standard output or input.
-        other: The id of the run to compare with.
-        text: The message to send.
-        reason: Why.
-        approve: The ids of the calls to approve.
-        deny: The ids of the calls to deny.
-        decisions: The body with which a client resumes a run, as JSON.
-        go_on: Whether a run that waits for no call goes on.
-        max_age: Delete runs that are older than so many seconds.
-        max_runs: Keep at most so many runs.
-        max_bytes: Keep at most so many bytes.
+    They are explained in the help of each action, such as ``rxworker runs --log URL prune --help``.
     """
 
     run_id: str = ""
