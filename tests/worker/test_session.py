@@ -214,3 +214,22 @@ async def test_a_session_has_one_run_at_a_time() -> None:
     await Session(worker).run("2")
     await run
     assert (await session.run("3")).text == "Three."
+
+
+async def test_a_session_goes_on_after_a_run_of_another_one() -> None:
+    """With its conversation, its shared state and what is allowed there, and with labels of its own."""
+    allowed = [("delete", "requires_approval")]
+    worker = Worker(ScriptedModel(["Hello, Ada!", "You are Ada."]), labels={"desk": "1"})
+    first = Session(worker, shared_state={"name": "Ada"})
+    run = first.run("I am Ada.")
+    await run
+    second = Session(worker, labels={"floor": "2"}, allowed=[("send", "permit")])
+    second.go_on_from(run.state, allowed)
+    assert second.run_labels == {"desk": "1", "floor": "2"}
+    assert (second.allowed, second.shared_state) == (allowed, {"name": "Ada"})
+    await second.run("Who am I?")
+    assert [each.text for each in second.conversation.messages][::3] == [
+        "I am Ada.",
+        "You are Ada.",
+    ]
+    assert len(first.conversation.messages) == 2
