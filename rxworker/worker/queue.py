@@ -220,7 +220,7 @@ class QueuedSession(Session):
     """
 
     priority: int = 0
-    _traces = False  # the process that takes the run does
+    _performs = False  # the process that takes the run does
 
     async def submit(
         self,
@@ -307,6 +307,7 @@ class QueuedSession(Session):
     def _begin(
         self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = ""
     ) -> Run[Any]:
+        self._expect_log("run")
         begun = super()._begin(begin, run_id)
         begun.hand_over(reason=SUBMITTED, seconds=0.0)
         return begun

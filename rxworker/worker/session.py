@@ -506,7 +506,7 @@ class Session(SessionVerbs):
         2 2
     """
 
-    _traces = True
+    _performs = True  # its runs, of which a queued session stores the beginning alone
 
     def __init__(
         self,
@@ -851,6 +851,8 @@ class Session(SessionVerbs):
                 after = cancelled
             elif error is not None:
                 after = Continuation([], error=error)
+            elif not self._performs:
+                after = Continuation([])  # the process that takes it has the tools
             else:
                 check_tools(stored.tools, self.worker.tools, run_id)
                 on_unknown = self.worker.on_unknown
@@ -970,7 +972,7 @@ class Session(SessionVerbs):
         self._current = run
         self._paused = self._paused_output = None
         self._collected.begin(run._journal, run.first_seq)
-        if self.worker.tracing is not None and self._traces:
+        if self.worker.tracing is not None and self._performs:
             self._report(self.worker.tracing, run, "tracing")
         for observer in tuple(self._observers):
             self._report(observer.on_next, run, "an observer of runs")

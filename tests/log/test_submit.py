@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from rxworker import Worker
-from rxworker.errors import ConfigurationError, LogError
+from rxworker import Worker, tool
+from rxworker.errors import ConfigurationError, LogError, RunHandedOverError
+from rxworker.events import ToolStop
 from rxworker.log import MemoryLog
 from rxworker.log.values import RunRow
 from rxworker.messages import Conversation, Message, Text
-from rxworker.testing import ScriptedModel, say
-from rxworker.worker import submit, work
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.worker import QueuedWorker, submit, work
 from tests.log.conftest import OpenLog
 from tests.log.test_conformance import START, entries
 
@@ -130,3 +131,33 @@ async def test_what_cannot_be_an_id_is_refused(run: Any) -> None:
         with pytest.raises(ConfigurationError, match="run_id="):
             await submit(log, "Go", run_id=run)
         assert await log.list() == []
+
+
+@pytest.mark.parametrize("verb", ["recover", "fork"])
+async def test_a_stored_run_is_queued_again_without_its_tools(verb: str) -> None:
+    @tool
+    def note(text: str) -> str:
+        """Note a text."""
+        return text
+
+    async with MemoryLog() as log:
+        model = ScriptedModel([call("note", text="a"), "Done."])
+        run = Worker(model, tools=[note], log=log, name="clerk").run("Note this.")
+        async for record in run:
+            if isinstance(record.event, ToolStop):
+                break
+        await run.hand_over(seconds=0.0)
+        desk = QueuedWorker("clerk", log=log).new_session()
+        again = desk.recover(run.id) if verb == "recover" else desk.fork(run.id, run.last_seq - 1)
+        with pytest.raises(RunHandedOverError):
+            await again
+        assert (await log.existing(again.id)).owner == ""
+        other = Worker(ScriptedModel(["Done."]), tools=[note], log=log)
+        assert (await other.recover(again.id)).text == "Done."
+
+
+async def test_a_queued_run_needs_a_log() -> None:
+    session = QueuedWorker("clerk").new_session()
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="needs a log"):
+            session.run("Hi")
