@@ -153,7 +153,7 @@ class RunContext(Struct, frozen=True, eq=False):
         limits: The limits of the run.
         budgets: The budgets of the run and of its parents, which other runs share.
         parallel: How many tools run at once.
-        retry: When a response that failed in the middle is requested again.
+        response_retry: When a response that failed in the middle is requested again.
         scheduler: The clock of the run.
         journal: Records the events.
         workspace: The folder that hooks work in.
@@ -181,7 +181,7 @@ class RunContext(Struct, frozen=True, eq=False):
     limits: Limits
     budgets: Sequence[Budget]
     parallel: int
-    retry: Retry
+    response_retry: Retry
     scheduler: abc.SchedulerBase
     journal: Journal
     workspace: Path

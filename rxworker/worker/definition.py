@@ -66,7 +66,7 @@ class Definition:
         parallel: int = 8,
         error_formatter: ErrorFormatter | None = None,
         budget: Budget | None = None,
-        retry: Retry | None = None,
+        response_retry: Retry | None = None,
         conversation: Conversation | None = None,
         workspace: str | Path = ".",
         log: EventLog | None = None,
@@ -102,9 +102,11 @@ class Definition:
         self.budget = budget
         if budget is not None:
             expect("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
-        self.retry = RETRY
-        if retry is not None:
-            self.retry = expect("retry", retry, Retry, "retry=Retry(retries=0)")
+        self.response_retry = RETRY
+        if response_retry is not None:
+            self.response_retry = expect(
+                "response_retry", response_retry, Retry, "response_retry=Retry(retries=0)"
+            )
         self.workspace = HERE if workspace == "." else expect_folder(workspace)
         given = EMPTY
         if conversation is not None:

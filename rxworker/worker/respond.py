@@ -76,7 +76,7 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             discard_early(context, scope)
             wait = None
             if isinstance(error, Exception) and _may_repeat(context, begun):
-                wait = context.retry.delay(error, attempts)
+                wait = context.response_retry.delay(error, attempts)
             if wait is None:
                 raise
             scope.early = None

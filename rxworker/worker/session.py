@@ -956,7 +956,7 @@ class Session(SessionVerbs):
             limits=worker.limits,
             budgets=budgets,
             parallel=worker.parallel,
-            retry=worker.retry,
+            response_retry=worker.response_retry,
             scheduler=scheduler_of_run(worker.scheduler),
             journal=Journal(run_id or new_id(), clock=record_clock(loop), loop=loop),
             workspace=worker.workspace,

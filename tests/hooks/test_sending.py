@@ -70,7 +70,7 @@ async def test_a_response_that_is_requested_again_has_the_same_request() -> None
         context.messages.append(Message.user(f"number {len(asked)}"))
 
     model = ScriptedModel([fail("down", retryable=True), "Done."])
-    worker = Worker(model, hooks=[number], retry=Retry(first=0.0))
+    worker = Worker(model, hooks=[number], response_retry=Retry(first=0.0))
     await worker.run("hi")
     assert asked == [0]
     assert model.requests[0] == model.requests[1]

@@ -51,7 +51,7 @@ async def records_of(script: list[Reply | str]) -> list[Record]:
     inner = Worker(ScriptedModel([think("Let me think.") + say("Because it is so.")]))
     ask = worker_tool(inner, name="ask", description="Ask somebody.")
     patient = Retry(retries=3, first=0.0)
-    run = Worker(ScriptedModel(script), tools=[look, ask], retry=patient).run("Go.")
+    run = Worker(ScriptedModel(script), tools=[look, ask], response_retry=patient).run("Go.")
     records: list[Record] = []
     run.subscribe(records.append, lambda _: None)
     await asyncio.gather(run, return_exceptions=True)

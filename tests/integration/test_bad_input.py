@@ -90,7 +90,7 @@ async def refused(make_provider: MakeProvider, answer: AnswerLike) -> RxWorkerEr
     """What a run ends with that gets this answer."""
     async with ReplayServer([answer, AGAIN]) as server:
         model = Client(make_provider(server.base_url), retry=Retry(retries=0))
-        worker = Worker(model, retry=Retry(retries=0))
+        worker = Worker(model, response_retry=Retry(retries=0))
         run = worker.run("hi")
         with pytest.raises(RxWorkerError) as caught:
             await run
@@ -582,4 +582,4 @@ async def test_an_answer_in_the_wrong_protocol() -> None:
     async with ReplayServer([answer]) as server:
         model = Client(OpenAIChat("a-model", base_url=server.base_url), retry=Retry(retries=0))
         with pytest.raises(RxWorkerError, match="ended before"):
-            await Worker(model, retry=Retry(retries=0)).run("hi")
+            await Worker(model, response_retry=Retry(retries=0)).run("hi")

@@ -347,7 +347,7 @@ async def test_a_run_cancelled_there_leaves_nothing_open_and_the_worker_runs_aga
             client,
             tools=scene.tools,
             hooks=[*scene.hooks, tell],
-            retry=scene.retry,
+            response_retry=scene.retry,
             parallel=1,
             system="Be brief.",
         )
@@ -487,7 +487,9 @@ async def test_a_run_that_fails_is_not_cancelled_while_on_abort_is_reported(
         await leave.wait()
 
     async with ReplayServer([say("Hel") + fail("down"), "again"]) as server:
-        worker = Worker(make_provider(server.base_url), hooks=[tell], retry=Retry(retries=0))
+        worker = Worker(
+            make_provider(server.base_url), hooks=[tell], response_retry=Retry(retries=0)
+        )
         run = worker.run("hi")
         await entered.wait()
         cancelled = run.cancel()

@@ -76,7 +76,7 @@ class Desk:
 
         model = ScriptedModel(list(self._replies))
         self.workers.append(
-            Worker(model, tools=[wait, remove], retry=Retry(retries=0), hooks=self._hooks)
+            Worker(model, tools=[wait, remove], response_retry=Retry(retries=0), hooks=self._hooks)
         )
         return self.workers[-1]
 

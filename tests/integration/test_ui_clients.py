@@ -191,7 +191,7 @@ async def parallel_tools() -> list[Record]:
 
 async def failed() -> list[Record]:
     model = ScriptedModel([say("half a sen") + fail("the machine is broken")])
-    return await told(Worker(model, retry=Retry(retries=0)).run("hi"))
+    return await told(Worker(model, response_retry=Retry(retries=0)).run("hi"))
 
 
 async def cancelled() -> list[Record]:
@@ -206,7 +206,7 @@ async def cancelled() -> list[Record]:
 async def retracted() -> list[Record]:
     first = think("so") + say("half a sen") + fail("try again", "overloaded")
     model = ScriptedModel([first, think("so!") + say("A whole sentence.")])
-    return await told(Worker(model, retry=Retry(retries=1, first=0.0)).run("hi"))
+    return await told(Worker(model, response_retry=Retry(retries=1, first=0.0)).run("hi"))
 
 
 async def nested() -> list[Record]:

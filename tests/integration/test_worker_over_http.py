@@ -218,7 +218,9 @@ async def test_an_answer_that_breaks_off_ends_the_run_and_the_worker_can_run_aga
     make_provider: MakeProvider, broken: AnswerLike, kind: type[RxWorkerError]
 ) -> None:
     async with ReplayServer([broken, "again"]) as server:
-        worker = Worker(make_provider(server.base_url), tools=[get_weather], retry=Retry(retries=0))
+        worker = Worker(
+            make_provider(server.base_url), tools=[get_weather], response_retry=Retry(retries=0)
+        )
         run = worker.run("hi")
         records = watch(run)
         with pytest.raises(kind):
@@ -237,7 +239,9 @@ async def test_an_answer_that_breaks_off_is_retracted_and_requested_again(
     make_provider: MakeProvider, broken: AnswerLike, kind: type[RxWorkerError]
 ) -> None:
     async with ReplayServer([broken, broken, "again"]) as server:
-        worker = Worker(make_provider(server.base_url), tools=[get_weather], retry=NO_PAUSE)
+        worker = Worker(
+            make_provider(server.base_url), tools=[get_weather], response_retry=NO_PAUSE
+        )
         run = worker.run("hi")
         records = watch(run)
         assert (await run).text == "again"
@@ -255,7 +259,9 @@ async def test_the_calls_of_an_answer_that_is_cut_never_run(
 ) -> None:
     answer = WEATHER + cut() if size is None else ServedResponse.from_reply(WEATHER, cut_at=size)
     async with ReplayServer([answer]) as server:
-        worker = Worker(make_provider(server.base_url), tools=[get_weather], retry=Retry(retries=0))
+        worker = Worker(
+            make_provider(server.base_url), tools=[get_weather], response_retry=Retry(retries=0)
+        )
         run = worker.run("hi")
         records = watch(run)
         with pytest.raises(RxWorkerError):
@@ -267,7 +273,7 @@ async def test_the_calls_of_an_answer_that_is_cut_never_run(
 async def test_garbage_in_the_middle_of_lines_is_passed_over() -> None:
     garbage = ServedResponse.from_reply(say("Hello"), garbage_after=1)
     async with ReplayServer([garbage]) as server:
-        run = Worker(Ollama("m", base_url=server.base_url), retry=NO_PAUSE).run("hi")
+        run = Worker(Ollama("m", base_url=server.base_url), response_retry=NO_PAUSE).run("hi")
         records = watch(run)
         assert (await run).text == "Hello"
     assert lint(records) == []
@@ -281,7 +287,7 @@ async def test_garbage_in_the_middle_ends_the_answer_or_is_passed_over(
     garbage = ServedResponse.from_reply(say("Hello"), garbage_after=2)
     half = ServedResponse.from_frames([b"data: {\n\n", b"data: {}\n\n"])
     async with ReplayServer([garbage, half, "again"]) as server:
-        worker = Worker(make_provider(server.base_url), retry=NO_PAUSE)
+        worker = Worker(make_provider(server.base_url), response_retry=NO_PAUSE)
         run = worker.run("hi")
         records = watch(run)
         assert (await run).text == "Hello"

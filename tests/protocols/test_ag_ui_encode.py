@@ -114,7 +114,7 @@ async def test_the_names_are_the_same_for_a_watcher_that_comes_in_the_middle() -
 
 async def test_the_text_of_a_failed_response_is_marked_as_void() -> None:
     model = ScriptedModel([say("half a sen") + fail("busy", "overloaded"), "A sentence."])
-    events = encoded(await told(Worker(model, retry=Retry(first=0.0))))
+    events = encoded(await told(Worker(model, response_retry=Retry(first=0.0))))
     (void,) = [e["value"] for e in of_type(events, "CUSTOM") if e["name"] == "rxworker.retract"]
     first, second = of_type(events, "TEXT_MESSAGE_START")
     assert void["messageIds"] == [first["messageId"]]

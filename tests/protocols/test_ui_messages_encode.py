@@ -109,7 +109,7 @@ async def test_the_reason_of_the_end_is_reported() -> None:
 async def test_a_response_that_is_requested_again_is_reset() -> None:
     def run() -> Run[None]:
         model = ScriptedModel([say("half a sen") + fail("busy", "overloaded"), "A sentence."])
-        return Worker(model, retry=Retry(first=0.0)).run("hi")
+        return Worker(model, response_retry=Retry(first=0.0)).run("hi")
 
     parts = types(encoded(await told(run())))
     assert parts.index("text-end") < parts.index("reset-step")

@@ -76,7 +76,7 @@ def fails_once() -> ScriptedModel:
 async def test_the_collectors_of_a_worker_drop_what_was_retracted(
     has_handler: bool, asks_early: bool
 ) -> None:
-    worker = Worker(fails_once(), tools=[look], retry=QUICK)
+    worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
     if asks_early:
         assert worker.session.texts.collected() == []
     if has_handler:
@@ -87,7 +87,7 @@ async def test_the_collectors_of_a_worker_drop_what_was_retracted(
 
 
 async def test_a_reader_meanwhile_sees_the_text_until_then() -> None:
-    worker = Worker(fails_once(), tools=[look], retry=QUICK)
+    worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
     seen: list[list[str]] = []
     run = worker.run("hi")
     run.subscribe(lambda record: seen.append(worker.session.texts.collected()))
@@ -98,7 +98,7 @@ async def test_a_reader_meanwhile_sees_the_text_until_then() -> None:
 
 
 async def test_texts_that_were_taken_stay_taken() -> None:
-    worker = Worker(fails_once(), tools=[look], retry=QUICK)
+    worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
     taken: list[str] = []
     run = worker.run("hi")
     run.subscribe(lambda record: taken.extend(worker.session.texts.take_collected()))
@@ -107,7 +107,7 @@ async def test_texts_that_were_taken_stay_taken() -> None:
 
 
 async def test_handlers_are_called_when_a_response_is_retracted() -> None:
-    worker = Worker(fails_once(), tools=[look], retry=QUICK)
+    worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
     notes, reasons = Notes(), list[str]()
     worker.timeline.on_text_block(notes)
     worker.timeline.on_retract(reasons.append)

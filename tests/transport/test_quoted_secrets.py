@@ -71,7 +71,7 @@ async def test_a_secret_that_a_service_quotes_reaches_no_record_and_no_error(
     provider = PROVIDERS[name]("m", api_key=arguments.get("api_key", "unused-key"))
     client = Client(provider, transport=Quotes(where()), retry=Retry(retries=0))
     async with MemoryLog() as log:
-        worker = Worker(client, options=options, log=log, retry=Retry(retries=0))
+        worker = Worker(client, options=options, log=log, response_retry=Retry(retries=0))
         run = worker.run("Hi")
         with pytest.raises(ProviderError) as caught:
             await run

@@ -100,7 +100,9 @@ def worker(replies: Sequence[Reply | str]) -> Worker:
         description="Ask for a reason.",
     )
     patient = Retry(retries=2, first=0.0)
-    return Worker(ScriptedModel(list(replies)), tools=[look, broken, delete, ask], retry=patient)
+    return Worker(
+        ScriptedModel(list(replies)), tools=[look, broken, delete, ask], response_retry=patient
+    )
 
 
 async def watch(run: Run[Any], *, merged: bool = False) -> list[Record]:

@@ -41,7 +41,7 @@ def permit(context: ToolCallContext) -> None:
         ({"operators": [3]}, "is not an operator"),
         ({"parallel": 0}, "at least one tool"),
         ({"parallel": "8"}, "parallel=8"),
-        ({"retry": 2}, "retry=Retry"),
+        ({"response_retry": 2}, "response_retry=Retry"),
         ({"conversation": ["hi"]}, "conversation=Conversation"),
     ],
 )

@@ -109,7 +109,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "fallback without a name": (lambda: fallback(model(), Nameless()), "but no name"),  # pyright: ignore
     "race": (lambda: race(model(), None), "None is neither a provider"),  # pyright: ignore
     "a client of a name": (lambda: Client("claude"), "neither a provider"),  # pyright: ignore
-    "a client's retry": (lambda: Client(Anthropic("m", api_key="k"), retry=3), "retry=Retry"),  # pyright: ignore
+    "a client's retry": (
+        lambda: Client(Anthropic("m", api_key="k"), retry=3),
+        "retry=Retry",
+    ),  # pyright: ignore
     "a client's timeouts": (
         lambda: Client(Anthropic("m", api_key="k"), timeouts=3),
         "timeouts=Timeouts",
@@ -173,7 +176,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a label": (of(worker, labels={"tenant": 3}), "labels="),
     "true as a number of tools": (of(worker, parallel=True), "parallel"),
     "an error formatter": (of(worker, error_formatter=3), "error_formatter"),
-    "0 as retry": (of(worker, retry=0), "retry=Retry"),
+    "0 as response_retry": (of(worker, response_retry=0), "retry=Retry"),
     "0 as limits": (of(worker, limits=0), "limits=Limits"),
     "a dict as options": (of(worker, options={}), "options=Options"),
     "0 as a log": (of(worker, log=0), "log=SQLiteLog"),
@@ -236,7 +239,7 @@ def test_what_is_right_is_taken(tmp_path: Path) -> None:
         workspace=tmp_path,
         options=Options(max_tokens=1, stop_sequences=["END"], thinking="low"),  # pyright: ignore
         limits=Limits(max_turns=None, max_seconds=0.5, max_tool_calls=0),
-        retry=Retry(retries=0),
+        response_retry=Retry(retries=0),
     )
     fallback(model(), Anthropic("claude-sonnet-4-6", api_key="k"))
     Timeouts(None, None, None)

@@ -86,7 +86,7 @@ async def test_the_next_attempt_is_made_after_the_pause_that_is_reported() -> No
     half = reactivex.concat(reactivex.just(TextDelta(0, "ha")), reactivex.throw(LATER))
     whole = reactivex.of(TextDelta(0, "whole"), Status(ResponseStatus.COMPLETED))
     retry = Waits()
-    run = Worker(Model(half, half, whole), retry=retry, scheduler=clock).run("hi")
+    run = Worker(Model(half, half, whole), response_retry=retry, scheduler=clock).run("hi")
     await run
     told = [r.event async for r in run if r.attempt]
     assert [e for e in told if not isinstance(e, TurnStop | RunStop)] == [
@@ -107,13 +107,13 @@ async def test_an_attempt_without_an_event_is_not_made_again() -> None:
     retry = Waits()
     model = Model(reactivex.throw(LATER), reactivex.just(TextDelta(0, "whole")))
     with pytest.raises(ProviderError, match="later"):
-        await Worker(model, retry=retry).run("hi")
+        await Worker(model, response_retry=retry).run("hi")
     assert (retry.asked, len(model.left)) == ([], 1)
 
 
 async def test_messages_of_watchers_do_not_belong_to_the_attempt() -> None:
     retry = Waits()
-    run = Worker(Model(reactivex.throw(LATER)), retry=retry).run("hi")
+    run = Worker(Model(reactivex.throw(LATER)), response_retry=retry).run("hi")
 
     def hear(record: Record) -> None:
         if isinstance(record.event, AttemptStart):
@@ -130,7 +130,7 @@ async def test_messages_of_watchers_do_not_belong_to_the_attempt() -> None:
 
 async def test_a_worker_retracts_the_response_and_answers_whole() -> None:
     model = ScriptedModel([say("Half a sen") + cut(), say("A whole sentence.")])
-    run = Worker(model, retry=QUICK).run("hi")
+    run = Worker(model, response_retry=QUICK).run("hi")
     live: list[str] = []
     final: list[str] = []
     run.events.pipe(text_deltas()).subscribe(live.append)
@@ -155,7 +155,7 @@ async def test_the_calls_of_a_retracted_attempt_never_run() -> None:
         return "acted"
 
     model = ScriptedModel([call("act", n=1) + cut(), call("act", n=2), "done"])
-    run = Worker(model, tools=[act], retry=QUICK).run("go")
+    run = Worker(model, tools=[act], response_retry=QUICK).run("go")
     await run
     assert ran == [2]
     started = [r.event async for r in run if isinstance(r.event, ToolStart)]
@@ -164,7 +164,7 @@ async def test_the_calls_of_a_retracted_attempt_never_run() -> None:
 
 async def test_retries_end() -> None:
     model = ScriptedModel([say("a") + cut(), say("b") + cut(), say("c") + cut()])
-    run = Worker(model, retry=QUICK).run("hi")
+    run = Worker(model, response_retry=QUICK).run("hi")
     with pytest.raises(TruncatedError):
         await run
     assert len(model.requests) == 3
@@ -173,13 +173,13 @@ async def test_retries_end() -> None:
 async def test_what_will_not_get_better_is_not_tried_again() -> None:
     model = ScriptedModel([say("a") + fail("no money left", "quota")])
     with pytest.raises(ProviderError, match="no money left"):
-        await Worker(model, retry=QUICK).run("hi")
+        await Worker(model, response_retry=QUICK).run("hi")
     assert len(model.requests) == 1
 
 
 async def test_cancel_while_waiting_for_the_next_attempt() -> None:
     model = ScriptedModel([say("a") + cut(), "never"])
-    worker = Worker(model, retry=Retry(first=60.0))
+    worker = Worker(model, response_retry=Retry(first=60.0))
     run = worker.run("hi")
     async for record in run:
         if isinstance(record.event, AttemptRetract):

@@ -480,14 +480,14 @@ async def test_an_on_abort_hook_that_fails_does_not_keep_the_others_from_hearing
     async def fine(context: AbortContext) -> None:
         told.append(context.reason)
 
-    run = Worker(ScriptedModel([fail("down")]), hooks=[broken, fine], retry=ONCE).run("hi")
+    run = Worker(ScriptedModel([fail("down")]), hooks=[broken, fine], response_retry=ONCE).run("hi")
     with pytest.raises(ProviderError, match="down"):
         await run
     assert told == ["down"]
 
 
 async def test_a_response_that_is_cut_fails_with_its_text_kept() -> None:
-    worker = Worker(ScriptedModel([say("Half a sen") + cut(), "again"]), retry=ONCE)
+    worker = Worker(ScriptedModel([say("Half a sen") + cut(), "again"]), response_retry=ONCE)
     run = worker.run("hi")
     with pytest.raises(TruncatedError):
         await run
@@ -497,7 +497,9 @@ async def test_a_response_that_is_cut_fails_with_its_text_kept() -> None:
 
 
 async def test_calls_of_a_cut_response_never_run() -> None:
-    worker = Worker(ScriptedModel([call("note", text="a") + cut()]), tools=[note], retry=ONCE)
+    worker = Worker(
+        ScriptedModel([call("note", text="a") + cut()]), tools=[note], response_retry=ONCE
+    )
     run = worker.run("hi")
     with pytest.raises(TruncatedError):
         await run

@@ -184,7 +184,7 @@ async def test_a_response_that_fails_after_a_call_began_early_is_requested_again
     broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
     # With pauses between its events, so that the tool can begin before the end.
     model = ScriptedModel([broken, call("look", at="c"), "Done."], delay=0.001)
-    worker = Worker(model, tools=[desk.look, desk.write], retry=Retry(first=0.0))
+    worker = Worker(model, tools=[desk.look, desk.write], response_retry=Retry(first=0.0))
     run = worker.run("go")
     await until(run, AttemptRetract)
     desk.go.set()
@@ -212,7 +212,7 @@ async def test_watchers_see_that_an_early_call_was_retracted(has_ended: bool) ->
         desk.go.set()
     broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
     model = ScriptedModel([broken, "Done."], delay=0.001)
-    run = Worker(model, tools=[desk.look, desk.write], retry=Retry(first=0.0)).run("go")
+    run = Worker(model, tools=[desk.look, desk.write], response_retry=Retry(first=0.0)).run("go")
     await run
     records = records_of(run)
     terminal, shown = TerminalLanes(), dict[int, TerminalLane]()
@@ -261,7 +261,7 @@ async def test_a_response_that_fails_before_it_began_is_requested_again() -> Non
     desk.go.set()
     broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
     model = ScriptedModel([broken, "again"])
-    run = Worker(model, tools=[desk.look, desk.write], retry=Retry(first=0.0)).run("go")
+    run = Worker(model, tools=[desk.look, desk.write], response_retry=Retry(first=0.0)).run("go")
     assert (await run).text == "again"
     assert desk.used == []
     assert lint(records_of(run)) == []
@@ -286,7 +286,7 @@ async def test_calls_of_a_response_that_raises_where_it_is_requested_are_discard
             return Stage(subscribe)
 
     model = Raises([call("look", at="a"), "Done."])
-    run = Worker(model, tools=[desk.look], retry=Retry(first=0.0)).run("go")
+    run = Worker(model, tools=[desk.look], response_retry=Retry(first=0.0)).run("go")
     assert (await run).text == "Done."
     assert desk.used == []
     assert lint(records_of(run)) == []
@@ -312,7 +312,7 @@ async def test_what_another_model_retracts_is_discarded() -> None:
     model = fallback(
         ScriptedModel([first, "Done."], delay=0.001), ScriptedModel([call("look", at="c")])
     )
-    run = Worker(model, tools=[desk.look, desk.write], retry=Retry(retries=0)).run("go")
+    run = Worker(model, tools=[desk.look, desk.write], response_retry=Retry(retries=0)).run("go")
     await until(run, ToolStop)
     desk.go.set()
     result = await run

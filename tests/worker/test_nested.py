@@ -54,7 +54,7 @@ def results_of(run: Run) -> list[ToolResult]:
 def outer(*inner: Reply | str) -> tuple[Worker, ScriptedModel]:
     """A worker that asks another one once, and the model of that one."""
     model = ScriptedModel(list(inner))
-    asked = worker_tool(Worker(model, retry=ONCE), name="ask", description="Ask somebody.")
+    asked = worker_tool(Worker(model, response_retry=ONCE), name="ask", description="Ask somebody.")
     return Worker(ScriptedModel([call("ask", task="Why?"), "So."]), tools=[asked]), model
 
 

@@ -93,7 +93,7 @@ def worker_of(*script: Any, **given: Any) -> Callable[..., Worker]:
     def make(**more: Any) -> Worker:
         model = ScriptedModel([*script])
         tools = [look, peek, fall]
-        return Worker(model, tools=tools, retry=Retry(first=0.0), **given, **more)
+        return Worker(model, tools=tools, response_retry=Retry(first=0.0), **given, **more)
 
     return make
 

@@ -198,7 +198,7 @@ RUNS: dict[str, tuple[list[Any], Given, str]] = {
         {"hooks": [ponders]},
         "(ta)-(sotade)",
     ),
-    "a retry": ([say("o") + cut(), OK], {"retry": Later()}, "(tadr)---(ade)"),
+    "a retry": ([say("o") + cut(), OK], {"response_retry": Later()}, "(tadr)---(ade)"),
     "a limit of seconds": ([call("slow")], {"limits": Limits(max_seconds=2)}, "(tas)-(ox)"),
     "a time-out around the tools": (
         [call("slow")],

@@ -88,7 +88,7 @@ def worker(chance: random.Random, depth: int = 0) -> Worker:
         tools=tools,
         hooks=hooks,
         limits=limits,
-        retry=Retry(retries=1, first=0.0),
+        response_retry=Retry(retries=1, first=0.0),
     )
 
 

@@ -92,7 +92,7 @@ async def test_the_current_span_of_an_http_request_is_that_of_its_chat(
     replies = [say("Half a") + fail("busy", "overloaded"), "Whole."]
     async with ReplayServer(replies) as server:
         provider = Anthropic("claude-x", api_key="x", base_url=server.base_url)
-        worker = Worker(provider, tracing=received.observer(), retry=Retry(first=0.0))
+        worker = Worker(provider, tracing=received.observer(), response_retry=Retry(first=0.0))
         await worker.run("Hi")
     chat = received.spans["chat claude-x"]
     assert chat.context is not None

@@ -191,7 +191,7 @@ async def test_a_retried_request_is_one_span_with_its_retraction_as_an_event(
     received: Received,
 ) -> None:
     model = ScriptedModel([say("Half a sen") + fail("Overloaded", "overloaded"), "Whole."])
-    await Worker(model, tracing=received.observer(), retry=AT_ONCE).run("Hi")
+    await Worker(model, tracing=received.observer(), response_retry=AT_ONCE).run("Hi")
     assert received.tree() == ["invoke_agent", "  chat scripted"]
     chat = received.spans["chat scripted"]
     ((name, about),) = events(chat)
@@ -205,7 +205,9 @@ async def test_a_retried_request_is_one_span_with_its_retraction_as_an_event(
 
 async def test_a_cut_response_fails_the_request_and_the_run(received: Received) -> None:
     worker = Worker(
-        ScriptedModel([say("Half") + cut()]), tracing=received.observer(), retry=Retry(retries=0)
+        ScriptedModel([say("Half") + cut()]),
+        tracing=received.observer(),
+        response_retry=Retry(retries=0),
     )
     with pytest.raises(Exception, match="terminal event"):
         await worker.run("Hi")

@@ -179,7 +179,7 @@ async def test_a_429_is_waited_for_as_long_as_it_specifies(
 
 
 async def test_an_answer_that_is_cut_is_an_error(make_provider: MakeProvider, aimock: str) -> None:
-    worker = Worker(make_provider(aimock), retry=Retry(retries=0))
+    worker = Worker(make_provider(aimock), response_retry=Retry(retries=0))
     run = worker.run("break off")
     records = watch(run)
     with pytest.raises(RxWorkerError) as caught:
@@ -193,7 +193,7 @@ async def test_an_answer_that_is_cut_is_an_error(make_provider: MakeProvider, ai
 async def test_an_answer_that_is_cut_is_requested_again(
     make_provider: MakeProvider, aimock: str
 ) -> None:
-    run = Worker(make_provider(aimock), retry=NO_PAUSE).run("break off")
+    run = Worker(make_provider(aimock), response_retry=NO_PAUSE).run("break off")
     records = watch(run)
     assert (await run).text == "This one is whole."
     assert sum(isinstance(r.event, AttemptRetract) for r in records) == 1

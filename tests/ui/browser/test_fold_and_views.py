@@ -166,7 +166,9 @@ async def records_of(script: Sequence[Reply], delivery: Delivery) -> list[Record
     """The records of a run with these replies, however it ends."""
     tools = [look, broken, delete, write_verse]
     retry = Retry(retries=2, first=0.0)
-    run = Worker(ScriptedModel([*script, say("That is all.")]), tools=tools, retry=retry).run("Go.")
+    run = Worker(
+        ScriptedModel([*script, say("That is all.")]), tools=tools, response_retry=retry
+    ).run("Go.")
     records: list[Record] = []
     try:
         async for record in run.watch(delivery):

@@ -147,7 +147,7 @@ class Desk:
 
         model = ScriptedModel(self._replies, delay=self._delay, model="scripted-1")
         retry = Retry(first=0.0)
-        worker = Worker(model, tools=[wait, delete], hooks=[permit], retry=retry)
+        worker = Worker(model, tools=[wait, delete], hooks=[permit], response_retry=retry)
         self.workers.append(worker)
         return worker
 

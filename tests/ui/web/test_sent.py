@@ -44,7 +44,11 @@ class Site:
         def make() -> Worker:
             options = Options(temperature=0.5, extra=EXTRA)
             return Worker(
-                model, tools=[look], hooks=[remind], options=options, retry=Retry(first=0.0)
+                model,
+                tools=[look],
+                hooks=[remind],
+                options=options,
+                response_retry=Retry(first=0.0),
             )
 
         workers: Any = dict.fromkeys(names or ("clerk",), make)
