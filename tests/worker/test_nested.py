@@ -224,7 +224,7 @@ async def test_a_pause_inside_is_an_error_result_that_reports_it() -> None:
     assert "may it?" in result.text
 
 
-async def test_one_worker_serves_one_call_at_a_time_each_from_the_same_conversation() -> None:
+async def test_each_call_of_one_worker_begins_with_the_same_conversation() -> None:
     model = ScriptedModel(["1", "2"])
     asked = worker_tool(Worker(model, system="Count."), name="ask", description="")
     twice = call("ask", task="a") + call("ask", task="b")
@@ -235,7 +235,8 @@ async def test_one_worker_serves_one_call_at_a_time_each_from_the_same_conversat
     assert [r.conversation.system for r in model.requests] == ["Count.", "Count."]
 
 
-async def test_a_function_makes_a_worker_for_each_call_and_they_run_side_by_side() -> None:
+@pytest.mark.parametrize("is_made", [True, False])
+async def test_calls_of_one_worker_or_of_made_ones_run_side_by_side(is_made: bool) -> None:
     both = asyncio.Barrier(2)
 
     @tool
@@ -247,7 +248,8 @@ async def test_a_function_makes_a_worker_for_each_call_and_they_run_side_by_side
     def make() -> Worker:
         return Worker(ScriptedModel([call("meet"), "met"]), tools=[meet])
 
-    asked = worker_tool(make, name="ask", description="")
+    one = Worker(ScriptedModel([call("meet"), call("meet"), "met", "met"]), tools=[meet])
+    asked = worker_tool(make if is_made else one, name="ask", description="")
     twice = call("ask", task="a") + call("ask", task="b")
     run = Worker(ScriptedModel([twice, "So."]), tools=[asked]).run("go")
     await run
