@@ -159,6 +159,8 @@ def hold_back(
         approved: The places of the calls that a person has approved.
     """
 
+    history = context.journal.hub.history
+
     def emit_checked(event: Event) -> None:
         if isinstance(event, ToolStart) and context.journal.writer is not None:
             hooks, is_approved = context.hooks.at(BEFORE), event.place in approved
@@ -172,9 +174,22 @@ def hold_back(
                 if context.journal.writer is not None:
                     context.journal.writer.hold_result(event.place, event.result)
                 event = replace(event, result=None)
+        before = history.last_seq
         emit(event)
+        if isinstance(event, ToolStart) and context.journal.writer is not None:
+            _expect_start(context, event, before)
 
     return emit_checked
+
+
+def _expect_start(context: RunContext, event: ToolStart, before: int) -> None:
+    """Check that the start of a call of a logged run is recorded before the call is made: a process that continues the run would make it again."""
+    journal = context.journal
+    for record in journal.hub.history.records(before):
+        if isinstance(record.event, ToolStart) and record.event.place == event.place:
+            return
+    if journal.writer is not None and journal.writer.is_open and not journal.hub.ended:
+        raise ConfigurationError(_NO_START)
 
 
 def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] | None:
@@ -218,6 +233,10 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
 
 Emit = Callable[[Event], None]
 Executor: TypeAlias = Operator[ToolCall, ToolResult]
+_NO_START = (
+    "an operator around the stage call_tools drops or holds back the start of a call, which a run with a log stores before the call is made, so that no other process makes it "
+    "again: pass each ToolStart on at once"
+)
 _NO_RESULT = (
     "the executor of call_tools emitted a {}: it takes calls and emits a ToolResult for each"
 )

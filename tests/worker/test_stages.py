@@ -7,6 +7,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast, get_args
 
 import pytest
@@ -26,8 +27,10 @@ from rxworker.events import (
     Event,
     HookMessage,
     MessageAdd,
+    Ping,
     Record,
     RunStop,
+    ToolStart,
     TurnStart,
     TurnStop,
 )
@@ -39,7 +42,8 @@ from rxworker.hooks import (
     ToolCallContext,
     TurnEndContext,
 )
-from rxworker.messages import Message, ToolResult, validate
+from rxworker.log import MemoryLog
+from rxworker.messages import Message, ToolCall, ToolResult, validate
 from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, cut, say
 from rxworker.transport import Retry
@@ -522,3 +526,41 @@ async def test_calls_that_a_stage_leaves_without_results_are_answered_before_the
     assert validate(worker.session.conversation) == []
     for request in model.requests:
         assert validate(request.conversation) == []
+
+
+def drops_starts(source: Observable[Event]) -> Observable[Event]:
+    return source.pipe(ops.filter(lambda event: not isinstance(event, ToolStart)))
+
+
+def puts_others(source: Observable[Event]) -> Observable[Event]:
+    return source.pipe(ops.map(lambda event: Ping() if isinstance(event, ToolStart) else event))
+
+
+@pytest.mark.parametrize("operator", [ops.delay(0.001), ops.skip(1), drops_starts, puts_others])
+@pytest.mark.parametrize("own", [False, True], ids=["tools", "executor"])
+async def test_no_call_of_a_logged_run_is_made_whose_start_an_operator_keeps_from_the_log(
+    operator: Operator[Event, Event], own: bool
+) -> None:
+    """Another process that continues the run would make it again."""
+    ran: list[str] = []
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        ran.append("pay")
+        return "paid"
+
+    def executed(made: ToolCall) -> ToolResult:
+        ran.append("executor")
+        return ToolResult(made.id, "paid")
+
+    stages: dict[StageName, TurnStage] = (
+        {"call_tools": partial(call_tools, executor=ops.map(executed))} if own else {}
+    )
+    model = ScriptedModel([call("pay"), "Done."])
+    worker = Worker(
+        model, tools=[pay], log=MemoryLog(), stages=stages, around={"call_tools": operator}
+    )
+    with pytest.raises(ConfigurationError, match="around the stage call_tools drops or holds back"):
+        await worker.run("go")
+    assert ran == []
