@@ -158,7 +158,6 @@ def hold_back(
         emit: Emits an event.
         approved: The places of the calls that a person has approved.
     """
-
     history = context.journal.hub.history
 
     def emit_checked(event: Event) -> None:
