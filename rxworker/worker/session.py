@@ -77,6 +77,7 @@ from rxworker.worker.stored import (
     last_input,
     read_run,
     title_of,
+    tools_in,
 )
 from rxworker.worker.stream import RunStream
 from rxworker.worker.virtual import record_clock, run_in, scheduler_of_run
@@ -745,6 +746,11 @@ class Session(SessionVerbs):
         output: Output[Any] | None,
     ) -> Beginning:
         """What a fork continues from, after it is stored."""
+        await log.existing(run_id)
+        if self._performs:  # before anything is stored: another process would continue the copy
+            records = (await read_run(log, run_id)).records
+            needed = tools_in([each for each in records if each.seq <= seq])
+            check_tools(needed, self.worker.tools, run_id)
         await fork_run(log, run_id, seq, name=new, labels=self.run_labels)
         return await self._recover(log, new, reason or f"forked from {run_id}", None, output)
 

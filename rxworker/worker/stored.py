@@ -110,10 +110,6 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Sto
     own = [record.event for record in records if not record.path]
     copied = max((r.seq for r in records if isinstance(r.event, Fork) and not r.path), default=0)
     foreign = max(copied, 0 if row is None else row.imported)
-    tools: dict[str, str] = {}
-    for event in own:
-        if isinstance(event, RunStart | RunResume | RunRecover):
-            tools.update(event.tools)
     state = fold_run(records)
     after = [r.event for r in records if not r.path and r.seq > foreign]
     taken = {event.number for event in after if isinstance(event, CommandTaken)}
@@ -136,7 +132,7 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Sto
         frozenset(taken),
         agreed,
         copied,
-        tools,
+        tools_in(records),
         foreign,
         entries[-1].epoch if entries else 0,
         {
@@ -145,6 +141,15 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Sto
             if isinstance(record.event, RunRecover) and not record.path
         },
     )
+
+
+def tools_in(records: Iterable[Record]) -> dict[str, str]:
+    """The digests of the tools with which a run was begun, resumed and recovered, by their names."""
+    tools: dict[str, str] = {}
+    for record in records:
+        if not record.path and isinstance(record.event, RunStart | RunResume | RunRecover):
+            tools.update(record.event.tools)
+    return tools
 
 
 DATA = frozenset({"default", "enum", "const"})

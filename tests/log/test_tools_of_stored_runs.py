@@ -205,3 +205,12 @@ async def test_a_run_that_was_put_back_is_cancelled_by_a_process_without_its_too
         info = await log.info(name)
         assert info is not None
         assert (info.status, info.owner, info.row.cause) == ("aborted", "", "cancel")
+
+
+async def test_a_fork_by_a_worker_that_lacks_a_tool_stores_nothing() -> None:
+    async with MemoryLog() as log:
+        run = worker(log, pay_tool()).run("Pay.")
+        await run
+        with pytest.raises(ConfigurationError, match="pay"):
+            await worker(log).fork(run.id, run.last_seq - 1)
+        assert [info.run_id for info in await log.list()] == [run.id]
