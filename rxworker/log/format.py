@@ -319,10 +319,17 @@ class _Pause1(Struct, frozen=True):
             ValueError: The members contradict each other.
         """
         pending, approved, at = self.pending, self.let_through, None
+        hook = self.hook or (CLIENT_TOOL if self.offered else "")
+        for name, most in ("let_through", len(pending)), ("asked", len(self.hooks)):
+            number: int = getattr(self, name)
+            if not 0 <= number <= most:
+                raise ValueError(f"{name} is {number}, of {most}")
         if self.paused_at is not None:
             at = approved
-            if not 0 <= at < len(pending) or pending[at].id != self.paused_at:
+            if at == len(pending) or pending[at].id != self.paused_at:
                 raise ValueError(f"paused_at is {self.paused_at!r}, which is not pending call {at}")
+        elif hook != CLIENT_TOOL:
+            approved = 0  # the hooks have not agreed to any
         if not set(self.unknown).issubset(self.places):
             raise ValueError(f"unknown: {list(self.unknown)} are not places of pending calls")
         names = self.hooks
@@ -342,7 +349,7 @@ class _Pause1(Struct, frozen=True):
         # All other calls of the response have results.
         free = (place for place in count() if place not in self.places)
         return PauseState(
-            self.hook or (CLIENT_TOOL if self.offered else ""),
+            hook,
             tuple(calls),
             tuple([i for i, each in enumerate(calls) if i == at or each.place in self.unknown]),
             self.reason,

@@ -100,6 +100,12 @@ class PendingCalls(Struct, frozen=True):
             raise DecisionError(
                 f"required: {list(pause.required)} are not indices of {len(pause.calls)} pending calls"
             )
+        places = [each.place for each in pause.calls]
+        taken = {*places, *pause.refused}
+        if len(taken) < len(places) + len(pause.refused) or min(taken, default=0) < 0:
+            raise DecisionError(
+                f"places: {places} of pending calls and {list(pause.refused)} of results are not those of different calls"
+            )
         return cls(pause.pending, pause.required, pause.hook)
 
     @property

@@ -201,6 +201,18 @@ def test_a_resumed_run_of_the_version_before_keeps_what_was_decided() -> None:
     assert upgrade_pause(members) == {"type": "run_resume", "pause": pause}
 
 
+@pytest.mark.parametrize(
+    ("hook", "approved"), [("permit", 0), ("pause", 0), ("recovery", 0), ("client_tool", 1)]
+)
+def test_a_pause_of_the_version_before_at_no_call_approves_only_those_of_a_client(
+    hook: str, approved: int
+) -> None:
+    calls = [ToolCall(name, "pay", {}) for name in "ab"]
+    members = {"hook": hook, "pending": calls, "places": [0, 1], "hooks": ["permit"], "asked": 1}
+    pause = upgrade_pause({**members, "let_through": 1})["pause"]
+    assert sum(each.is_approved or bool(each.spared) for each in pause.calls) == approved
+
+
 def without(name: str) -> Callable[[dict[str, Any]], object]:
     def change(members: dict[str, Any]) -> None:
         del members[name]
@@ -210,9 +222,15 @@ def without(name: str) -> Callable[[dict[str, Any]], object]:
 
 CONTRADICTIONS: dict[str, Callable[[dict[str, Any]], object]] = {
     "paused_at": lambda members: members.update(paused_at="call_9"),
-    "paused_at is": lambda members: members.update(let_through=7),
+    "paused_at is": lambda members: members.update(let_through=3),
     "unknown": lambda members: members.update(unknown=[9]),
     "argument": lambda members: members.update(places=[0]),
+    "places: ": lambda members: members.update(places=[0] * len(members["pending"])),
+    "places: .*-1": lambda members: members["places"].__setitem__(0, -1),
+    "asked is -1": lambda members: members.update(asked=-1),
+    "asked is 9": lambda members: members.update(asked=9),
+    "let_through is -1": lambda members: members.update(let_through=-1, paused_at=None),
+    "let_through is 9": lambda members: members.update(let_through=9, paused_at=None),
     "approved": lambda members: members.update(approved=True),
     **{
         f"{name} is missing": without(name)
