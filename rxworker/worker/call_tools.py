@@ -614,8 +614,10 @@ async def _after_result_hooks(
     emit: Emit,
 ) -> ToolResult:
     """The result after the hooks. It is emitted unless the end of the call already had it."""
-    left = result
-    if tool is not None and context.hooks.at(AFTER):
+    left, hooks = result, context.hooks.at(AFTER)
+    # What `hold_back` goes by. The state has the calls of a process before this one, but not yet what an operator around the stage passes on later.
+    is_held = each.place in _held_back(context) or any(hook.matches(result.name) for hook in hooks)
+    if tool is not None and hooks:
         hook_context = ToolResultContext(
             call=_of_its_own(each.call),
             result=result,
@@ -629,7 +631,7 @@ async def _after_result_hooks(
             _finish(context, scope, hook, AFTER)
         changed = hook_context.result
         left = replace(changed, content=clean(changed.content), name=each.call.name)
-    if left != result or each.place in _held_back(context):
+    if left != result or is_held:
         emit(ToolOutput(left, each.place))
     return left
 

@@ -16,7 +16,16 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker import Limits, Paused, Worker, before_tool_call, on_abort, on_turn_end, tool
+from rxworker import (
+    Limits,
+    Paused,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_abort,
+    on_turn_end,
+    tool,
+)
 from rxworker.errors import (
     ConfigurationError,
     RunAbortedError,
@@ -40,6 +49,7 @@ from rxworker.hooks import (
     ContinueWithMessages,
     Pause,
     ToolCallContext,
+    ToolResultContext,
     TurnEndContext,
 )
 from rxworker.log import MemoryLog
@@ -564,3 +574,16 @@ async def test_no_call_of_a_logged_run_is_made_whose_start_an_operator_keeps_fro
     with pytest.raises(ConfigurationError, match="around the stage call_tools drops or holds back"):
         await worker.run("go")
     assert ran == []
+
+
+@pytest.mark.parametrize("operator", [same, ops.delay(0.001), repeats_late])
+async def test_a_result_that_hooks_have_passed_is_emitted_also_where_an_operator_waits(
+    operator: Operator[Event, Event],
+) -> None:
+    @after_tool_call
+    def checked(context: ToolResultContext) -> None:
+        """Pass each result."""
+
+    worker = SCENARIOS["calls"](hooks=[checked], around={"call_tools": operator})
+    events = await told_by(worker)
+    assert sum("ToolOutput(" in str(event) for event in events) == 3
