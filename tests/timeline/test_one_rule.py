@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reactivex import Observable
 from reactivex import operators as ops
@@ -274,6 +274,19 @@ def check(events: Sequence[Event]) -> None:
     assert sorted(texts_in_the_view(events)) == sorted(filter(None, of_text))
 
 
+STARTED = Status(ResponseStatus.STARTED)
+BEFORE_THE_FIRST_STATUS: list[Event] = [
+    AttemptStart(),
+    BlockStart(0, T.TEXT),
+    TextDelta(0, "a"),
+    STARTED,
+]
+BEGUN_ANEW: list[Event] = [*BEFORE_THE_FIRST_STATUS, TextDelta(0, "b"), STARTED, TextDelta(0, "c")]
+
+
+@example([*BEFORE_THE_FIRST_STATUS, TextDelta(0, "b"), BlockStop(0, T.TEXT)])
+@example(BEGUN_ANEW)
+@example([*BEGUN_ANEW, AttemptRetract("cut"), *BEGUN_ANEW])
 @given(streams)
 def test_they_agree_on_any_stream(events: list[Event]) -> None:
     check(events)
@@ -283,6 +296,8 @@ def test_they_agree_on_a_recording(recording: Path) -> None:
     check(recorded(recording))
 
 
+@example([*BEFORE_THE_FIRST_STATUS, TextDelta(0, "b"), BlockStop(0, T.TEXT)])
+@example(BEGUN_ANEW)
 @given(streams)
 def test_what_collectors_have_is_what_is_folded_of_what_cannot_be_retracted(
     events: list[Event],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import reactivex
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reactivex import Observable
 from reactivex import operators as ops
@@ -110,6 +110,10 @@ async def by_operators(reply: Any, hooks: Hooks) -> object:
         return type(error).__name__
 
 
+@example([CALLS[0]] * 3, [None, Finish(final=True), None, None])
+@example([CALLS[0]] * 3, [Skip("no"), Answer("42"), Finish(final=True), None])
+@example([CALLS[0]] * 3, [None, None, Abort("enough"), None])
+@example([CALLS[0], CALLS[4]], [None, None, None, None])
 @given(
     calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=4),
     verdicts=st.lists(st.sampled_from(VERDICTS), min_size=4, max_size=4),
