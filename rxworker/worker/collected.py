@@ -10,18 +10,18 @@ class Collected:
     """The built-in collectors, which fold the records of the last run when they are read, and when it ends: a delta costs them nothing."""
 
     def __init__(self) -> None:
-        self.texts = TextBlockCollector(self._read)
-        self.tool_calls = ToolCallCollector(self._read)
+        self.text_collector = TextBlockCollector(self._read)
+        self.tool_call_collector = ToolCallCollector(self._read)
         self._journal: Journal | None = None
         self._seq = 0
         self._timeline = Timeline(ends_with_stream=True)
-        self._timeline.on_text_block(self.texts)
-        self._timeline.on_tool_use_block(self.tool_calls)
+        self._timeline.on_text_block(self.text_collector)
+        self._timeline.on_tool_use_block(self.tool_call_collector)
 
     def begin(self, journal: Journal, first_seq: int) -> None:
         """Another run begins: forget those of the last one. What was stored of it is not collected."""
-        self.texts.clear()
-        self.tool_calls.clear()
+        self.text_collector.clear()
+        self.tool_call_collector.clear()
         self._journal, self._seq = journal, first_seq - 1
         self._timeline.abort_current_block()
 

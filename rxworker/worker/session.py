@@ -99,14 +99,14 @@ class SessionVerbs(ABC):
         """The session."""
 
     @property
-    def texts(self) -> TextBlockCollector:
+    def text_collector(self) -> TextBlockCollector:
         """The text blocks of the responses of the last run, folded from its records when they are read."""
-        return self.session._collected.texts
+        return self.session._collected.text_collector
 
     @property
-    def tool_calls(self) -> ToolCallCollector:
+    def tool_call_collector(self) -> ToolCallCollector:
         """The tool calls of the responses of the last run, folded from its records when they are read."""
-        return self.session._collected.tool_calls
+        return self.session._collected.tool_call_collector
 
     @overload
     def run(self, input: Input, *, output: None = None) -> Run[None]: ...

@@ -78,19 +78,19 @@ async def test_the_collectors_of_a_worker_drop_what_was_retracted(
 ) -> None:
     worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
     if asks_early:
-        assert worker.session.texts.collected() == []
+        assert worker.session.text_collector.collected() == []
     if has_handler:
         worker.timeline.on_text_block(lambda event: None)
     await worker.run("hi")
-    assert worker.session.texts.collected() == ["whole", "done"]
-    assert [call.id for call in worker.session.tool_calls.collected()] == ["call_2_1"]
+    assert worker.session.text_collector.collected() == ["whole", "done"]
+    assert [call.id for call in worker.session.tool_call_collector.collected()] == ["call_2_1"]
 
 
 async def test_a_reader_meanwhile_sees_the_text_until_then() -> None:
     worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
     seen: list[list[str]] = []
     run = worker.run("hi")
-    run.subscribe(lambda record: seen.append(worker.session.texts.collected()))
+    run.subscribe(lambda record: seen.append(worker.session.text_collector.collected()))
     await run
     assert ["half"] in seen
     assert seen[-1] == ["whole", "done"]
@@ -101,7 +101,7 @@ async def test_texts_that_were_taken_stay_taken() -> None:
     worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
     taken: list[str] = []
     run = worker.run("hi")
-    run.subscribe(lambda record: taken.extend(worker.session.texts.take_collected()))
+    run.subscribe(lambda record: taken.extend(worker.session.text_collector.take_collected()))
     await run
     assert taken == ["half", "whole", "done"]
 
@@ -183,4 +183,4 @@ async def test_what_a_cancelled_run_has_collected_stays() -> None:
         if isinstance(record.event, BlockStop):
             await run.cancel()
             break
-    assert worker.session.texts.collected() == ["one"]
+    assert worker.session.text_collector.collected() == ["one"]

@@ -277,8 +277,11 @@ async def test_handlers_and_operators_of_the_worker_see_each_response() -> None:
     result = await worker.run("go")
     assert seen
     assert result.usage == Usage()
-    assert worker.session.texts.collected() == ["Both are at 17 °C."]
-    assert [c.name for c in worker.session.tool_calls.collected()] == ["get_weather", "get_weather"]
+    assert worker.session.text_collector.collected() == ["Both are at 17 °C."]
+    assert [c.name for c in worker.session.tool_call_collector.collected()] == [
+        "get_weather",
+        "get_weather",
+    ]
 
 
 async def test_the_state_is_what_the_records_fold_to() -> None:

@@ -81,8 +81,8 @@ async def used(worker: Worker, *, log: EventLog | None, name: str) -> Session:
     assert isinstance(paused, Paused)
     await session.resume(paused)
     assert isinstance(await session.run("Again."), Paused)
-    assert session.texts.collected() == []
-    assert [each.name for each in session.tool_calls.collected()] == ["wipe"]
+    assert session.text_collector.collected() == []
+    assert [each.name for each in session.tool_call_collector.collected()] == ["wipe"]
     return session
 
 
