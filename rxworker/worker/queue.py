@@ -184,6 +184,7 @@ class QueuedWorker(Worker):
         *,
         add: Sequence[Message] = (),
         shared_state: Json = None,
+        log: EventLog | None = None,
     ) -> str:
         """Store the decisions about a paused run; `work` resumes it.
 
@@ -192,6 +193,7 @@ class QueuedWorker(Worker):
             decisions: As for `Worker.resume`.
             add: As for `Worker.resume`.
             shared_state: As for `Worker.resume`.
+            log: The log of the run; by default that of the worker.
 
         Returns:
             The id of the run that resumes it.
@@ -199,10 +201,10 @@ class QueuedWorker(Worker):
         Raises:
             CommandConflictError: It was decided about before.
             LocalProtocolError: The run is not paused, or as for `Worker.resume`.
-            ConfigurationError: The worker has no log, or as for `Worker.resume`.
+            ConfigurationError: There is no log, or as for `Worker.resume`.
             LogError: The log has no such run, or cannot be read or written.
         """
-        session = self.new_session()
+        session = self.new_session(log=log)
         log = session._expect_log("decide_later")
         paused, _, _ = await session._load_paused(run_id)
         command = decide_command(
@@ -290,7 +292,7 @@ class QueuedSession(Session):
             for what, is_other in (
                 ("input", _json_of(stored) != _json_of(self._continued(added))),
                 ("type", form != (None if output is None else output.format)),
-                ("kind", known.row.worker != self.worker.name),
+                ("kind", known.row.worker != self.name),
                 ("tenant", known.row.labels.get(TENANT) != self.worker.labels.get(TENANT)),
             )
             if is_other

@@ -490,6 +490,7 @@ class Session(SessionVerbs):
             is recovered or decided about has what is stored with it, and leaves nothing here.
         log: The log of its runs.
         labels: Stored with the next run.
+        name: The name of the worker in the log.
         timeline: The handlers of the worker, with scopes of this session; handlers that are added to it concern this session alone.
 
     Raises:
@@ -528,6 +529,7 @@ class Session(SessionVerbs):
         self.allowed = list(allowed)
         self._log = None if log is None else expect("log", log, EventLog, "log=MemoryLog()")
         self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
+        self._name = ""
         self.timeline = worker.timeline.child()
         self._collected = Collected()
         self._current: Run[Any] | None = None
@@ -571,6 +573,15 @@ class Session(SessionVerbs):
             return Disposable(partial(self._observers.remove, observer))
 
         return Observable(subscribe)
+
+    @property
+    def name(self) -> str:
+        """The name of the worker in the log: that which the session was given, or that of the worker."""
+        return self._name or self.worker.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
 
     @property
     def log(self) -> EventLog | None:
@@ -630,7 +641,7 @@ class Session(SessionVerbs):
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         labels = self.run_labels
-        return RunRow(title=title, worker=self.worker.name, resumes=resumes, labels=labels)
+        return RunRow(title=title, worker=self.name, resumes=resumes, labels=labels)
 
     def _stored_in(self, log: EventLog | None, row: RunRow) -> LoggedRun | None:
         log = self.log or log

@@ -52,7 +52,7 @@ from rxworker.transport import Retry
 
 async def main():
     try:
-        await Worker(model, retry=Retry(retries=0)).run("hi")
+        await Worker(model, response_retry=Retry(retries=0)).run("hi")
     except RxWorkerError as error:
         print(type(error).__name__)
 

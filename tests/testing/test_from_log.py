@@ -115,7 +115,7 @@ async def test_more_requests_than_then_are_refused() -> None:
 async def test_attempts_that_were_retracted_are_left_out() -> None:
     async with MemoryLog() as log:
         first = say("half a sen") + fail("Overloaded", "overloaded", retryable=True)
-        stored = await store(log, first, *REPLIES, retry=Retry(retries=1, first=0.0))
+        stored = await store(log, first, *REPLIES, response_retry=Retry(retries=1, first=0.0))
         model = await ScriptedModel.from_log(log, stored)
         run = Worker(model, tools=[look]).run("Hi")
         assert (await run).text == "It is a cat."

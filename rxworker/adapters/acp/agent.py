@@ -154,7 +154,7 @@ class AcpAgent:
         worker = copy(self._worker if isinstance(self._worker, Worker) else self._worker())
         labels = {CONVERSATION: name, CWD: given.cwd}
         session = Session(worker, log=self._log, labels=labels)
-        worker.workspace, worker.name = Path(given.cwd), worker.name or "worker"
+        worker.workspace, session.name = Path(given.cwd), worker.name or "worker"
         worker.tools = Toolbox(worker.tools)
         begun = self._sessions[name] = AcpSession(session, given.cwd, self._peer, before)
         await asyncio.gather(

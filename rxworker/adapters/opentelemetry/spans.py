@@ -167,7 +167,7 @@ class RunSpans(abc.ObserverBase[Record]):
     ) -> None:
         self._id = run.id
         session = session_of(run)
-        self._worker = session.worker
+        self._worker, self._name = session.worker, session.name
         self._conversation = session.run_labels.get(CONVERSATION)
         self._tracer = tracer
         self._names = names
@@ -243,7 +243,7 @@ class RunSpans(abc.ObserverBase[Record]):
             if call is not None:
                 name, parent = call.name, call.context
         else:
-            name, parent, links = self._worker.name, self._parent, self._links
+            name, parent, links = self._name, self._parent, self._links
             model = self._worker.model
             attributes[names.provider] = PROVIDERS.get(model.name, model.name)
             attributes[names.request_model] = model.model

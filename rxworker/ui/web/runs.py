@@ -371,7 +371,7 @@ class Runs:
             try:
                 if isinstance(queue, QueuedWorker):
                     resumed = await queue.decide_later(
-                        run, decisions, add=add, shared_state=shared_state
+                        run, decisions, add=add, shared_state=shared_state, log=session.log
                     )
                 else:
                     resumed = await session.decide(

@@ -471,7 +471,7 @@ async def test_a_failed_run_is_an_error_and_the_session_goes_on() -> None:
         return Cancel("Enough.") if context.messages[-1].text == "Stop" else None
 
     broken = fail("the model is broken", retryable=False)
-    make, _ = scripted(broken, "Hello!", hooks=[stop], retry=Retry(retries=0))
+    make, _ = scripted(broken, "Hello!", hooks=[stop], response_retry=Retry(retries=0))
     async with serving(make) as client:
         session = await client.open()
         with pytest.raises(RefusedError, match="the model is broken"):

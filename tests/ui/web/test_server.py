@@ -16,6 +16,7 @@ from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, TextDelta
 from rxworker.hub import WatcherState
+from rxworker.log import MemoryLog
 from rxworker.testing import ReplayServer, ScriptedModel, fail, say, stall
 from rxworker.ui.web import STATE, Settings, WebServer, make_app, serve
 from rxworker.worker import session_of
@@ -272,6 +273,23 @@ async def test_one_worker_serves_conversations_at_once() -> None:
     sent = [([m.text for m in r.conversation.messages], r.tools[0].name) for r in model.requests]
     assert sorted(sent) == [(["call one"], "one"), (["call two"], "two")]
     assert worker.tools.names == ()
+
+
+async def test_one_worker_is_served_under_two_names_and_stays_as_it_is() -> None:
+    worker = Worker(ScriptedModel([say("Hello!")] * 2), name="own")
+    async with (
+        MemoryLog() as log,
+        WebServer({"desk": worker, "shop": worker}, log=log, port=0) as server,
+        aiohttp.ClientSession(server.url, trust_env=False) as http,
+    ):
+        for name in ("desk", "shop"):
+            body = {"input": "Hi", "worker": name}
+            async with http.post("api/runs", json=body) as response:
+                assert response.status == 201, await response.text()
+        for entry in server.state.runs:
+            await entry.run.events.pipe(ops.last())
+        assert sorted(info.row.worker for info in await log.list()) == ["desk", "shop"]
+    assert (worker.name, worker.log) == ("own", None)
 
 
 def is_text(event: Event) -> bool:
