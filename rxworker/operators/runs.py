@@ -33,7 +33,7 @@ def merge_runs(
     runs: Iterable[Records] | Observable[Records],
     failed: Failed | None = None,
 ) -> Observable[Record]:
-    """The records of several runs as one stream; ``record.run`` distinguishes them.
+    """The records of several runs as one stream; ``record.run_id`` distinguishes them.
 
         A-----B-----|          runs, as they begin
         [ merge_runs(runs) ]
@@ -61,7 +61,7 @@ def merge_runs(
     >>> import asyncio
     >>> from reactivex import operators as ops
     >>> def name_of(record: Record) -> str:
-    ...     return record.run
+    ...     return record.run_id
     >>> asyncio.run(main())
     2
     """

@@ -53,6 +53,7 @@ from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Request
 from rxworker.state import RunState
+from rxworker.state.response import message_of
 from rxworker.worker.apply import apply_operators, expect_observable
 from rxworker.worker.arguments import expect
 from rxworker.worker.call_tools import call_tools
@@ -335,6 +336,11 @@ def _has_results(state: RunState, scope: TurnScope) -> bool:
     last, stop = state.conversation.last, state.stop_reason
     if last is None or not last.tool_results or not (state.is_closed or scope.is_resumed):
         return False
+    if not scope.is_resumed:
+        # An empty answer adds no message: the last one has results of the turn before.
+        answer = None if state.response is None else message_of(state.response, "")
+        if answer is None or not answer.tool_calls:
+            return False
     return stop is None or stop.runs_tools
 
 

@@ -17,6 +17,7 @@ from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
 from rxworker import (
+    Finished,
     Limits,
     Paused,
     Worker,
@@ -500,6 +501,14 @@ async def test_a_turn_follows_results_of_a_stage_of_the_application_in_a_resumed
     assert isinstance(paused, Paused)
     other = Worker(model, tools=[look], hooks=[wait], stages={"call_tools": answers})
     assert (await other.new_session().resume(paused)).text == "Done."
+
+
+async def test_an_empty_answer_after_tools_ends_the_run() -> None:
+    """It adds no message, so that the results of the turn before are the last one."""
+    model = ScriptedModel([call("look"), say("")])
+    result = await Worker(model, tools=[look]).run("go")
+    assert isinstance(result, Finished)
+    assert len(model.requests) == 2
 
 
 def drops_all(source: Observable[Event]) -> Observable[Event]:
