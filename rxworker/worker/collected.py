@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
+from rxworker.hub.history import History
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
-from rxworker.worker.journal import Journal
 
 
 class Collected:
-    """The built-in collectors, which fold the records of the last run when they are read, and when it ends: a delta costs them nothing."""
+    """The built-in collectors, which fold the records of the last run when they are read: a run of which nobody reads them costs nothing. Its history is kept until the next run begins."""
 
     def __init__(self) -> None:
         self.text_collector = TextBlockCollector(self._read)
         self.tool_call_collector = ToolCallCollector(self._read)
-        self._journal: Journal | None = None
+        self._history = History()
         self._seq = 0
         self._timeline = Timeline(ends_with_stream=True)
         self._timeline.on_text_block(self.text_collector)
         self._timeline.on_tool_use_block(self.tool_call_collector)
 
-    def begin(self, journal: Journal, first_seq: int) -> None:
-        """Another run begins: forget those of the last one. What was stored of it is not collected."""
-        self.text_collector.clear()
+    def begin(self, history: History, first_seq: int) -> None:
+        """Another run begins: forget the records of the last one. What was stored of this one is not collected."""
+        self._history, self._seq = history, history.last_seq
+        self.text_collector.clear()  # which reads what is new
         self.tool_call_collector.clear()
-        self._journal, self._seq = journal, first_seq - 1
         self._timeline.abort_current_block()
-
-    def end(self) -> None:
-        """The run has ended: keep what its responses contained, and not its records."""
-        self._read()
-        self._journal = None
+        self._seq = first_seq - 1
 
     def _read(self) -> None:
         """Give the records that are new since the last reading to the collectors."""
-        journal = self._journal
-        if journal is None or journal.hub.last_seq == self._seq:
+        if self._history.last_seq == self._seq:
             return
-        entries = [*journal.hub.history.unseen(self._seq)]
-        self._seq = journal.hub.last_seq
+        entries = [*self._history.unseen(self._seq)]
+        self._seq = self._history.last_seq
         for entry in entries:
             if not entry.path:
                 self._timeline.dispatch_many((entry.event,))

@@ -988,7 +988,7 @@ class Session(SessionVerbs):
     def _began(self, run: Run[Any]) -> None:
         self._current = run
         self._paused = self._paused_output = None
-        self._collected.begin(run._journal, run.first_seq)
+        self._collected.begin(run._journal.hub.history, run.first_seq)
         if self.worker.tracing is not None and self._performs:
             self._report(self.worker.tracing, run, "tracing")
         for observer in tuple(self._observers):
@@ -1021,7 +1021,6 @@ class Session(SessionVerbs):
         if state.status == "new":
             return  # it could not be loaded
         self.conversation, self.shared_state = state.conversation, state.shared_state
-        self._collected.end()
         self._paused = result if isinstance(result, Paused) else None
         self._paused_output = None if self._paused is None else context.output
 

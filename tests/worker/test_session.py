@@ -233,3 +233,16 @@ async def test_a_session_goes_on_after_a_run_of_another_one() -> None:
         "You are Ada.",
     ]
     assert len(first.conversation.messages) == 2
+
+
+async def test_a_run_whose_collectors_nobody_reads_costs_them_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = Worker(ScriptedModel(["One.", "Two.", "Three."]))
+    folded: list[object] = []
+    monkeypatch.setattr(worker.session._collected._timeline, "dispatch_many", folded.extend)
+    for question in "123":
+        await worker.run(question)
+    assert folded == []
+    worker.session.text_collector.collected()
+    assert len(folded) > 3
