@@ -187,10 +187,7 @@ def _entry_of(record: Record, epoch: int, private: Private | None) -> Entry:
     kind = _tag(event.__class__)
     body = _Body(record.turn, record.attempt, event, record.path, lengths, times, private)
     try:
-        data = _encode(body)
-    except UnicodeEncodeError:
-        # Half of a surrogate pair, which a model may write and UTF-8 cannot encode: JSON can, as an escape.
-        data = json.dumps(msgspec.to_builtins(body), separators=(",", ":")).encode()
+        data = _bytes_of(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if _KINDS[kind]:
             raise LogError(f"record {record.seq}, {kind}, cannot be stored: {error}") from error
@@ -272,9 +269,17 @@ def without_results(entry: Entry) -> Entry:
     private = private_of(entry, "")
     if private is None or (private.held is None and not private.answered):
         return entry
-    return with_body(
-        entry, _encode(replace(_read_body(entry), private=replace(private, held=None, answered=())))
-    )
+    left = replace(private, held=None, answered=())
+    data = _bytes_of(replace(_read_body(entry), private=left))
+    return replace(with_body(entry, data), version=max(entry.version, VERSION))  # the form as read
+
+
+def _bytes_of(body: _Body) -> bytes:
+    try:
+        return _encode(body)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which a model may write and UTF-8 cannot encode: JSON can, as an escape.
+        return json.dumps(msgspec.to_builtins(body), separators=(",", ":")).encode()
 
 
 def _read_body(entry: Entry) -> _Body:

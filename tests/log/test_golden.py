@@ -17,7 +17,14 @@ from rxworker.errors import LocalProtocolError
 from rxworker.events import PausedCall, PauseState
 from rxworker.hooks import Hook, ToolCallContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run
-from rxworker.log.format import records_of, upgrade_pause
+from rxworker.log.format import (
+    Entry,
+    read_line,
+    record_of,
+    records_of,
+    upgrade_pause,
+    without_results,
+)
 from rxworker.log.values import StoredStatus
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.testing import say
@@ -84,6 +91,29 @@ async def test_its_exported_runs_are_imported(golden: Path) -> None:
                 again = [line.rstrip() async for line in export_run(log, run)]
                 assert again[1:] == each[1:]
         await check_states(log, golden)
+
+
+def test_its_entries_read_the_same_without_the_results_that_are_kept_beside(golden: Path) -> None:
+    changed = 0
+    for rows in exported(golden).values():
+        for entry in [read_line(row) for row in rows if b'"body":' in row]:
+            left = without_results(entry)
+            if left is not entry:
+                changed += 1
+                assert record_of(left, "run-1") == record_of(entry, "run-1")
+    assert changed > 0 or golden.name == NAME
+
+
+def test_a_result_with_half_of_a_surrogate_pair_is_removed_too() -> None:
+    private = {"held": {"tool_use_id": "a", "content": "b"}}
+    event = {
+        "type": "tool_stop",
+        "call_id": "a",
+        "result": {"tool_use_id": "a", "content": "\\ud83d"},
+    }
+    body = msgspec.json.encode({"turn": 1, "attempt": 1, "event": event, "private": private})
+    entry = Entry(1, 1, 1, "tool_stop", 0.0, body.replace(b"\\\\ud83d", b"\\ud83d"), True)
+    assert without_results(entry).body.count(b"\\ud83d") == 1
 
 
 async def run_of(log: EventLog, case: str, status: StoredStatus) -> str:
