@@ -7,7 +7,7 @@ from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 
 
 class Collected:
-    """The built-in collectors, which fold the records of the last run when they are read: a run of which nobody reads them costs nothing. Its history is kept until the next run begins."""
+    """The built-in collectors, which fold the records of the last run when they are read: a run whose collectors are not read costs nothing. Its history is kept until the next run begins."""
 
     def __init__(self) -> None:
         self.text_collector = TextBlockCollector(self._read)

@@ -235,7 +235,7 @@ async def test_a_session_goes_on_after_a_run_of_another_one() -> None:
     assert len(first.conversation.messages) == 2
 
 
-async def test_a_run_whose_collectors_nobody_reads_costs_them_nothing(
+async def test_a_run_whose_collectors_are_not_read_costs_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = Worker(ScriptedModel(["One.", "Two.", "Three."]))
