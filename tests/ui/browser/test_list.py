@@ -161,7 +161,8 @@ async def test_head_and_panels_show_the_same_tokens_in_each_frame(
         while "≈" not in await facts.inner_text():
             model.let(1)
             await page.evaluate("new Promise(requestAnimationFrame)")
-        await page.wait_for_function("globalThis.seen.size > 0")
+        while not await page.evaluate("globalThis.seen.size"):
+            await page.evaluate("new Promise(requestAnimationFrame)")
         model.let_all()
         await desk.status(page, "finished")
         await expect(page.locator("#tokens-caption")).not_to_contain_text("≈")
