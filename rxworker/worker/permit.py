@@ -17,13 +17,14 @@ from rxworker.errors import (
     RunAbortedError,
 )
 from rxworker.events.arguments import decode_arguments
-from rxworker.hooks import Abort, Finish, HookPoint, Hooks, Pause, Skip, ToolCallContext
+from rxworker.hooks import Abort, Continue, Finish, HookPoint, Hooks, Pause, Skip, ToolCallContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, Answer, Verdict
 from rxworker.messages import Conversation, ToolCall, ToolResult
 from rxworker.operators.kernel import Operator
 from rxworker.tools import Tool, Toolbox
 from rxworker.tools.base import policy_of
 from rxworker.tools.results import clean, to_content, truncate
+from rxworker.tools.run import run_call
 
 BEFORE = HookPoint.BEFORE_TOOL_CALL
 
@@ -33,7 +34,7 @@ def result_by(verdict: Verdict, hook: str, call: ToolCall, tool: Tool) -> ToolRe
 
     Raises:
         RunAbortedError: It is `Abort`.
-        HookError: It is an `Answer` that has no JSON form.
+        HookError: It is an `Answer` that has no JSON form, or no verdict about a call: what is not understood lets no call run.
     """
     match verdict:
         case Skip(reason=reason):
@@ -42,8 +43,11 @@ def result_by(verdict: Verdict, hook: str, call: ToolCall, tool: Tool) -> ToolRe
             return _answered(call, tool, verdict, hook)
         case Abort(reason=reason):
             raise RunAbortedError(reason, hook=hook)
-        case _:
+        case Continue() | Pause() | Finish():
             return None
+        case _:
+            text = f"hook {hook!r} answered {verdict!r:.80}, which is no verdict about a call"
+            raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict")
 
 
 def _answered(call: ToolCall, tool: Tool, answer: Answer, hook: str) -> ToolResult:
@@ -92,7 +96,7 @@ def permit(
 
     Args:
         hooks: The hooks.
-        toolbox: The tools. A call with invalid arguments passes, and no hook runs for it: `run_tools` gives it an error as its result.
+        toolbox: The tools. A call whose arguments cannot be decoded gets the error as its result, and no hook runs for it.
         conversation: The conversation that the hooks see. What they add to it, and their messages, are dropped.
 
     Raises:
@@ -124,6 +128,7 @@ def permit(
 
     async def ask(calls: list[ToolCall]) -> list[ToolCall | ToolResult]:
         answers: list[ToolCall | ToolResult] = []
+        invalid: list[int] = []
         for call in calls:
             tool = toolbox.get(call.name)
             ready = None if tool is None else decoded(call, tool)
@@ -131,6 +136,7 @@ def permit(
                 answers.append(missing(toolbox, call))
                 continue
             if ready is None:
+                invalid.append(len(answers))
                 answers.append(call)
                 continue
             context = ToolCallContext(
@@ -149,6 +155,8 @@ def permit(
             if result is None and requires:
                 raise LocalProtocolError(_WAITS.format("its tool requires approval of", call.name))
             answers.append(result or context.call)
+        for place in invalid:  # no hook has checked them, so that they do not leave as calls
+            answers[place] = await run_call(toolbox, calls[place])
         return answers
 
     def begin(calls: list[ToolCall]) -> Observable[ToolCall | ToolResult]:

@@ -981,9 +981,9 @@ class Session(SessionVerbs):
             stages=worker.stages,
             starts_early=worker.starts_early,
         )
-        # Known before it begins, since a watcher may read it.
-        self._current = run_ = Run(self, context, begin, self._began, self._ended, loop)
-        return run_
+        run = Run(self, context, begin, self._began, self._ended, loop)
+        self._current = run  # while it is loaded, too
+        return run
 
     def _began(self, run: Run[Any]) -> None:
         self._current = run

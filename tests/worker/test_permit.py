@@ -14,12 +14,13 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker import Answer, Paused, Worker, tool
-from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
+from rxworker import Answer, Paused, Worker, before_tool_call, tool
+from rxworker.errors import ConfigurationError, HookError, LocalProtocolError, RxWorkerError
 from rxworker.events import Event, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import (
     Abort,
     Continue,
+    ContinueWithMessages,
     Finish,
     Hook,
     Hooks,
@@ -34,6 +35,7 @@ from rxworker.testing import ScriptedModel, call
 from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, run_tools
 from rxworker.worker import call_tools, permit
+from rxworker.worker.permit import result_by
 
 
 @tool
@@ -233,3 +235,25 @@ async def test_calls_of_an_executor_are_cancelled_with_the_run() -> None:
     await run.cancel()
     assert run.state.status == "aborted"
     assert worker.session.conversation.messages[-1].tool_results[0].is_error
+
+
+async def test_a_call_that_no_hook_could_check_does_not_leave_as_a_call() -> None:
+    """Also where another operator than `run_tools` follows, which would run it."""
+    asked: list[str] = []
+
+    def note(context: ToolCallContext) -> None:
+        asked.append(context.call.id)
+
+    calls = [ToolCall("a", "double", "[1"), ToolCall("b", "double", {"number": 1})]
+    hooks = Hooks([before_tool_call(note)])
+    left = await reactivex.of(*calls).pipe(permit(hooks, Toolbox(TOOLS)), ops.to_list())
+    assert asked == ["b"]
+    assert isinstance(left[0], ToolResult)
+    assert left[0].is_error
+    assert left[1] == calls[1]
+
+
+def test_what_is_no_verdict_about_a_call_lets_none_run() -> None:
+    odd: Any = ContinueWithMessages.user("Again.")
+    with pytest.raises(HookError, match="no verdict about a call"):
+        result_by(odd, "odd", ToolCall("a", "double", {}), double)
