@@ -5,9 +5,12 @@ from __future__ import annotations
 from rxworker.hub.history import History
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 
+_LONG = 4_096
+"""The number of records of a run whose history is not kept."""
+
 
 class Collected:
-    """The built-in collectors, which fold the records of the last run when they are read: a run whose collectors are not read costs nothing. Its history is kept until the next run begins."""
+    """The built-in collectors, which fold the records of the last run when they are read: a run whose collectors are not read costs nothing. The history of a long run is folded at its end, so that little is kept until the next one begins."""
 
     def __init__(self) -> None:
         self.text_collector = TextBlockCollector(self._read)
@@ -26,12 +29,17 @@ class Collected:
         self._timeline.abort_current_block()
         self._seq = first_seq - 1
 
+    def end(self) -> None:
+        """The run has ended: read the rest of a long history, and forget it."""
+        if self._history.last_seq - self._seq > _LONG:
+            self._history.pack()  # as the hub will, so that the deltas are merged once
+            self._read()
+            self._history, self._seq = History(), 0
+
     def _read(self) -> None:
         """Give the records that are new since the last reading to the collectors."""
         if self._history.last_seq == self._seq:
             return
-        entries = [*self._history.unseen(self._seq)]
+        records = self._history.merged(self._seq)
         self._seq = self._history.last_seq
-        for entry in entries:
-            if not entry.path:
-                self._timeline.dispatch_many((entry.event,))
+        self._timeline.dispatch_many([record.event for record in records if not record.path])

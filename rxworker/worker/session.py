@@ -1018,6 +1018,7 @@ class Session(SessionVerbs):
     def _ended(self, context: RunContext, result: RunResult[Any] | None) -> None:
         state = context.journal.state
         self._current = None
+        self._collected.end()
         if state.status == "new":
             return  # it could not be loaded
         self.conversation, self.shared_state = state.conversation, state.shared_state
