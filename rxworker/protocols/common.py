@@ -29,7 +29,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.state import RunState
-from rxworker.views.changes import Change
+from rxworker.views.changes import Change, Scope
 from rxworker.views.tracker import Tracker
 from rxworker.worker import Decision
 from rxworker.worker.decisions import Dismiss
@@ -326,6 +326,20 @@ def type_name(event: object) -> str:
     """
     tag = event.__struct_config__.tag if isinstance(event, Struct) else None
     return tag if isinstance(tag, str) else type(event).__name__
+
+
+def scope_of(change: Change) -> Scope:
+    """The scope of a change: that of its block, its own, or the run itself.
+
+    >>> from rxworker.views.changes import ViewCut
+    >>> scope_of(ViewCut("gone")).id
+    ''
+    """
+    scope: Scope = getattr(getattr(change, "block", change), "scope", _RUN)
+    return scope
+
+
+_RUN = Scope()
 
 
 def data_line(value: Struct | Json) -> bytes:

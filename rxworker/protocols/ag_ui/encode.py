@@ -1,40 +1,41 @@
 """From the records of a run to the events of AG-UI, and to the bytes of a response.
 
-`AgUiEncoder` has the table from changes to events. The events of the run as a whole and its token usage are here; blocks, calls and notes are
-in `content`.
+`HANDLERS` is the table from changes to events.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import aclosing
 from typing import Any
 
-from rxworker.events import AttemptStart, Record, ResponseStatus, Status, Usage
+from msgspec.structs import replace
+
+from rxworker.events import BlockType, MessageAdd, Record, SharedStateChange, SignatureDelta
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Conversation, JsonObject
 from rxworker.messages.pairs import with_calls
-from rxworker.protocols.ag_ui.content import (
-    BlockEvents,
-    call_progress,
-    messages_of,
-    note,
-    retract,
+from rxworker.protocols.ag_ui import wire
+from rxworker.protocols.ag_ui.content import messages_of, result_content, result_text
+from rxworker.protocols.ag_ui.usage import UsageTotals
+from rxworker.protocols.ag_ui.wire import AgUiEvent, Custom, Interrupt, Outcome, ours
+from rxworker.protocols.common import (
+    RecordEncoder,
+    arguments_of,
+    data_line,
+    interrupt_id,
+    pump,
+    scope_of,
+    type_name,
 )
-from rxworker.protocols.ag_ui.wire import (
-    AgUiEvent,
-    Interrupt,
-    MessagesSnapshot,
-    Outcome,
-    RunError,
-    RunFinished,
-    RunStarted,
-    StepFinished,
-    StepStarted,
-    TokenUsage,
-    ours,
-)
-from rxworker.protocols.common import RecordEncoder, data_line, interrupt_id, pump
 from rxworker.state import RunState
 from rxworker.views.changes import (
     BlockClose,
@@ -51,6 +52,7 @@ from rxworker.views.changes import (
     Retract,
     ScopeClose,
     ScopeOpen,
+    ShownBlock,
     StepClose,
     StepOpen,
     ViewAbort,
@@ -62,11 +64,12 @@ from rxworker.views.changes import (
 )
 from rxworker.worker.decisions import distinct
 
-Encode = Callable[[Any], Iterator[AgUiEvent]]
-
 
 class AgUiEncoder(RecordEncoder[AgUiEvent]):
     """Encodes the records of one run as events of AG-UI. The events are valid for any records, also incomplete ones.
+
+    A client runs a call of its tools at ``TOOL_CALL_END``, with the arguments that were sent until then, and nothing takes them back. So a call that
+    is held is sent in one piece when the run offers it to the client. One that a hook or a person has answered is never sent; its result is a custom event, since the protocol has results for calls that were sent.
 
     Args:
         thread_id: The client's id of the conversation.
@@ -98,20 +101,17 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         answered: Collection[str] = (),
     ) -> None:
         super().__init__()
-        is_new = protocol is not None and not protocol.startswith("0.")
-        self._totals = UsageTotals()
-        blocks = BlockEvents(is_new=is_new)
-        self._runs = RunEvents(
-            thread_id,
-            run_id,
-            blocks,
-            is_new=is_new,
-            snapshot=snapshot,
-            parent_run_id=parent_run_id,
-            totals=self._totals,
-        )
-        self._table = _table(self._runs, blocks)
+        self._thread_id = thread_id
+        self._run_id = run_id
+        self._is_new = protocol is not None and not protocol.startswith("0.")
+        self._snapshot = snapshot
+        self._parent_run_id = parent_run_id
         self._answered = frozenset(answered)
+        self._totals = UsageTotals()
+        # By scope: the current response, and the message that its calls are part of.
+        self._parents: dict[str, tuple[str, str]] = {}
+        # The calls that are held, with the messages that they are part of.
+        self._held: dict[str, str | None] = {}
 
     def feed(self, record: Record) -> list[AgUiEvent]:
         """Encode a record, which may give no events."""
@@ -121,40 +121,267 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
     def catch_up(self, state: RunState, run_id: str) -> list[AgUiEvent]:
         """The events that bring a late watcher to this state, after a snapshot of the messages. The records after it come next."""
-        self._runs.snapshot = True
+        self._snapshot = True
         self._totals.catch_up(state)
         return super().catch_up(state, run_id)
 
-    def _encode(self, change: Change) -> Iterator[AgUiEvent]:
-        if isinstance(change, CallResult) and change.id in self._answered:
-            return iter(())
-        return self._table[type(change)](change)
+    def _encode(self, change: Change) -> Iterable[AgUiEvent]:
+        events, scope = HANDLERS[type(change)](self, change), scope_of(change)
+        return (replace(e, subagent_run_id=scope.id) for e in events) if scope.id else events
+
+    # The run
+
+    def _begin(self, change: ViewBegin) -> Iterator[AgUiEvent]:
+        # A client that did not declare a version may not know the field.
+        protocol = "1.0" if self._is_new else None
+        yield wire.RunStarted(self._thread_id, self._run_id, protocol, self._parent_run_id)
+        # The calls that a resumed run continues with and has not decided about.
+        self._held.update((each.id, None) for each in change.pending if each.is_held)
+        if self._snapshot:
+            conversation = change.conversation or Conversation()
+            calls = zip(change.places, change.pending, strict=True)
+            left = {place: None if each.is_held else each.call for place, each in calls}
+            messages = messages_of(with_calls(conversation, left), change.run_id)
+            yield wire.MessagesSnapshot(messages)
+
+    def _finish(self, _: ViewFinish) -> Iterator[AgUiEvent]:
+        yield self._finished(Outcome("success"))
+
+    def _pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
+        """A run that waits for tools of the client has succeeded, as far as AG-UI is concerned."""
+        if change.hook == CLIENT_TOOL:
+            ids = tuple([call.id for call in change.pending])
+            # Before 1.0, a run without an outcome waits for the results of calls, and one that has succeeded does not.
+            is_new = self._is_new
+            yield self._finished(Outcome("success", pending_tool_call_ids=ids) if is_new else None)
+            return
+        ids = distinct([pending.call.id for pending in change.pending])
+        interrupts = tuple(
+            _interrupt(change, pending, name)
+            for pending, name in zip(change.pending, ids, strict=True)
+            if pending.needs_decision
+        )
+        if not interrupts:
+            name = interrupt_id(change.run_id, "")
+            why = change.reason or f"{change.hook} has paused the run"
+            metadata = ours({"hook": change.hook})
+            at_end = Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, metadata)
+            interrupts = (at_end,)
+        yield self._finished(Outcome("interrupt", interrupts))
+
+    def _abort(self, change: ViewAbort) -> Iterator[AgUiEvent]:
+        if change.cause == "cancel" and self._is_new:
+            yield self._finished(Outcome("cancelled"))
+        else:
+            yield wire.RunError(change.reason or change.cause, change.cause, self._totals.usage)
+
+    def _cut(self, change: ViewCut) -> Iterator[AgUiEvent]:
+        yield wire.RunError(change.reason, "detached", self._totals.usage)
+
+    def _finished(self, outcome: Outcome | None) -> AgUiEvent:
+        return wire.RunFinished(self._thread_id, self._run_id, outcome, self._totals.usage)
+
+    # Turns, and runs inside the run
+
+    def _open_step(self, change: StepOpen) -> Iterator[AgUiEvent]:
+        yield wire.StepStarted(f"turn {change.turn}")
+
+    def _close_step(self, change: StepClose) -> Iterator[AgUiEvent]:
+        yield wire.StepFinished(f"turn {change.turn}")
+
+    def _open_scope(self, change: ScopeOpen) -> Iterator[AgUiEvent]:
+        scope = change.scope
+        yield wire.SubagentStarted(scope.name or "run", scope.parent or None, scope.call_id or None)
+
+    def _close_scope(self, change: ScopeClose) -> Iterator[AgUiEvent]:
+        self._parents.pop(change.scope.id, None)
+        if change.error is None:
+            yield wire.SubagentFinished()
+        else:
+            yield wire.SubagentError(change.error, change.cause or None)
+
+    # Blocks
+
+    def _open(self, change: BlockOpen) -> Iterator[AgUiEvent]:
+        block = change.block
+        if block.block_type is BlockType.THINKING:
+            yield wire.ReasoningStart(_span(block))
+            yield wire.ReasoningMessageStart(block.id, "reasoning")
+        elif block.is_call:
+            parent = self._parent_of(block, block.response)
+            if block.is_held:
+                self._held[block.id] = parent
+            else:
+                yield wire.ToolCallStart(block.id, block.tool, parent)
+        else:
+            self._parent_of(block, block.id)  # the calls after a text are part of its message
+            is_refusal = block.block_type is BlockType.REFUSAL
+            metadata = ours({"refusal": True}) if is_refusal else None
+            yield wire.TextMessageStart(block.id, "assistant", metadata)
+
+    def _parent_of(self, block: ShownBlock, first: str) -> str:
+        """The message that the calls of the block's response are part of: the first one, if there is none yet."""
+        response, parent = self._parents.get(block.scope.id, ("", ""))
+        if response != block.response:
+            parent = first
+            self._parents[block.scope.id] = (block.response, parent)
+        return parent
+
+    def _grow(self, change: BlockGrow) -> Iterator[AgUiEvent]:
+        block = change.block
+        if block.block_type is BlockType.THINKING:
+            yield wire.ReasoningMessageContent(block.id, change.text)
+        elif not block.is_call:
+            yield wire.TextMessageContent(block.id, change.text)
+        elif not block.is_held:
+            yield wire.ToolCallArgs(block.id, change.text)
+
+    def _extra(self, change: BlockExtra) -> Iterator[AgUiEvent]:
+        block, event = change.block, change.event
+        if isinstance(event, SignatureDelta):
+            yield wire.ReasoningEncryptedValue("message", block.id, event.signature)
+        else:
+            value = {"messageId": block.id, "citation": event.citation}
+            yield Custom("rxworker.citation", value)
+
+    def _close(self, change: BlockClose) -> Iterator[AgUiEvent]:
+        block = change.block
+        if block.block_type is BlockType.THINKING:
+            yield wire.ReasoningMessageEnd(block.id)
+            yield wire.ReasoningEnd(_span(block))
+        elif not block.is_call:
+            metadata = None if change.aborted is None else ours({"aborted": change.aborted})
+            yield wire.TextMessageEnd(block.id, metadata)
+        elif not block.is_held:
+            yield wire.ToolCallEnd(block.id)
+
+    def _whole(self, change: BlockWhole) -> Iterator[AgUiEvent]:
+        kind = change.block.block_type.value
+        value = {"type": kind, "kind": change.kind, "echo": change.echo}
+        yield Custom("rxworker.block", value)
+
+    # Calls
+
+    def _start_call(self, change: CallStart) -> Iterator[AgUiEvent]:
+        call = change.call
+        if not change.is_held:
+            yield from self._release(change)
+        value = {"toolCallId": change.id, "name": call.name, "input": call.input}
+        yield Custom("rxworker.tool_start", value)
+
+    def _release(self, change: CallOffer | CallStart) -> Iterator[AgUiEvent]:
+        """The events of a call that was held. A client that has the call already is not sent it again."""
+        if change.id in self._held:
+            yield wire.ToolCallStart(change.id, change.call.name, self._held.pop(change.id))
+            yield wire.ToolCallArgs(change.id, arguments_of(change.call.input))
+            yield wire.ToolCallEnd(change.id)
+
+    def _call_progress(self, change: CallProgress) -> Iterator[AgUiEvent]:
+        content: JsonObject = {"toolCallId": change.id, "progress": change.progress}
+        yield wire.ActivitySnapshot(f"{change.id}.progress", "rxworker.tool_progress", content)
+
+    def _end_call(self, change: CallResult) -> Iterator[AgUiEvent]:
+        """A client before 1.0 gets only the text of a result."""
+        if change.id in self._answered:
+            return
+        result = change.result
+        content = result_content(result) if self._is_new else result_text(result)
+        about: JsonObject = {"isError": result.is_error, "seconds": change.seconds}
+        if change.id not in self._held:
+            name = f"{change.id}.result"
+            yield wire.ToolCallResult(name, change.id, content, "tool", ours(about))
+            return
+        del self._held[change.id]  # the client does not have the call that a result belongs to
+        if not change.is_placeholder:
+            value = {"toolCallId": change.id, "name": result.name, "content": content, **about}
+            yield Custom("rxworker.tool_result", value)
+
+    # Other events
+
+    def _retract(self, change: Retract) -> Iterator[AgUiEvent]:
+        value = {
+            "reason": change.reason,
+            "messageIds": change.blocks,
+            "toolCallIds": change.calls,
+        }
+        yield Custom("rxworker.retract", value)
+
+    def _note(self, change: Note) -> Iterator[AgUiEvent]:
+        record = change.record
+        match record.event:
+            case MessageAdd(messages=messages, source=source):
+                for place, message in enumerate(messages):
+                    if message.text:
+                        name = f"{record.run_id}.{record.seq}.{place}"
+                        yield wire.TextMessageStart(name, message.role, ours({"source": source}))
+                        yield wire.TextMessageContent(name, message.text)
+                        yield wire.TextMessageEnd(name)
+            case SharedStateChange(op=op, path=path, value=value) if not change.scope.id:
+                changed: JsonObject = {} if op == "remove" else {"value": value}
+                operation = {"op": op, "path": path, **changed}
+                yield wire.StateDelta((operation,)) if path else wire.StateSnapshot(value)
+            case event:
+                yield Custom(f"rxworker.{type_name(event)}", event)
 
 
-def _table(runs: RunEvents, blocks: BlockEvents) -> dict[type[object], Encode]:
-    """The table from changes to their encoders."""
-    return {
-        ViewBegin: runs.begin,
-        ViewFinish: runs.finish,
-        ViewPause: runs.pause,
-        ViewAbort: runs.abort,
-        ViewCut: runs.cut,
-        StepOpen: runs.open_step,
-        StepClose: runs.close_step,
-        ScopeOpen: blocks.open_scope,
-        ScopeClose: blocks.close_scope,
-        BlockOpen: blocks.open,
-        BlockGrow: blocks.grow,
-        BlockExtra: blocks.extra,
-        BlockClose: blocks.close,
-        BlockWhole: blocks.whole,
-        CallStart: blocks.start_call,
-        CallOffer: blocks.offer_call,
-        CallProgress: call_progress,
-        CallResult: blocks.end_call,
-        Retract: retract,
-        Note: note,
-    }
+HANDLERS: dict[type[object], Callable[[AgUiEncoder, Any], Iterator[AgUiEvent]]] = {
+    ViewBegin: AgUiEncoder._begin,
+    ViewFinish: AgUiEncoder._finish,
+    ViewPause: AgUiEncoder._pause,
+    ViewAbort: AgUiEncoder._abort,
+    ViewCut: AgUiEncoder._cut,
+    StepOpen: AgUiEncoder._open_step,
+    StepClose: AgUiEncoder._close_step,
+    ScopeOpen: AgUiEncoder._open_scope,
+    ScopeClose: AgUiEncoder._close_scope,
+    BlockOpen: AgUiEncoder._open,
+    BlockGrow: AgUiEncoder._grow,
+    BlockExtra: AgUiEncoder._extra,
+    BlockClose: AgUiEncoder._close,
+    BlockWhole: AgUiEncoder._whole,
+    CallStart: AgUiEncoder._start_call,
+    CallOffer: AgUiEncoder._release,
+    CallProgress: AgUiEncoder._call_progress,
+    CallResult: AgUiEncoder._end_call,
+    Retract: AgUiEncoder._retract,
+    Note: AgUiEncoder._note,
+}
+"""The events of each change."""
+
+
+def _span(block: ShownBlock) -> str:
+    return f"{block.id}.span"
+
+
+ANSWER_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "editedArgs": {
+            "type": ["object", "string"],
+            "description": "Other arguments for the call, all of them; a text for a tool that takes free text.",
+        },
+        "reason": {"type": "string", "description": "Why not, for the model."},
+    },
+    "required": ["approved"],
+    "additionalProperties": False,
+}
+MESSAGE_SCHEMA: JsonObject = {
+    "type": ["string", "boolean"],
+    "description": "A message for the model; true to go on without one, or false to end the run.",
+}
+
+
+def _interrupt(change: ViewPause, pending: WaitingCall, name: str) -> Interrupt:
+    call = pending.call
+    return Interrupt(
+        interrupt_id(change.run_id, name),
+        "tool_call",
+        change.reason or f"May {call.name} be called?",
+        pending.id,
+        ANSWER_SCHEMA,
+        ours({"hook": change.hook, "name": call.name, "input": call.input}),
+    )
 
 
 async def ag_ui_stream(
@@ -179,207 +406,3 @@ async def ag_ui_stream(
     async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
         async for events in pieces:
             yield b"".join(map(data_line, events))
-
-
-ANSWER_SCHEMA: JsonObject = {
-    "type": "object",
-    "properties": {
-        "approved": {"type": "boolean"},
-        "editedArgs": {
-            "type": ["object", "string"],
-            "description": "Other arguments for the call, all of them; a text for a tool that takes free text.",
-        },
-        "reason": {"type": "string", "description": "Why not, for the model."},
-    },
-    "required": ["approved"],
-    "additionalProperties": False,
-}
-MESSAGE_SCHEMA: JsonObject = {
-    "type": ["string", "boolean"],
-    "description": "A message for the model; true to go on without one, or false to end the run.",
-}
-
-
-class RunEvents:
-    """The events of a run as a whole.
-
-    Args:
-        thread_id: The client's id of the conversation.
-        run_id: The client's id of the run.
-        blocks: Takes the calls that a resumed run continues with.
-        is_new: Whether the client declared version 1.0 or a later one.
-        snapshot: Whether to send the conversation so far first.
-        parent_run_id: The run that the client branched off.
-        totals: Its usage.
-
-    Attributes:
-        snapshot: Whether to send the conversation so far first.
-
-    >>> from rxworker.views.changes import ViewFinish
-    >>> events = RunEvents("thread-1", "run-1", BlockEvents(is_new=True), is_new=True, snapshot=False, parent_run_id=None, totals=UsageTotals())
-    >>> [event.outcome.type for event in events.finish(ViewFinish())]
-    ['success']
-    """
-
-    def __init__(
-        self,
-        thread_id: str,
-        run_id: str,
-        blocks: BlockEvents,
-        *,
-        is_new: bool,
-        snapshot: bool,
-        parent_run_id: str | None,
-        totals: UsageTotals,
-    ) -> None:
-        self._thread_id = thread_id
-        self._run_id = run_id
-        self._blocks = blocks
-        self._is_new = is_new
-        self._parent_run_id = parent_run_id
-        self._totals = totals
-        self.snapshot = snapshot
-
-    def begin(self, change: ViewBegin) -> Iterator[AgUiEvent]:
-        """The run begins."""
-        # A client that did not declare a version may not know the field.
-        protocol = "1.0" if self._is_new else None
-        yield RunStarted(self._thread_id, self._run_id, protocol, self._parent_run_id)
-        self._blocks.hold(change.pending)
-        if self.snapshot:
-            conversation = change.conversation or Conversation()
-            calls = zip(change.places, change.pending, strict=True)
-            left = {place: None if each.is_held else each.call for place, each in calls}
-            yield MessagesSnapshot(messages_of(with_calls(conversation, left), change.run_id))
-
-    def finish(self, _: ViewFinish) -> Iterator[AgUiEvent]:
-        """The run has finished."""
-        yield self._finished(Outcome("success"))
-
-    def pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
-        """The run is paused. One that waits for tools of the client has succeeded, as far as AG-UI is concerned."""
-        if change.hook == CLIENT_TOOL:
-            ids = tuple([call.id for call in change.pending])
-            # Before 1.0, a run without an outcome waits for the results of calls, and one that has succeeded does not.
-            is_new = self._is_new
-            yield self._finished(Outcome("success", pending_tool_call_ids=ids) if is_new else None)
-            return
-        ids = distinct([pending.call.id for pending in change.pending])
-        interrupts = tuple(
-            _interrupt(change, pending, name)
-            for pending, name in zip(change.pending, ids, strict=True)
-            if pending.needs_decision
-        )
-        if not interrupts:
-            name = interrupt_id(change.run_id, "")
-            why = change.reason or f"{change.hook} has paused the run"
-            metadata = ours({"hook": change.hook})
-            at_end = Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, metadata)
-            interrupts = (at_end,)
-        yield self._finished(Outcome("interrupt", interrupts))
-
-    def abort(self, change: ViewAbort) -> Iterator[AgUiEvent]:
-        """The run was aborted."""
-        if change.cause == "cancel" and self._is_new:
-            yield self._finished(Outcome("cancelled"))
-        else:
-            yield RunError(change.reason or change.cause, change.cause, self._totals.usage)
-
-    def cut(self, change: ViewCut) -> Iterator[AgUiEvent]:
-        """The watch ended before the run."""
-        yield RunError(change.reason, "detached", self._totals.usage)
-
-    def open_step(self, change: StepOpen) -> Iterator[AgUiEvent]:
-        """A turn begins."""
-        yield StepStarted(f"turn {change.turn}", change.scope.id or None)
-
-    def close_step(self, change: StepClose) -> Iterator[AgUiEvent]:
-        """A turn has ended."""
-        yield StepFinished(f"turn {change.turn}", change.scope.id or None)
-
-    def _finished(self, outcome: Outcome | None) -> RunFinished:
-        return RunFinished(self._thread_id, self._run_id, outcome, self._totals.usage)
-
-
-def _interrupt(change: ViewPause, pending: WaitingCall, name: str) -> Interrupt:
-    call = pending.call
-    return Interrupt(
-        interrupt_id(change.run_id, name),
-        "tool_call",
-        change.reason or f"May {call.name} be called?",
-        pending.id,
-        ANSWER_SCHEMA,
-        ours({"hook": change.hook, "name": call.name, "input": call.input}),
-    )
-
-
-Names = tuple[str, str]
-
-
-class UsageTotals:
-    """The usage of all responses of a run and its nested runs, by provider and model.
-
-    >>> totals = UsageTotals()
-    >>> for place, event in enumerate([AttemptStart("acme", "large"), Usage(10, 5)], start=1):
-    ...     totals.feed(Record(seq=place, run_id="r", turn=1, attempt=1, time=0.0, event=event))
-    >>> totals.usage[0].total_tokens
-    15
-    """
-
-    def __init__(self) -> None:
-        self._spent: dict[Names, Usage] = {}
-        self._open: dict[tuple[str, ...], Usage] = {}
-        self._names: dict[tuple[str, ...], Names] = {}
-
-    def feed(self, record: Record) -> None:
-        """Take the next record."""
-        event = record.event
-        match event:
-            case Usage():
-                self._open[record.path] = event
-            case AttemptStart():
-                self._flush(record.path)
-                self._names[record.path] = (event.provider, event.model)
-            case Status(status=ResponseStatus.STARTED):
-                self._flush(record.path)
-                provider, model = self._names.get(record.path, ("", ""))
-                self._names[record.path] = (event.provider or provider, event.model or model)
-            case _:
-                return
-
-    def catch_up(self, state: RunState) -> None:
-        """Start with the usage of a run so far. The usage of the current response is replaced by its next report."""
-        response = state.response
-        names = (state.provider, (response.model if response else None) or "")
-        self._names[()] = names
-        self._spent[names] = state.spent + state.inner.spent
-        if response is not None and response.usage is not None:
-            self._open[()] = response.usage
-
-    @property
-    def usage(self) -> tuple[TokenUsage, ...]:
-        """The usage so far."""
-        for path in list(self._open):
-            self._flush(path)
-        return tuple(
-            _token_usage(names, usage) for names, usage in self._spent.items() if usage != Usage()
-        )
-
-    def _flush(self, path: tuple[str, ...]) -> None:
-        last = self._open.pop(path, None)
-        if last is not None:
-            names = self._names.get(path, ("", ""))
-            self._spent[names] = self._spent.get(names, Usage()) + last
-
-
-def _token_usage(names: Names, usage: Usage) -> TokenUsage:
-    return TokenUsage(
-        provider=names[0] or None,
-        model=names[1] or None,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        cached_input_tokens=usage.cache_read_tokens,
-        cache_write_input_tokens=usage.cache_creation_tokens,
-    )

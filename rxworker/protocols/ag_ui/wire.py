@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from msgspec import Struct
 
 from rxworker.messages import Json, JsonObject
@@ -11,6 +9,16 @@ from rxworker.messages import Json, JsonObject
 
 class _Wire(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The base of what goes over the wire."""
+
+
+class AgUiEvent(_Wire, frozen=True, kw_only=True):
+    """Any event of AG-UI that is sent.
+
+    Attributes:
+        subagent_run_id: The nested run that it belongs to. `AgUiEncoder` fills it in.
+    """
+
+    subagent_run_id: str | None = None
 
 
 class WireMessage(_Wire, frozen=True):
@@ -82,7 +90,7 @@ class Outcome(_Wire, frozen=True):
     pending_tool_call_ids: tuple[str, ...] = ()
 
 
-class RunStarted(_Wire, frozen=True, tag="RUN_STARTED"):
+class RunStarted(AgUiEvent, frozen=True, tag="RUN_STARTED"):
     """The first event."""
 
     thread_id: str
@@ -91,7 +99,7 @@ class RunStarted(_Wire, frozen=True, tag="RUN_STARTED"):
     parent_run_id: str | None = None
 
 
-class RunFinished(_Wire, frozen=True, tag="RUN_FINISHED"):
+class RunFinished(AgUiEvent, frozen=True, tag="RUN_FINISHED"):
     """The last event of a run that did not fail."""
 
     thread_id: str
@@ -100,7 +108,7 @@ class RunFinished(_Wire, frozen=True, tag="RUN_FINISHED"):
     usage: tuple[TokenUsage, ...] = ()
 
 
-class RunError(_Wire, frozen=True, tag="RUN_ERROR"):
+class RunError(AgUiEvent, frozen=True, tag="RUN_ERROR"):
     """The last event of a run that failed, or whose events stop here."""
 
     message: str
@@ -108,226 +116,161 @@ class RunError(_Wire, frozen=True, tag="RUN_ERROR"):
     usage: tuple[TokenUsage, ...] = ()
 
 
-class StepStarted(_Wire, frozen=True, tag="STEP_STARTED"):
+class StepStarted(AgUiEvent, frozen=True, tag="STEP_STARTED"):
     """A turn begins."""
 
     step_name: str
-    subagent_run_id: str | None = None
 
 
-class StepFinished(_Wire, frozen=True, tag="STEP_FINISHED"):
+class StepFinished(AgUiEvent, frozen=True, tag="STEP_FINISHED"):
     """A turn has ended."""
 
     step_name: str
-    subagent_run_id: str | None = None
 
 
-class TextMessageStart(_Wire, frozen=True, tag="TEXT_MESSAGE_START"):
+class TextMessageStart(AgUiEvent, frozen=True, tag="TEXT_MESSAGE_START"):
     """A text begins."""
 
     message_id: str
     role: str | None = None
-    subagent_run_id: str | None = None
     metadata: JsonObject | None = None
 
 
-class TextMessageContent(_Wire, frozen=True, tag="TEXT_MESSAGE_CONTENT"):
+class TextMessageContent(AgUiEvent, frozen=True, tag="TEXT_MESSAGE_CONTENT"):
     """More of a text."""
 
     message_id: str
     delta: str
-    subagent_run_id: str | None = None
 
 
-class TextMessageEnd(_Wire, frozen=True, tag="TEXT_MESSAGE_END"):
+class TextMessageEnd(AgUiEvent, frozen=True, tag="TEXT_MESSAGE_END"):
     """A text ends."""
 
     message_id: str
-    subagent_run_id: str | None = None
     metadata: JsonObject | None = None
 
 
-class ReasoningStart(_Wire, frozen=True, tag="REASONING_START"):
+class ReasoningStart(AgUiEvent, frozen=True, tag="REASONING_START"):
     """Reasoning begins."""
 
     message_id: str
-    subagent_run_id: str | None = None
 
 
-class ReasoningMessageStart(_Wire, frozen=True, tag="REASONING_MESSAGE_START"):
+class ReasoningMessageStart(AgUiEvent, frozen=True, tag="REASONING_MESSAGE_START"):
     """A text of reasoning begins."""
 
     message_id: str
     role: str
-    subagent_run_id: str | None = None
 
 
-class ReasoningMessageContent(_Wire, frozen=True, tag="REASONING_MESSAGE_CONTENT"):
+class ReasoningMessageContent(AgUiEvent, frozen=True, tag="REASONING_MESSAGE_CONTENT"):
     """More of a text of reasoning."""
 
     message_id: str
     delta: str
-    subagent_run_id: str | None = None
 
 
-class ReasoningMessageEnd(_Wire, frozen=True, tag="REASONING_MESSAGE_END"):
+class ReasoningMessageEnd(AgUiEvent, frozen=True, tag="REASONING_MESSAGE_END"):
     """A text of reasoning ends."""
 
     message_id: str
-    subagent_run_id: str | None = None
 
 
-class ReasoningEnd(_Wire, frozen=True, tag="REASONING_END"):
+class ReasoningEnd(AgUiEvent, frozen=True, tag="REASONING_END"):
     """Reasoning ends."""
 
     message_id: str
-    subagent_run_id: str | None = None
 
 
-class ReasoningEncryptedValue(_Wire, frozen=True, tag="REASONING_ENCRYPTED_VALUE"):
+class ReasoningEncryptedValue(AgUiEvent, frozen=True, tag="REASONING_ENCRYPTED_VALUE"):
     """The provider's signature of the reasoning."""
 
     subtype: str
     entity_id: str
     encrypted_value: str
-    subagent_run_id: str | None = None
 
 
-class ToolCallStart(_Wire, frozen=True, tag="TOOL_CALL_START"):
+class ToolCallStart(AgUiEvent, frozen=True, tag="TOOL_CALL_START"):
     """A call begins."""
 
     tool_call_id: str
     tool_call_name: str
     parent_message_id: str | None = None
-    subagent_run_id: str | None = None
 
 
-class ToolCallArgs(_Wire, frozen=True, tag="TOOL_CALL_ARGS"):
+class ToolCallArgs(AgUiEvent, frozen=True, tag="TOOL_CALL_ARGS"):
     """More of a call's arguments, as JSON text."""
 
     tool_call_id: str
     delta: str
-    subagent_run_id: str | None = None
 
 
-class ToolCallEnd(_Wire, frozen=True, tag="TOOL_CALL_END"):
+class ToolCallEnd(AgUiEvent, frozen=True, tag="TOOL_CALL_END"):
     """A call's arguments end."""
 
     tool_call_id: str
-    subagent_run_id: str | None = None
 
 
-class ToolCallResult(_Wire, frozen=True, tag="TOOL_CALL_RESULT"):
+class ToolCallResult(AgUiEvent, frozen=True, tag="TOOL_CALL_RESULT"):
     """The result of a call."""
 
     message_id: str
     tool_call_id: str
     content: str | list[JsonObject]
     role: str | None = None
-    subagent_run_id: str | None = None
     metadata: JsonObject | None = None
 
 
-class SubagentStarted(_Wire, frozen=True, tag="SUBAGENT_STARTED"):
+class SubagentStarted(AgUiEvent, frozen=True, tag="SUBAGENT_STARTED"):
     """A nested run begins."""
 
-    subagent_run_id: str
     name: str
     parent_subagent_run_id: str | None = None
     parent_tool_call_id: str | None = None
 
 
-class SubagentFinished(_Wire, frozen=True, tag="SUBAGENT_FINISHED"):
+class SubagentFinished(AgUiEvent, frozen=True, tag="SUBAGENT_FINISHED"):
     """A nested run has finished."""
 
-    subagent_run_id: str
 
-
-class SubagentError(_Wire, frozen=True, tag="SUBAGENT_ERROR"):
+class SubagentError(AgUiEvent, frozen=True, tag="SUBAGENT_ERROR"):
     """A nested run failed."""
 
-    subagent_run_id: str
     message: str
     code: str | None = None
 
 
-class ActivitySnapshot(_Wire, frozen=True, tag="ACTIVITY_SNAPSHOT"):
+class ActivitySnapshot(AgUiEvent, frozen=True, tag="ACTIVITY_SNAPSHOT"):
     """The progress of a tool."""
 
     message_id: str
     activity_type: str
     content: JsonObject
-    subagent_run_id: str | None = None
 
 
-class MessagesSnapshot(_Wire, frozen=True, tag="MESSAGES_SNAPSHOT"):
+class MessagesSnapshot(AgUiEvent, frozen=True, tag="MESSAGES_SNAPSHOT"):
     """The conversation so far."""
 
     messages: tuple[WireMessage, ...]
 
 
-class StateSnapshot(_Wire, frozen=True, tag="STATE_SNAPSHOT"):
+class StateSnapshot(AgUiEvent, frozen=True, tag="STATE_SNAPSHOT"):
     """The whole shared state."""
 
     snapshot: Json
 
 
-class StateDelta(_Wire, frozen=True, tag="STATE_DELTA"):
+class StateDelta(AgUiEvent, frozen=True, tag="STATE_DELTA"):
     """A change of the shared state, as JSON Patch."""
 
     delta: tuple[JsonObject, ...]
 
 
-class Custom(_Wire, frozen=True, tag="CUSTOM"):
+class Custom(AgUiEvent, frozen=True, tag="CUSTOM"):
     """An event that the protocol does not have."""
 
     name: str
     value: object
-    subagent_run_id: str | None = None
-
-
-AgUiEvent: TypeAlias = (
-    RunStarted
-    | RunFinished
-    | RunError
-    | StepStarted
-    | StepFinished
-    | TextMessageStart
-    | TextMessageContent
-    | TextMessageEnd
-    | ReasoningStart
-    | ReasoningMessageStart
-    | ReasoningMessageContent
-    | ReasoningMessageEnd
-    | ReasoningEnd
-    | ReasoningEncryptedValue
-    | ToolCallStart
-    | ToolCallArgs
-    | ToolCallEnd
-    | ToolCallResult
-    | SubagentStarted
-    | SubagentFinished
-    | SubagentError
-    | ActivitySnapshot
-    | MessagesSnapshot
-    | StateSnapshot
-    | StateDelta
-    | Custom
-)
-"""Any event of AG-UI that is sent."""
-
-
-def call_object(call_id: str, name: str, arguments: str) -> JsonObject:
-    """A call as a message has it.
-
-    >>> call_object("call_1", "look", "{}")["type"]
-    'function'
-    """
-    return {
-        "id": call_id,
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
 
 
 def ours(value: JsonObject) -> JsonObject:
