@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Literal, TypeAlias
@@ -14,7 +14,7 @@ from msgspec import Struct, field
 import rxworker
 from rxworker.errors import LocalProtocolError
 from rxworker.hub import Watch
-from rxworker.messages import Document, Image, Message, Prices, Text
+from rxworker.messages import Document, Image, Message, Text
 from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
 from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
@@ -40,6 +40,7 @@ from rxworker.ui.web.responses import (
     json_response,
     read_json,
     read_json_bytes,
+    read_query,
 )
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.search import RunQuery
@@ -48,7 +49,6 @@ from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
 from rxworker.ui.web.streams import batches_of, watch_run
-from rxworker.ui.web.workers import WorkerInfo
 from rxworker.worker.decisions import read_resume
 
 SOCKET = "socket"
@@ -133,42 +133,6 @@ CANCEL_SECONDS = 5.0
 """Seconds that a request waits for the end of the run that it cancels. A tool may take longer to stop."""
 
 
-class Info(Struct, frozen=True):
-    """The server and its workers; whether its runs are stored, so that they can be forked, and whether it shows the runs of all processes; the prices of tokens by model; whether a search finds texts, and not titles alone."""
-
-    instance: str
-    version: str
-    title: str
-    workers: tuple[WorkerInfo, ...]
-    can_fork: bool = False
-    has_fleet: bool = False
-    prices: Mapping[str, Prices] = {}
-    searches_texts: bool = True
-
-
-class RunsAnswer(Struct, frozen=True):
-    """The list of runs, the newest first, each as the JSON of a `RunSummary`."""
-
-    instance: str
-    runs: list[msgspec.Raw]
-
-
-class FoundAnswer(Struct, frozen=True):
-    """The runs that match a query.
-
-    Attributes:
-        instance: The server.
-        runs: The runs, each as the JSON of a `RunSummary`.
-        excerpts: The text around what was found, by the id of the run; none for a run whose title contains it.
-        is_more: Whether more match.
-    """
-
-    instance: str
-    runs: list[msgspec.Raw]
-    excerpts: dict[str, str]
-    is_more: bool
-
-
 UserInput: TypeAlias = str | tuple[Text | Image | Document, ...]
 """What a person sends: a text, or content blocks in the form of a stored message."""
 
@@ -217,22 +181,24 @@ class CancelBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def get_info(state: ServerState, request: WebRequest) -> web.Response:
     """Return the server and its workers."""
-    info = Info(
-        state.instance,
-        rxworker.__version__,
-        state.settings.title,
-        state.workers.infos(request),
-        can_fork=state.store.log is not None,
-        has_fleet=state.has_fleet,
-        prices=state.settings.prices,
-        searches_texts=state.store.log is None or state.store.log.searches_texts,
-    )
+    log = state.store.log
+    info = {
+        "instance": state.instance,
+        "version": rxworker.__version__,
+        "title": state.settings.title,
+        "workers": state.workers.infos(request),
+        "can_fork": log is not None,
+        "has_fleet": state.has_fleet,
+        "prices": state.settings.prices,
+        # Otherwise a search finds titles alone.
+        "searches_texts": log is None or log.searches_texts,
+    }
     return bytes_response(json_redactor()(encode_json(info)))
 
 
 async def get_fleet(state: ServerState, request: WebRequest) -> web.Response | None:
     """Return all runs of the log together, and those that match; as server-sent events also after each change."""
-    feed, query = state.fleet, RunFilter.of(request.query)
+    feed, query = state.fleet, read_query(request, RunFilter)
     if "text/event-stream" not in request.headers.get("Accept", ""):
         return bytes_response(await feed.answer(await feed.ready(), query))
     with state.places.take():
@@ -262,15 +228,19 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
     """Return the runs that are kept, newest first; with parameters, those that match, also of the log."""
-    query = RunQuery.of(request.query)
-    if query != RunQuery():
-        found = await state.runs_of(request).search(query)
-        summaries = [msgspec.Raw(one.entry.encoded()) for one in found.runs]
-        excerpts = {one.entry.id: one.excerpt for one in found.runs if one.excerpt}
-        answer = FoundAnswer(state.instance, summaries, excerpts, found.is_more)
-        return bytes_response(json_redactor()(encode_json(answer)))
-    runs = [msgspec.Raw(entry.encoded()) for entry in state.runs_of(request)]
-    return json_response(RunsAnswer(state.instance, runs))
+    query, runs = read_query(request, RunQuery), state.runs_of(request)
+    if query == RunQuery():
+        listed = [msgspec.Raw(entry.encoded()) for entry in runs]
+        return json_response({"instance": state.instance, "runs": listed})
+    found = await runs.search(query)
+    answer = {
+        "instance": state.instance,
+        "runs": [msgspec.Raw(one.entry.encoded()) for one in found.runs],
+        # The text around what was found; none for a run whose title contains it.
+        "excerpts": {one.entry.id: one.excerpt for one in found.runs if one.excerpt},
+        "is_more": found.is_more,
+    }
+    return bytes_response(json_redactor()(encode_json(answer)))
 
 
 async def get_run(state: ServerState, request: WebRequest) -> web.Response:
@@ -279,16 +249,10 @@ async def get_run(state: ServerState, request: WebRequest) -> web.Response:
     return bytes_response(entry.encoded())
 
 
-class WorkerAnswer(Struct, frozen=True):
-    """The worker of a run; ``None`` if this process has no such worker."""
-
-    worker: WorkerInfo | None
-
-
 async def get_worker(state: ServerState, request: WebRequest) -> web.Response:
     """Return the worker of a run, which the program may have added: then the list of workers does not contain it."""
     worker = await state.runs_of(request).describe_worker(request.params["id"])
-    return bytes_response(json_redactor()(encode_json(WorkerAnswer(worker))))
+    return bytes_response(json_redactor()(encode_json({"worker": worker})))
 
 
 async def post_run(state: ServerState, request: WebRequest) -> web.Response:
@@ -357,18 +321,12 @@ async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     return bytes_response(entry.encoded(), 201)
 
 
-class AllowedAnswer(Struct, frozen=True):
-    """The tools that are always allowed in a conversation."""
-
-    allowed: tuple[AllowedTool, ...]
-
-
 async def post_disallow(state: ServerState, request: WebRequest) -> web.Response:
     """Pause again for a tool that was always allowed."""
     runs, conversation = state.runs_of(request), request.params["id"]
     await runs.disallow(conversation, await read_json(request, AllowedTool))
     found = runs.conversation(conversation)
-    return json_response(AllowedAnswer(() if found is None else found.allowed))
+    return json_response({"allowed": () if found is None else found.allowed})
 
 
 class ForkBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,9 +11,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from typing import cast, get_args
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
 
 from rxworker.log import EventLog, Fleet, RunInfo
 from rxworker.log.fleet import HOUR, MINUTE, Totals
@@ -151,31 +152,8 @@ class RunFilter(Struct, frozen=True):
     worker: str | None = None
     tenant: str | None = None
     owner: str | None = None
-    text: str = ""
-    limit: int = ROWS
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> RunFilter:
-        """Read the parameters of a request.
-
-        Raises:
-            ApiError: A value is not valid.
-        """
-        status, limit = query.get("status"), query.get("limit", str(ROWS))
-        if status is not None and status not in get_args(StoredStatus):
-            raise ApiError(400, "bad_request", f"there is no status {status!r:.30}")
-        if not (limit.isdecimal() and 1 <= int(limit) <= MOST_ROWS):
-            raise ApiError(400, "bad_request", f"limit must be a number from 1 to {MOST_ROWS}")
-        known = cast("StoredStatus | None", status)
-        text = query.get("q", "").casefold()
-        return cls(
-            known,
-            query.get("worker"),
-            query.get("tenant"),
-            query.get("owner"),
-            text,
-            int(limit),
-        )
+    text: str = field(default="", name="q")
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = ROWS
 
     def matches(self, info: RunInfo) -> bool:
         """Whether a run is listed."""
@@ -189,8 +167,8 @@ class RunFilter(Struct, frozen=True):
         )
 
     def _is_found(self, info: RunInfo) -> bool:
-        texts = (info.run_id, info.row.title, info.row.reason)
-        return any(self.text in text.casefold() for text in texts)
+        wanted, texts = self.text.casefold(), (info.run_id, info.row.title, info.row.reason)
+        return any(wanted in text.casefold() for text in texts)
 
 
 class FleetFeed:
@@ -346,20 +324,16 @@ def _answer(
 
 def _taken(totals: Totals, since: float) -> Taken:
     return Taken(
-        since,
-        totals.ended,
-        totals.failed,
-        totals.recovered,
-        totals.turns,
-        totals.input_tokens,
-        totals.output_tokens,
-        totals.cost,
-        totals.estimated_cost > 0,
-        totals.tool_calls,
-        totals.tool_errors,
-        totals.tool_quantile(0.95),
-        totals.most_queued,
+        since=since,
+        is_estimate=totals.estimated_cost > 0,
+        tool_p95=totals.tool_quantile(0.95),
+        **_shared(totals, Taken),
     )
+
+
+def _shared(value: Struct, kind: type[Struct]) -> dict[str, Any]:
+    """The fields of a value that another type has too."""
+    return {name: each for name, each in asdict(value).items() if name in kind.__struct_fields__}
 
 
 def can_requeue(row: RunRow) -> bool:
@@ -371,22 +345,12 @@ def _row(info: RunInfo, estimate: RowCosts) -> FleetRow:
     row = info.row
     estimated = estimate(row) if row.cost is None else None
     cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
+    shared = _shared(info, FleetRow) | _shared(row, FleetRow)
+    shared.update(cause=cause, cost=row.cost if estimated is None else estimated)
     return FleetRow(
-        info.run_id,
-        row.title,
-        row.worker,
-        row.labels.get(TENANT, ""),
-        row.status,
-        cause,
-        row.reason,
-        info.owner,
-        info.created,
-        info.updated,
-        row.turns,
-        row.tool_calls,
-        row.input_tokens,
-        row.output_tokens,
-        estimated if row.cost is None else row.cost,
-        estimated is not None,
-        can_requeue(row),
+        id=info.run_id,
+        tenant=row.labels.get(TENANT, ""),
+        is_estimate=estimated is not None,
+        can_requeue=can_requeue(row),
+        **shared,
     )

@@ -41,15 +41,6 @@ class ApiError(Exception):
         self.message = message
 
 
-class _Error(Struct):
-    code: str
-    message: str
-
-
-class _ErrorBody(Struct):
-    error: _Error
-
-
 def json_response(value: object, status: int = 200) -> web.Response:
     """Return the value as JSON."""
     return bytes_response(encode_json(value), status)
@@ -62,7 +53,7 @@ def bytes_response(data: bytes, status: int = 200) -> web.Response:
 
 def error_response(status: int, code: str, message: str) -> web.Response:
     """Return an error as JSON."""
-    return json_response(_ErrorBody(_Error(code, message)), status)
+    return json_response({"error": {"code": code, "message": message}}, status)
 
 
 def text_response(status: int, code: str, message: str) -> web.Response:
@@ -120,6 +111,18 @@ async def read_json(request: WebRequest, kind: type[A]) -> A:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ApiError(400, "bad_request", f"the body is not valid: {error}") from None
+
+
+def read_query(request: WebRequest, kind: type[A]) -> A:
+    """Read the parameters of the address as a value of this type. Unknown parameters are ignored, and of several with one name the first counts.
+
+    Raises:
+        ApiError: They do not match the type.
+    """
+    try:
+        return msgspec.convert(dict(request.query), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, "bad_request", f"the parameters are not valid: {error}") from None
 
 
 INDEX, FLEET = "index.html", "fleet.html"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from math import isfinite
-from typing import Literal, TypeAlias, cast, get_args
+from collections.abc import Callable, Iterable
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
 from rxworker.log.search import Texts
 from rxworker.messages import Message, Text, ToolCall, ToolResult
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import RunSummary
 from rxworker.ui.web.entry import RunEntry, RunStatus
-from rxworker.ui.web.responses import ApiError
 
 Sort: TypeAlias = Literal["newest", "cost", "duration"]
+Finite: TypeAlias = Annotated[float, Meta(ge=-1e15, le=1e15)]
 
 MOST_SEARCHED = 5_000
 """How many runs of a log that match the text and the tool are compared with the other parameters, the newest."""
@@ -57,38 +56,15 @@ class RunQuery(Struct, frozen=True):
         after: Only those that come after this run in that order.
     """
 
-    text: str = ""
+    text: str = field(default="", name="q")
     status: RunStatus | None = None
     worker: str | None = None
     tool: str = ""
-    since: float | None = None
-    min_cost: float | None = None
+    since: Finite | None = None
+    min_cost: Finite | None = None
     sort: Sort = "newest"
-    limit: int = LISTED
+    limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = LISTED
     after: str | None = None
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> RunQuery:
-        """Read the parameters of a request.
-
-        Raises:
-            ApiError: A value is not valid.
-        """
-        limit = query.get("limit", str(LISTED))
-        if not (limit.isdecimal() and 1 <= int(limit) <= MOST_LISTED):
-            message = f"limit must be a number from 1 to {MOST_LISTED}"
-            raise ApiError(400, "bad_request", message)
-        return cls(
-            query.get("q", "").strip(),
-            cast("RunStatus | None", _one_of(query, "status", get_args(RunStatus))),
-            query.get("worker"),
-            query.get("tool", ""),
-            _number(query, "since"),
-            _number(query, "min_cost"),
-            cast("Sort", _one_of(query, "sort", get_args(Sort)) or "newest"),
-            int(limit),
-            query.get("after"),
-        )
 
     def matches(self, run: RunSummary) -> bool:
         """Whether a run is listed, whatever its texts are."""
@@ -114,26 +90,6 @@ class RunQuery(Struct, frozen=True):
         start = ids.index(self.after) + 1 if self.after in ids else 0
         end = start + self.limit
         return FoundRuns([one for _, one in listed[start:end]], end < len(listed))
-
-
-def _one_of(query: Mapping[str, str], name: str, known: tuple[str, ...]) -> str | None:
-    value = query.get(name)
-    if value is not None and value not in known:
-        raise ApiError(400, "bad_request", f"{name} must be one of {', '.join(known)}")
-    return value
-
-
-def _number(query: Mapping[str, str], name: str) -> float | None:
-    value = query.get(name)
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        number = float("nan")
-    if not isfinite(number):
-        raise ApiError(400, "bad_request", f"{name} must be a number")
-    return number
 
 
 def texts_in(messages: Iterable[Message]) -> Texts:
