@@ -109,6 +109,11 @@ class Output(Generic[T]):
         return None
 
 
+def output_of(type_: type[Any] | None) -> Output[Any] | None:
+    """The type of an answer, if one is requested."""
+    return None if type_ is None else Output(type_)
+
+
 def _wrapped(schema: JsonObject) -> JsonObject:
     return {
         "type": "object",

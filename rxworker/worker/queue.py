@@ -42,7 +42,7 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
 from rxworker.worker.arguments import Input, to_messages
 from rxworker.worker.decisions import Decisions
-from rxworker.worker.output import Output
+from rxworker.worker.output import Output, output_of
 from rxworker.worker.paused import decide_command
 from rxworker.worker.run import Beginning, Run, Tracing
 from rxworker.worker.session import Session
@@ -237,7 +237,7 @@ class QueuedSession(Session):
             run_id: The id of the run; empty to make one.
             output: The type of the answer.
         """
-        form = None if output is None else Output(output)
+        form = output_of(output)
         log, added = self._expect_log("submit"), to_messages(input)
         given, pauses = self.conversation, 0
         while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct, field
 
@@ -20,16 +20,17 @@ from rxworker.state import RunState
 from rxworker.worker.output import Output
 
 if TYPE_CHECKING:
-    # A run without an output type is a ``Run``. Until Python 3.13 only the type checker knows of defaults.
+    # A run without an output type is a ``Run``, and a resumed one may have any. Until Python 3.13 only the type checker knows of defaults.
     from typing_extensions import TypeVar
 
     T_co = TypeVar("T_co", covariant=True, default=None)
+    T = TypeVar("T", default=None)
+    R = TypeVar("R", default=Any)
 else:
     from typing import TypeVar
 
     T_co = TypeVar("T_co", covariant=True)
-
-T = TypeVar("T")
+    T, R = TypeVar("T"), TypeVar("R")
 
 
 def signature_of(call: ToolCall) -> str:

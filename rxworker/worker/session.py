@@ -12,10 +12,9 @@ import inspect
 import logging
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeAlias, TypeVar, overload
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -55,7 +54,7 @@ from rxworker.worker.context import INSIDE, RunContext, TurnScope
 from rxworker.worker.decisions import Decisions
 from rxworker.worker.definition import Definition
 from rxworker.worker.journal import Journal
-from rxworker.worker.output import Output
+from rxworker.worker.output import Output, output_of
 from rxworker.worker.paused import RESERVED, decide_command, decision_of, resume_turn
 from rxworker.worker.recovery import (
     Continuation,
@@ -67,7 +66,7 @@ from rxworker.worker.recovery import (
     progress_of,
     too_many_deaths,
 )
-from rxworker.worker.result import Paused, RunResult
+from rxworker.worker.result import Paused, R, RunResult, T
 from rxworker.worker.run import Beginning, Run
 from rxworker.worker.stored import (
     LoggedRun,
@@ -84,19 +83,38 @@ from rxworker.worker.virtual import record_clock, run_in, scheduler_of_run
 
 logger = logging.getLogger("rxworker.worker")
 
-T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound="SessionVerbs")
 ClaimFn: TypeAlias = Callable[[str], bool]
 
 LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 
 
-class SessionVerbs(ABC):
+def _in_script(
+    verb: Callable[Concatenate[S, P], Run[R]],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[S, P], RunResult[R]]]:
+    """The same verb for a script without a running event loop: it returns the result of the run. What is decorated gives it a name and a description."""
+
+    def named(described: Callable[..., None]) -> Callable[Concatenate[S, P], RunResult[R]]:
+        @wraps(verb, assigned=())
+        @wraps(described)
+        def in_script(self: S, *args: P.args, **options: P.kwargs) -> RunResult[R]:
+            check_no_loop(described.__name__, f"await worker.{verb.__name__}(...)")
+            begin = partial(verb, self, *args, **options)
+            return run_in(self.session.worker.scheduler, _complete(begin))
+
+        return in_script
+
+    return named
+
+
+class SessionVerbs:
     """The verbs of a session, which a worker has for its own session, too."""
 
     @property
-    @abstractmethod
     def session(self) -> Session:
         """The session."""
+        raise NotImplementedError
 
     @property
     def text_collector(self) -> TextBlockCollector:
@@ -108,11 +126,7 @@ class SessionVerbs(ABC):
         """The tool calls of the responses of the last run, folded from its records when they are read."""
         return self.session._collected.tool_call_collector
 
-    @overload
-    def run(self, input: Input, *, output: None = None) -> Run[None]: ...
-    @overload
-    def run(self, input: Input, *, output: type[T]) -> Run[T]: ...
-    def run(self, input: Input, *, output: type[Any] | None = None) -> Run[Any]:  # noqa: A002
+    def run(self, input: Input, *, output: type[T] | None = None) -> Run[T]:  # noqa: A002
         """Start a run with this input. It continues by itself; `Run` describes how to watch it.
 
         Args:
@@ -126,20 +140,17 @@ class SessionVerbs(ABC):
             ConfigurationError: The input is invalid, or the output has no JSON schema.
         """
         added = to_messages(input)
-        self.session._check_free("run")
-        form = None if output is None else Output(output)
-        waiting = self.session._paused
-        run = self.session._start(added, form)
+        session = self.session
+        session._check_free("run")
+        waiting = session._paused
+        run = session._start(added, output_of(output))
         # Paused calls that were never resumed get an error result, and cannot be resumed later.
         if waiting is not None:
-            self.session._resumed.add(waiting.run_id)
+            session._resumed.add(waiting.run_id)
         return run
 
-    @overload
-    def run_sync(self, input: Input, *, output: None = None) -> RunResult[None]: ...
-    @overload
-    def run_sync(self, input: Input, *, output: type[T]) -> RunResult[T]: ...
-    def run_sync(self, input: Input, *, output: type[Any] | None = None) -> RunResult[Any]:  # noqa: A002
+    @_in_script(run)
+    def run_sync(self) -> None:
         """Run to the end in a script without a running event loop.
 
         Ctrl-C cancels the run, keeps the conversation, and raises ``KeyboardInterrupt``.
@@ -147,14 +158,8 @@ class SessionVerbs(ABC):
         Raises:
             LocalProtocolError: An event loop runs; there ``await worker.run(...)``.
         """
-        check_no_loop("run_sync", "await worker.run(...)")
-        return self._run_in_script(partial(self._run, input, output))
 
-    @overload
-    def stream_sync(self, input: Input, *, output: None = None) -> RunStream[None]: ...
-    @overload
-    def stream_sync(self, input: Input, *, output: type[T]) -> RunStream[T]: ...
-    def stream_sync(self, input: Input, *, output: type[Any] | None = None) -> RunStream[Any]:  # noqa: A002
+    def stream_sync(self, input: Input, *, output: type[T] | None = None) -> RunStream[T]:  # noqa: A002
         """Start a run in a script without a running event loop, and read its events with a ``for`` loop.
 
         The run has an event loop in another thread; hooks, handlers and tools run there. ``break``, an exception, Ctrl-C and ``close``
@@ -175,9 +180,9 @@ class SessionVerbs(ABC):
             Hello!
         """
         check_no_loop("stream_sync", "async for record in worker.run(...)")
-        return RunStream(partial(self._run, input, output), self.session.worker.scheduler)
+        begin = partial(self.run, input, output=output)
+        return RunStream(begin, self.session.worker.scheduler)
 
-    @overload
     def resume(
         self,
         paused: Paused[Any] | None = None,
@@ -186,28 +191,8 @@ class SessionVerbs(ABC):
         add: Sequence[Message] = (),
         claim: ClaimFn | None = None,
         shared_state: Json = None,
-    ) -> Run[Any]: ...
-    @overload
-    def resume(
-        self,
-        paused: Paused[Any] | None = None,
-        *,
-        decisions: Decisions | None = None,
-        add: Sequence[Message] = (),
-        claim: ClaimFn | None = None,
-        shared_state: Json = None,
-        output: type[T],
-    ) -> Run[T]: ...
-    def resume(
-        self,
-        paused: Paused[Any] | None = None,
-        *,
-        decisions: Decisions | None = None,
-        add: Sequence[Message] = (),
-        claim: ClaimFn | None = None,
-        shared_state: Json = None,
-        output: type[Any] | None = None,
-    ) -> Run[Any]:
+        output: type[R] | None = None,
+    ) -> Run[R]:
         """Resume a paused run as a new run.
 
         The call that it was paused at is approved as it was shown in `Paused.pending`, unless decisions are given. Hooks that have
@@ -239,20 +224,12 @@ class SessionVerbs(ABC):
                 "nothing is paused: resume() needs a run whose result is Paused"
             )
         several = expect_several("add", add, "add=[Message.user('...')]")
-        form = None if output is None else Output(output)
+        form = output_of(output)
         begin = self.session._resume(waiting, decisions, several, claim, shared_state, form)
         return self.session._begin(begin)
 
-    def resume_sync(
-        self,
-        paused: Paused[Any] | None = None,
-        *,
-        decisions: Decisions | None = None,
-        add: Sequence[Message] = (),
-        claim: ClaimFn | None = None,
-        shared_state: Json = None,
-        output: type[Any] | None = None,
-    ) -> RunResult[Any]:
+    @_in_script(resume)
+    def resume_sync(self) -> None:
         """Resume a paused run, to its end, in a script without a running event loop; otherwise as ``resume``.
 
         Raises:
@@ -260,25 +237,7 @@ class SessionVerbs(ABC):
             ConfigurationError: As for ``resume``.
             SessionBusyError: As for ``resume``.
         """
-        check_no_loop("resume_sync", "await worker.resume(...)")
 
-        first = partial(
-            self.resume,
-            paused,
-            decisions=decisions,
-            add=add,
-            claim=claim,
-            shared_state=shared_state,
-        )
-        return self._run_in_script(first if output is None else partial(first, output=output))
-
-    def _run_in_script(self, begin: Callable[[], Run[Any]]) -> RunResult[Any]:
-        return run_in(self.session.worker.scheduler, _complete(begin))
-
-    def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
-        return self.run(input) if output is None else self.run(input, output=output)
-
-    @overload
     def decide(
         self,
         run_id: str,
@@ -286,26 +245,8 @@ class SessionVerbs(ABC):
         *,
         add: Sequence[Message] = (),
         shared_state: Json = None,
-    ) -> Run[Any]: ...
-    @overload
-    def decide(
-        self,
-        run_id: str,
-        decisions: Decisions | None = None,
-        *,
-        add: Sequence[Message] = (),
-        shared_state: Json = None,
-        output: type[T],
-    ) -> Run[T]: ...
-    def decide(
-        self,
-        run_id: str,
-        decisions: Decisions | None = None,
-        *,
-        add: Sequence[Message] = (),
-        shared_state: Json = None,
-        output: type[Any] | None = None,
-    ) -> Run[Any]:
+        output: type[R] | None = None,
+    ) -> Run[R]:
         """Resume a stored paused run as a new run. The decisions are stored first: they are made once, and survive the end of this process.
 
         Args:
@@ -327,7 +268,7 @@ class SessionVerbs(ABC):
         """
         session = self.session
         session._check_free("decide")
-        log, form = session._expect_log("decide"), None if output is None else Output(output)
+        log, form = session._expect_log("decide"), output_of(output)
         checked_json(shared_state)  # before the decisions are stored
         several = expect_several("add", add, "add=[Message.user('...')]")
         return session._begin(
@@ -335,38 +276,22 @@ class SessionVerbs(ABC):
             resumed_id(run_id),
         )
 
-    def decide_sync(
-        self,
-        run_id: str,
-        decisions: Decisions | None = None,
-        *,
-        add: Sequence[Message] = (),
-        shared_state: Json = None,
-        output: type[Any] | None = None,
-    ) -> RunResult[Any]:
+    @_in_script(decide)
+    def decide_sync(self) -> None:
         """Resume a stored paused run, to its end, in a script without a running event loop; otherwise as ``decide``.
 
         Raises:
             LocalProtocolError: An event loop runs; there ``await worker.decide(...)``. Or as for ``decide``.
         """
-        check_no_loop("decide_sync", "await worker.decide(...)")
-        first = partial(self.decide, run_id, decisions, add=add, shared_state=shared_state)
-        return self._run_in_script(first if output is None else partial(first, output=output))
 
-    @overload
-    def recover(self, run_id: str, *, reason: str = "", claim: Claim | None = None) -> Run[Any]: ...
-    @overload
-    def recover(
-        self, run_id: str, *, reason: str = "", claim: Claim | None = None, output: type[T]
-    ) -> Run[T]: ...
     def recover(
         self,
         run_id: str,
         *,
         reason: str = "",
         claim: Claim | None = None,
-        output: type[Any] | None = None,
-    ) -> Run[Any]:
+        output: type[R] | None = None,
+    ) -> Run[R]:
         """Continue a stored run that is queued, or whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
 
         A response that was cut is retracted and requested again. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
@@ -392,33 +317,20 @@ class SessionVerbs(ABC):
         """
         session = self.session
         session._check_free("recover")
-        log, form = session._expect_log("recover"), None if output is None else Output(output)
+        log, form = session._expect_log("recover"), output_of(output)
         return session._begin(partial(session._recover, log, run_id, reason, claim, form), run_id)
 
-    def recover_sync(
-        self,
-        run_id: str,
-        *,
-        reason: str = "",
-        claim: Claim | None = None,
-        output: type[Any] | None = None,
-    ) -> RunResult[Any]:
+    @_in_script(recover)
+    def recover_sync(self) -> None:
         """Continue a stored run, to its end, in a script without a running event loop; otherwise as ``recover``.
 
         Raises:
             LocalProtocolError: An event loop runs; there ``await worker.recover(...)``. Or as for ``recover``.
         """
-        check_no_loop("recover_sync", "await worker.recover(...)")
-        first = partial(self.recover, run_id, reason=reason, claim=claim)
-        return self._run_in_script(first if output is None else partial(first, output=output))
 
-    @overload
-    def fork(self, run_id: str, seq: int, *, reason: str = "") -> Run[Any]: ...
-    @overload
-    def fork(self, run_id: str, seq: int, *, reason: str = "", output: type[T]) -> Run[T]: ...
     def fork(
-        self, run_id: str, seq: int, *, reason: str = "", output: type[Any] | None = None
-    ) -> Run[Any]:
+        self, run_id: str, seq: int, *, reason: str = "", output: type[R] | None = None
+    ) -> Run[R]:
         """Copy a stored run up to a record into a new run, and continue that.
 
         Nothing is allowed in it, and what a person has approved in the source needs approval again. The labels are those of this session and its worker.
@@ -439,21 +351,17 @@ class SessionVerbs(ABC):
         """
         session = self.session
         session._check_free("fork")
-        log, form = session._expect_log("fork"), None if output is None else Output(output)
+        log, form = session._expect_log("fork"), output_of(output)
         new = new_id()
         return session._begin(partial(session._fork, log, run_id, seq, new, reason, form), new)
 
-    def fork_sync(
-        self, run_id: str, seq: int, *, reason: str = "", output: type[Any] | None = None
-    ) -> RunResult[Any]:
+    @_in_script(fork)
+    def fork_sync(self) -> None:
         """Fork a stored run, and continue the new one to its end, in a script without a running event loop; otherwise as ``fork``.
 
         Raises:
             LocalProtocolError: An event loop runs; there ``await worker.fork(...)``. Or as for ``fork``.
         """
-        check_no_loop("fork_sync", "await worker.fork(...)")
-        first = partial(self.fork, run_id, seq, reason=reason)
-        return self._run_in_script(first if output is None else partial(first, output=output))
 
     async def load(self, run_id: str) -> RunResult[None]:
         """The result of a stored run that has finished or is paused.
@@ -1082,7 +990,7 @@ def new_id() -> str:
     return f"run-{os.urandom(6).hex()}"
 
 
-async def _complete(begin: Callable[[], Run[Any]]) -> RunResult[Any]:
+async def _complete(begin: Callable[[], Run[R]]) -> RunResult[R]:
     run = begin()
     try:
         return await run
