@@ -27,8 +27,8 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.operators.expect import Ending, no_record
-from rxworker.operators.kernel import Operator
+from rxworker.operators.expect import no_record
+from rxworker.operators.kernel import Ending, Operator
 from rxworker.protocols.socket import reason_of
 from rxworker.state import RunState, step_run
 from rxworker.views import CallView, RunView

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from reactivex import Observable, abc
+from reactivex import abc
+from reactivex.internal import noop
 
 from rxworker.events import (
     AttemptRetract,
@@ -28,10 +29,10 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
-from rxworker.operators.expect import EVENTS, Ending, ignore, neither
-from rxworker.operators.kernel import Operator, Sink, stage
+from rxworker.operators.expect import EVENTS, neither, observing
+from rxworker.operators.kernel import Ending, Operator, Sink
 
-A = TypeVar("A", Record, Event)
+A = TypeVar("A", bound=Record | Event)
 
 _Held: TypeAlias = tuple[Callable[[A], None], Callable[[], None]]
 
@@ -46,11 +47,7 @@ def live() -> Operator[A, A]:
     [ live() ]
     --a--d--r--a--d--e--|
     """
-
-    def apply(source: Observable[A]) -> Observable[A]:
-        return stage(source, _pass_on)
-
-    return apply
+    return observing(_pass_on)
 
 
 def _pass_on(observer: abc.ObserverBase[A]) -> Sink[A]:
@@ -60,7 +57,7 @@ def _pass_on(observer: abc.ObserverBase[A]) -> Sink[A]:
     def on_next(item: A) -> None:
         nonlocal push
         if item.__class__ is not Record and item.__class__ not in EVENTS:
-            push = ignore
+            push = noop
             ending.on_error(neither("live()", item))
         push(item)
 
@@ -88,55 +85,37 @@ def committed() -> Operator[A, A]:
     >>> events.pipe(committed(), text_deltas()).subscribe(print) and None
     Hello
     """
-
-    def apply(source: Observable[A]) -> Observable[A]:
-        return stage(source, _hold_each)
-
-    return apply
+    return observing(_hold_each)
 
 
 def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:
     """The run's own events, and those of each run inside it, each as a stream of its own."""
     take_own, release_own = _hold(observer)
     inner: dict[tuple[str, ...], _Held[A]] = {}
-    ending = Ending(observer)
-
-    def on_next(item: A) -> None:
-        if ending.is_over:
-            return
-        if not isinstance(item, Record):
-            if item.__class__ in EVENTS:
-                take_own(item)
-            else:
-                on_error(neither("committed()", item))
-            return
-        if not item.path:
-            take_own(item)
-            return
-        path = item.path
-        if path not in inner:
-            inner[path] = _hold(observer)
-        take, _ = inner[path]
-        take(item)
-        if isinstance(item.event, (RunStop, RunAbort, RunPause)):
-            del inner[path]
 
     def release() -> None:
         for _, release_inner in inner.values():
             release_inner()
         release_own()
 
-    def on_error(error: Exception) -> None:
-        if not ending.is_over:
-            release()
-            ending.on_error(error)
+    ending = Ending(observer, release)
 
-    def on_completed() -> None:
-        if not ending.is_over:
-            release()
-            ending.on_completed()
+    def on_next(item: A) -> None:
+        if ending.is_over:
+            return
+        if isinstance(item, Record) and item.path:
+            path = item.path
+            if path not in inner:
+                inner[path] = _hold(observer)
+            inner[path][0](item)
+            if isinstance(item.event, (RunStop, RunAbort, RunPause)):
+                del inner[path]
+        elif item.__class__ is Record or item.__class__ in EVENTS:
+            take_own(item)
+        else:
+            ending.on_error(neither("committed()", item))
 
-    return Sink(on_next, on_error, on_completed)
+    return Sink(on_next, ending.on_error, ending.on_completed)
 
 
 def _hold(observer: abc.ObserverBase[A]) -> _Held[A]:

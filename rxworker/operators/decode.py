@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
-from reactivex import Observable, abc
+from reactivex import abc
 
 from rxworker.framing.decoder import Decoder
-from rxworker.operators.expect import expect_callable
-from rxworker.operators.kernel import Operator, Sink, stage
+from rxworker.operators.expect import expect_callable, observing
+from rxworker.operators.kernel import Ending, Operator, Sink
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -43,46 +43,40 @@ def decode(make: Callable[[], Decoder[A, B]]) -> Operator[A, B]:
     d
     """
     expect_callable("decode(...)", make, "a function that makes a decoder, such as its class")
+    return decoding(make)
 
-    def apply(source: Observable[A]) -> Observable[B]:
-        def start(observer: abc.ObserverBase[B]) -> Sink[A]:
-            decoder = make()
-            push = observer.on_next
-            over = False
 
-            def fail(error: Exception) -> None:
-                nonlocal over
-                if not over:
-                    over = True
-                    observer.on_error(error)
+def decoding(make: Callable[[], Decoder[A, B]], events: str = "") -> Operator[A, B]:
+    """The operator of a decoder; ``events`` is the verb as it is written, if it takes events and no records."""
 
-            def on_next(data: A) -> None:
-                if over:
-                    return
-                try:
-                    items: Sequence[B] = decoder.feed(data)
-                except Exception as error:
-                    fail(error)
-                    return
-                for item in items:
-                    push(item)
+    def start(observer: abc.ObserverBase[B]) -> Sink[A]:
+        decoder = make()
+        push = observer.on_next
+        ending = Ending(observer)
 
-            def on_completed() -> None:
-                nonlocal over
-                if over:
-                    return
-                try:
-                    items = decoder.finish()
-                except Exception as error:
-                    fail(error)
-                    return
-                over = True
-                for item in items:
-                    push(item)
-                observer.on_completed()
+        def on_next(data: A) -> None:
+            if ending.is_over:
+                return
+            try:
+                items = decoder.feed(data)
+            except Exception as error:
+                ending.on_error(error)
+                return
+            for item in items:
+                push(item)
 
-            return Sink(on_next, fail, on_completed)
+        def on_completed() -> None:
+            if ending.is_over:
+                return
+            try:
+                items = decoder.finish()
+            except Exception as error:
+                ending.on_error(error)
+                return
+            for item in items:
+                push(item)
+            ending.on_completed()
 
-        return stage(source, start)
+        return Sink(on_next, ending.on_error, on_completed)
 
-    return apply
+    return observing(start, events)

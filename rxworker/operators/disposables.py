@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reactivex import abc
+from reactivex.disposable import Disposable
 
 
 class SerialDisposable(abc.DisposableBase):
@@ -73,13 +74,5 @@ class Both(abc.DisposableBase):
         self._second.dispose()
 
 
-class Nothing(abc.DisposableBase):
-    """Do nothing: there is nothing to dispose."""
-
-    __slots__ = ()
-
-    def dispose(self) -> None:
-        """Do nothing."""
-
-
-NOTHING = Nothing()
+NOTHING = Disposable()
+"""There is nothing to dispose."""

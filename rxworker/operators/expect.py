@@ -7,8 +7,9 @@ ends the stream: the error names the verb, what it was given, and the operator t
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from typing import Any
+from collections.abc import Callable, Sequence, Set
+from functools import partial
+from typing import Any, TypeVar
 
 from reactivex import Observable, abc
 
@@ -17,7 +18,10 @@ from rxworker.events import Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
 from rxworker.messages.settings import check_number
-from rxworker.operators.kernel import Stage
+from rxworker.operators.kernel import Operator, Scheduler, Stage, stage
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 EVENTS: frozenset[type[object]] = frozenset(kind.type for kind in EVENT_KINDS)
 """The class of every event."""
@@ -34,7 +38,7 @@ def expect_events(source: Observable[Any], verb: str) -> None:
         ConfigurationError: The source is a `Run` or another observable of rxworker that emits records.
     """
     if isinstance(source, Stage) and source.emits_records:
-        raise _wrong(verb, "events", "records", f"use run.events.pipe({verb}), or {_EVENTS_FIRST}")
+        raise _wrong(verb, "events", "records", _REMEDIES["events", "records"].format(verb))
 
 
 def no_event(verb: str, item: object) -> ConfigurationError:
@@ -43,11 +47,7 @@ def no_event(verb: str, item: object) -> ConfigurationError:
     >>> print(no_event("lines()", ["a", "b"]))
     lines() takes events and was given a list: put ops.flat_map(reactivex.from_iterable) before it
     """
-    if isinstance(item, Record):
-        return _wrong(verb, "events", "records", f"use run.events.pipe({verb}), or {_EVENTS_FIRST}")
-    if isinstance(item, Deltas):
-        return _wrong(verb, "events", "the deltas of entries", f"use run.events.pipe({verb})")
-    return _wrong(verb, "events", _a(item), _remedy(item, "it reads the events of a response"))
+    return _refusal(verb, "events", item)
 
 
 def no_record(verb: str, item: object) -> ConfigurationError:
@@ -57,10 +57,7 @@ def no_record(verb: str, item: object) -> ConfigurationError:
     >>> print(no_record("lineage()", Ping()))
     lineage() takes records and was given events: use run.pipe(lineage()), without events() before it
     """
-    if item.__class__ in EVENTS:
-        remedy = f"use run.pipe({verb}), without events() before it"
-        return _wrong(verb, "records", "events", remedy)
-    return _wrong(verb, "records", _a(item), _remedy(item, "it reads the records of a run"))
+    return _refusal(verb, "records", item)
 
 
 def entries_given(verb: str) -> ConfigurationError:
@@ -71,26 +68,17 @@ def entries_given(verb: str) -> ConfigurationError:
 
 def neither(verb: str, item: object) -> ConfigurationError:
     """The error of a verb for events or records that was given something else."""
-    remedy = _remedy(item, "it reads the records of a run, or its events")
-    return _wrong(verb, "events or records", _a(item), remedy)
+    return _refusal(verb, "events or records", item)
 
 
 def no_text(verb: str, item: object) -> ConfigurationError:
     """The error of a verb for texts that was given something else."""
-    if isinstance(item, Record):
-        return _wrong(verb, "texts", "records", "put events(), text_deltas() before it")
-    if item.__class__ in EVENTS:
-        return _wrong(verb, "texts", "events", "put text_deltas() before it")
-    return _wrong(verb, "texts", _a(item), _remedy(item, "it reads pieces of text"))
+    return _refusal(verb, "texts", item)
 
 
 def no_block(verb: str, item: object) -> ConfigurationError:
     """The error of a verb for blocks that was given something else."""
-    if isinstance(item, Record):
-        return _wrong(verb, "blocks", "records", "put events(), group_blocks() before it")
-    if item.__class__ in EVENTS:
-        return _wrong(verb, "blocks", "events", "put group_blocks() before it")
-    return _wrong(verb, "blocks", _a(item), _remedy(item, "it follows what group_blocks() emits"))
+    return _refusal(verb, "blocks", item)
 
 
 def no_amount(verb: str, item: object) -> ConfigurationError:
@@ -132,44 +120,75 @@ def expect_choice(name: str, choice: object) -> None:
     check_number(f"{name}(choice)", choice, whole=True)
 
 
-class Ending:
-    """Forwards the first terminal event of a stage that may end by itself, and nothing after it.
+def operator(
+    subscribe: Callable[[Observable[A], abc.ObserverBase[B], Scheduler], abc.DisposableBase],
+    events: str = "",
+) -> Operator[A, B]:
+    """An operator, from the function that subscribes an observer to its result.
 
     Args:
-        observer: The observer downstream.
-
-    Attributes:
-        is_over: Whether a terminal event was forwarded.
+        subscribe: Called at each subscription with the source, the observer downstream and the scheduler of the subscriber.
+        events: The verb as it is written, if it takes events and no records.
     """
 
-    __slots__ = ("_observer", "is_over")
+    def apply(source: Observable[A]) -> Observable[B]:
+        if events:
+            expect_events(source, events)
+        return Stage(partial(subscribe, source))
 
-    def __init__(self, observer: abc.ObserverBase[Any]) -> None:
-        self._observer = observer
-        self.is_over = False
-
-    def on_error(self, error: Exception) -> None:
-        """End the stream with an error."""
-        if not self.is_over:
-            self.is_over = True
-            self._observer.on_error(error)
-
-    def on_completed(self) -> None:
-        """Complete the stream."""
-        if not self.is_over:
-            self.is_over = True
-            self._observer.on_completed()
+    return apply
 
 
-def ignore(_: object) -> None:
-    """Take an item that comes after the end."""
+def observing(
+    make: Callable[[abc.ObserverBase[B]], abc.ObserverBase[A]], events: str = ""
+) -> Operator[A, B]:
+    """An operator that is one observer in front of another; see `stage`.
+
+    Args:
+        make: Called at each subscription with the observer downstream; gives the one to attach upstream.
+        events: The verb as it is written, if it takes events and no records.
+    """
+
+    def apply(source: Observable[A]) -> Observable[B]:
+        if events:
+            expect_events(source, events)
+        return stage(source, make)
+
+    return apply
 
 
-_EVENTS_FIRST = "put events() before it"
+_READS = {
+    "events": "it reads the events of a response",
+    "records": "it reads the records of a run",
+    "events or records": "it reads the records of a run, or its events",
+    "texts": "it reads pieces of text",
+    "blocks": "it follows what group_blocks() emits",
+}
+
+# What converts the items that a verb was given into those that it takes.
+_REMEDIES = {
+    ("events", "records"): "use run.events.pipe({}), or put events() before it",
+    ("events", "the deltas of entries"): "use run.events.pipe({})",
+    ("records", "events"): "use run.pipe({}), without events() before it",
+    ("texts", "records"): "put events(), text_deltas() before it",
+    ("texts", "events"): "put text_deltas() before it",
+    ("blocks", "records"): "put events(), group_blocks() before it",
+    ("blocks", "events"): "put group_blocks() before it",
+}
 
 
-def _wrong(verb: str, wanted: str, given: str, remedy: str) -> ConfigurationError:
-    return ConfigurationError(f"{verb} takes {wanted} and was given {given}: {remedy}")
+def _refusal(verb: str, takes: str, item: object) -> ConfigurationError:
+    kind = item.__class__
+    given = "events" if kind in EVENTS else _GIVEN.get(kind, "")
+    remedy = _REMEDIES.get((takes, given), "").format(verb)
+    return _wrong(verb, takes, given if remedy else _a(item), remedy or _remedy(item, takes))
+
+
+_GIVEN: dict[type[object], str] = {Record: "records", Deltas: "the deltas of entries"}
+
+
+def _wrong(verb: str, takes: str, given: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(f"{verb} takes {takes} and was given {given}: {remedy}")
 
 
 def _a(item: object) -> str:
@@ -177,9 +196,9 @@ def _a(item: object) -> str:
     return f"{'an' if name[:1] in 'aeiouAEIO' else 'a'} {name}"
 
 
-def _remedy(item: object, reads: str) -> str:
+def _remedy(item: object, takes: str) -> str:
     if isinstance(item, Observable):
         return "put ops.merge_all() before it"
     if isinstance(item, Sequence | Set) and not isinstance(item, str | bytes):
         return "put ops.flat_map(reactivex.from_iterable) before it"
-    return f"{reads}, so put it before the operator that made this"
+    return f"{_READS[takes]}, so put it before the operator that made this"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import add
 from types import UnionType
 from typing import Any, Generic, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
@@ -22,9 +23,9 @@ from rxworker.events import AttemptStart, Record, RunAbort, RunPause, RunStop
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
 from rxworker.operators.decode import decode
-from rxworker.operators.expect import no_amount, no_record
+from rxworker.operators.expect import no_amount, no_record, operator
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import Operator, Sink, Source, Stage, connect
+from rxworker.operators.kernel import Operator, Scheduler, Sink, Source, connect
 from rxworker.operators.window import Fold, slide
 
 A = TypeVar("A")
@@ -71,15 +72,12 @@ def combine_gauges(
     types: dict[str, object] = {field.name: field.type for field in fields(start)}
     report = _warn if failed is None else failed
 
-    def apply(source: Observable[A]) -> Observable[S]:
-        def subscribe(
-            observer: abc.ObserverBase[S], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            return _Board(start, observer, report).begin(gauges, types, source, scheduler)
+    def subscribe(
+        source: Observable[A], observer: abc.ObserverBase[S], scheduler: Scheduler
+    ) -> abc.DisposableBase:
+        return _Board(start, observer, report).begin(gauges, types, source, scheduler)
 
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe)
 
 
 def _expect_board(start: object, gauges: dict[str, Operator[A, object]]) -> None:
@@ -124,7 +122,7 @@ class _Board(Generic[S]):
         gauges: dict[str, Operator[A, object]],
         types: dict[str, object],
         source: Observable[A],
-        scheduler: abc.SchedulerBase | None,
+        scheduler: Scheduler,
     ) -> abc.DisposableBase:
         """Subscribe all gauges, each to a lane of its own, and then the source."""
         self._observer.on_next(self._state)
@@ -248,38 +246,23 @@ def rate(seconds: float, scheduler: abc.SchedulerBase) -> Operator[float, float]
     Raises:
         ConfigurationError: The window has no width, or there is no scheduler. As ``on_error``: an item is not a number.
     """
-
-    def hold() -> _Rate:
-        return _Rate(seconds)
-
-    return slide(seconds, scheduler, hold, "rate", ends_empty=True)
+    return slide(seconds, scheduler, partial(_Rate, seconds), "rate", ends_empty=True)
 
 
-class _Rate:
+class _Rate(Fold[float]):
     """The amounts of the window, and their sum for a second."""
 
     def __init__(self, seconds: float) -> None:
+        super().__init__(add, 0.0)
         self._seconds = seconds
-        self._sum = Fold(_add, 0.0)
-
-    @property
-    def due(self) -> float | None:
-        return self._sum.due
 
     def push(self, due: float, item: float, /) -> None:
         if not isinstance(item, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise no_amount("rate(...)", item)
-        self._sum.push(due, item)
-
-    def drop(self, now: float, /) -> bool:
-        return self._sum.drop(now)
+        super().push(due, item)
 
     def value(self) -> float:
-        return self._sum.value() / self._seconds
-
-
-def _add(one: float, other: float) -> float:
-    return one + other
+        return super().value() / self._seconds
 
 
 def percentile(values: Iterable[float], percent: float) -> float | None:

@@ -15,20 +15,22 @@ from typing import Any, TypeVar, overload
 
 from reactivex import Observable, abc
 from reactivex import operators as ops
-from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
+from reactivex.disposable import Disposable
 
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, BlockType, Event
 from rxworker.events.block import BlockMetadata
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
-from rxworker.operators.expect import (
-    EVENTS,
+from rxworker.operators.expect import EVENTS, expect_callable, no_block, no_event, operator
+from rxworker.operators.kernel import (
     Ending,
-    expect_callable,
-    expect_events,
-    no_block,
-    no_event,
+    Joined,
+    Operator,
+    Scheduler,
+    Sink,
+    Source,
+    Step,
+    connect,
 )
-from rxworker.operators.kernel import Operator, Sink, Source, Stage, Step, connect
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 B = TypeVar("B")
@@ -162,56 +164,57 @@ def group_blocks(
 
         return apply_both
 
-    def apply(source: Observable[Event]) -> Observable[Block]:
-        expect_events(source, "group_blocks()")
+    return announce_blocks("group_blocks()", replay=replay)
 
-        def subscribe(
-            observer: abc.ObserverBase[Block], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            lease = Lease()
-            blocks: OpenBlocks[Block] = OpenBlocks()
-            find = blocks.get
-            announce = observer.on_next
-            ending = Ending(observer)
 
-            def on_next(event: Any) -> None:
-                kind: type[object] = event.__class__
-                if ending.is_over:
-                    return
-                if kind in BORDERS:
-                    for block, reason in blocks.end_before(event):
-                        block.on_next(BlockAbort(block.index, block.block_type, reason))
-                        block.on_completed()
-                if kind not in BLOCK_EVENTS:
-                    if kind not in EVENTS:
-                        on_error(no_event("group_blocks()", event))
-                    return
-                index: int = event.index
-                block = find(index)
-                if block is None:
-                    block = blocks[index] = Block(start_of(event), lease, replay=replay)
-                    announce(block)
-                block.on_next(event)
-                if kind is BlockStop or kind is BlockAbort:
-                    blocks.pop(index, None)
+def announce_blocks(verb: str, *, replay: bool = False) -> Operator[Event, Block]:
+    """`group_blocks` as part of the verb of this name."""
+
+    def subscribe(
+        source: Observable[Event], observer: abc.ObserverBase[Block], scheduler: Scheduler
+    ) -> abc.DisposableBase:
+        lease = Lease()
+        blocks: OpenBlocks[Block] = OpenBlocks()
+        find = blocks.get
+        announce = observer.on_next
+        ending = Ending(observer)
+
+        def on_next(event: Any) -> None:
+            kind: type[object] = event.__class__
+            if ending.is_over:
+                return
+            if kind in BORDERS:
+                for block, reason in blocks.end_before(event):
+                    block.on_next(BlockAbort(block.index, block.block_type, reason))
                     block.on_completed()
+            if kind not in BLOCK_EVENTS:
+                if kind not in EVENTS:
+                    on_error(no_event(verb, event))
+                return
+            index: int = event.index
+            block = find(index)
+            if block is None:
+                block = blocks[index] = Block(start_of(event), lease, replay=replay)
+                announce(block)
+            block.on_next(event)
+            if kind is BlockStop or kind is BlockAbort:
+                blocks.pop(index, None)
+                block.on_completed()
 
-            def on_error(error: Exception) -> None:
-                for block, _ in blocks.end_all(""):
-                    block.on_error(error)
-                ending.on_error(error)
+        def on_error(error: Exception) -> None:
+            for block, _ in blocks.end_all(""):
+                block.on_error(error)
+            ending.on_error(error)
 
-            def on_completed() -> None:
-                for block, _ in blocks.end_all(""):
-                    block.on_completed()
-                ending.on_completed()
+        def on_completed() -> None:
+            for block, _ in blocks.end_all(""):
+                block.on_completed()
+            ending.on_completed()
 
-            lease.hold(connect(source, Sink(on_next, on_error, on_completed), scheduler))
-            return Disposable(lease.give_back)
+        lease.hold(connect(source, Sink(on_next, on_error, on_completed), scheduler))
+        return Disposable(lease.give_back)
 
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe, verb)
 
 
 S = TypeVar("S")
@@ -265,55 +268,33 @@ def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
 def _follow_each(
     step: Step[S, BlockEvent], seed: S, verb: str, *, every: bool
 ) -> Operator[Block, S]:
-    def apply(source: Observable[Block]) -> Observable[S]:
-        def subscribe(
-            observer: abc.ObserverBase[S], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            subscriptions = CompositeDisposable()
-            push = observer.on_next
-            ending = Ending(observer)
-            fail = ending.on_error
-            running = 1  # the source, and the blocks that are open
+    def subscribe(
+        source: Observable[Block], observer: abc.ObserverBase[S], scheduler: Scheduler
+    ) -> abc.DisposableBase:
+        push = observer.on_next
+        joined = Joined(observer, scheduler)
 
-            def leave() -> None:
-                nonlocal running
-                running -= 1
-                if running == 0:
-                    ending.on_completed()
+        def follow(block: Block) -> None:
+            if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance]
+                joined.on_error(no_block(verb, block))
+                return
+            state = seed
 
-            def follow(block: Block) -> None:
-                nonlocal running
-                if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance]
-                    fail(no_block(verb, block))
-                if ending.is_over:
+            def on_next(event: BlockEvent) -> None:
+                nonlocal state
+                if joined.is_over:
                     return
-                state = seed
-                subscription = SingleAssignmentDisposable()
+                try:
+                    state = step(state, event)
+                except Exception as error:
+                    joined.on_error(error)
+                    return
+                if every or type(event) is BlockStop:
+                    push(state)
 
-                def on_next(event: BlockEvent) -> None:
-                    nonlocal state
-                    if ending.is_over:
-                        return
-                    try:
-                        state = step(state, event)
-                    except Exception as error:
-                        fail(error)
-                        return
-                    if every or type(event) is BlockStop:
-                        push(state)
+            joined.follow(block, on_next)
 
-                def on_completed() -> None:
-                    subscriptions.remove(subscription)
-                    leave()
+        joined.follow(source, follow)
+        return joined
 
-                running += 1
-                subscriptions.add(subscription)
-                sink = Sink(on_next, fail, on_completed)
-                subscription.disposable = connect(block, sink, scheduler)
-
-            subscriptions.add(connect(source, Sink(follow, fail, leave), scheduler))
-            return subscriptions
-
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe)

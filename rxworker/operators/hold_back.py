@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError, RxWorkerError, TextRejectedError, as_exception
 from rxworker.events import (
@@ -33,8 +32,9 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.messages.settings import check_number
-from rxworker.operators.expect import EVENTS, expect_events, no_event
-from rxworker.operators.kernel import Operator, Sink, Stage, connect
+from rxworker.operators.disposables import Both, Call
+from rxworker.operators.expect import EVENTS, no_event, operator
+from rxworker.operators.kernel import Operator, Scheduler, Sink, connect
 from rxworker.operators.text import (
     WRITTEN,
     BlockKey,
@@ -97,18 +97,13 @@ def hold_back(
         )
     check_number("hold_back(window)", window, least=2, whole=True)
 
-    def apply(source: Observable[E]) -> Observable[E]:
-        expect_events(source, "hold_back(...)")
+    def subscribe(
+        source: Observable[E], observer: abc.ObserverBase[E], scheduler: Scheduler
+    ) -> abc.DisposableBase:
+        blocks = _HeldBlocks[E](observer.on_next, window // 2, replacement, thinking)
+        return _Checks(check, blocks, observer).follow(source, scheduler)
 
-        def subscribe(
-            observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            blocks = _HeldBlocks[E](observer.on_next, window // 2, replacement, thinking)
-            return _Checks(check, blocks, observer).follow(source, scheduler)
-
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe, "hold_back(...)")
 
 
 class _HeldText:
@@ -249,12 +244,10 @@ class _Checks(Generic[E]):
         self._is_advancing = False
         self._over = False
 
-    def follow(
-        self, source: Observable[E], scheduler: abc.SchedulerBase | None
-    ) -> abc.DisposableBase:
+    def follow(self, source: Observable[E], scheduler: Scheduler) -> abc.DisposableBase:
         """Subscribe to the source."""
         sink = Sink(self._on_next, self._on_error, self._on_completed)
-        return CompositeDisposable(connect(source, sink, scheduler), Disposable(self._dispose))
+        return Both(connect(source, sink, scheduler), Call(self._dispose))
 
     def _on_next(self, item: E) -> None:
         self._handle(self._blocks.handle(item))

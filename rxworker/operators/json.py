@@ -19,9 +19,9 @@ from rxworker.events import (
 from rxworker.events.arguments import assemble_arguments, parse_arguments, parse_path
 from rxworker.messages import Json, JsonObject, ToolCall
 from rxworker.messages.json_reader import JsonReader
-from rxworker.operators.expect import EVENTS, Ending, expect_events, no_event
-from rxworker.operators.group import fold_scope, group_blocks
-from rxworker.operators.kernel import Operator, Sink, stage
+from rxworker.operators.expect import EVENTS, no_event, observing
+from rxworker.operators.group import announce_blocks, fold_scope
+from rxworker.operators.kernel import Ending, Operator, Sink
 from rxworker.state import BlockState, content_of, step_block
 from rxworker.state.open_blocks import OpenBlocks
 
@@ -133,12 +133,7 @@ def tool_inputs() -> Operator[Event, ToolInput]:
     look {'city': 'Oslo'}
     look {'city': 'Oslo', 'days': 3}
     """
-
-    def apply(source: Observable[Event]) -> Observable[ToolInput]:
-        expect_events(source, "tool_inputs()")
-        return stage(source, _read)
-
-    return apply
+    return observing(_read, "tool_inputs()")
 
 
 def tool_calls() -> Operator[Event, ToolCall]:
@@ -159,26 +154,12 @@ def tool_calls() -> Operator[Event, ToolCall]:
     >>> events.pipe(tool_calls()).subscribe(print) and None
     ToolCall(id='1', name='look', input={'city': 'Oslo'}, ...)
     """
+    blocks = announce_blocks("tool_calls()")
 
     def apply(source: Observable[Event]) -> Observable[ToolCall]:
-        expect_events(source, "tool_calls()")
-        return stage(source, _checked).pipe(
-            group_blocks(), fold_scope(step_block, None), ops.flat_map(_calls_of_block)
-        )
+        return source.pipe(blocks, fold_scope(step_block, None), ops.flat_map(_calls_of_block))
 
     return apply
-
-
-def _checked(observer: abc.ObserverBase[Event]) -> Sink[Event]:
-    ending = Ending(observer)
-
-    def on_next(event: Event) -> None:
-        if event.__class__ not in EVENTS:
-            ending.on_error(no_event("tool_calls()", event))
-        elif not ending.is_over:
-            observer.on_next(event)
-
-    return Sink(on_next, ending.on_error, ending.on_completed)
 
 
 def _calls_of_block(state: BlockState | None) -> Observable[ToolCall]:

@@ -44,7 +44,7 @@ from reactivex.internal import default_error, noop
 from reactivex.scheduler import CurrentThreadScheduler
 
 from rxworker.events.deltas import Parts, flatten
-from rxworker.operators.disposables import Call
+from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.factories import expect_operator
 
 A = TypeVar("A")
@@ -56,6 +56,10 @@ Operator: TypeAlias = Callable[[Observable[A]], Observable[B]]
 
 Step: TypeAlias = Callable[[S, A], S]
 """A pure function from a state and what happened to the next state: what ``scan`` takes."""
+
+
+Scheduler: TypeAlias = abc.SchedulerBase | None
+"""The scheduler that a subscriber passes, if it passes one."""
 
 
 class Guard(abc.ObserverBase[A]):
@@ -317,6 +321,107 @@ def stage(
     if isinstance(source, Stage):
         made.timing = source.timing
     return made
+
+
+class Ending:
+    """Forwards the first terminal event of a stage that may end by itself, and nothing after it.
+
+    Args:
+        observer: The observer downstream.
+        release: Called once, before the terminal event is forwarded.
+
+    Attributes:
+        is_over: Whether it has ended.
+    """
+
+    __slots__ = ("_observer", "_release", "is_over")
+
+    def __init__(
+        self, observer: abc.ObserverBase[Any], release: Callable[[], object] = noop
+    ) -> None:
+        self._observer = observer
+        self._release = release
+        self.is_over = False
+
+    def end(self) -> bool:
+        """Forward nothing any more. Whether it had not ended before."""
+        if self.is_over:
+            return False
+        self.is_over = True
+        self._release()
+        return True
+
+    def on_error(self, error: Exception) -> None:
+        """End the stream with an error."""
+        if self.end():
+            self._observer.on_error(error)
+
+    def on_completed(self) -> None:
+        """Complete the stream."""
+        if self.end():
+            self._observer.on_completed()
+
+
+class Joined(Ending, abc.DisposableBase):
+    """Several sources with one observer: it completes when all of them have, and fails with the first that fails.
+
+    Args:
+        observer: The observer downstream.
+        scheduler: The scheduler of the subscriber.
+    """
+
+    __slots__ = ("_followed", "_scheduler")
+
+    def __init__(self, observer: abc.ObserverBase[Any], scheduler: Scheduler) -> None:
+        super().__init__(observer, self._leave)
+        self._scheduler = scheduler
+        self._followed: dict[SerialDisposable, None] = {}
+
+    def follow(
+        self,
+        source: Observable[A],
+        on_next: Callable[[A], None],
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Subscribe to another source, until the end.
+
+        Args:
+            source: The source.
+            on_next: Takes its items.
+            failed: Called with its error, which then ends this source alone.
+        """
+        if self.is_over:
+            return
+        subscription = SerialDisposable()
+        self._followed[subscription] = None
+
+        def on_error(error: Exception) -> None:
+            if failed is None:
+                self.on_error(error)
+                return
+            try:
+                if not self.is_over:
+                    failed(error)
+            except Exception as raised:
+                self.on_error(raised)
+            on_completed()
+
+        def on_completed() -> None:
+            self._followed.pop(subscription, None)
+            subscription.dispose()
+            if not self._followed:
+                self.on_completed()
+
+        subscription.put(connect(source, Sink(on_next, on_error, on_completed), self._scheduler))
+
+    def dispose(self) -> None:
+        """Dispose the subscriptions, and emit nothing any more."""
+        self.end()
+
+    def _leave(self) -> None:
+        followed, self._followed = self._followed, {}
+        for subscription in followed:
+            subscription.dispose()
 
 
 class Source(Stage[A]):

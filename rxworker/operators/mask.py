@@ -15,8 +15,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from reactivex import Observable
-
 from rxworker.errors import ConfigurationError, TextRejectedError
 from rxworker.events import (
     BlockStop,
@@ -27,8 +25,7 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.messages.settings import check_number
-from rxworker.operators.decode import decode
-from rxworker.operators.expect import expect_events
+from rxworker.operators.decode import decoding
 from rxworker.operators.kernel import Operator
 from rxworker.operators.text import MANY, WRITTEN, Replaced, Splitter, Units
 
@@ -93,13 +90,7 @@ def mask(
     def machine() -> _Masked[E]:
         return _Masked(search, replacement, limit, thinking)
 
-    masked: Operator[E, E] = decode(machine)
-
-    def apply(source: Observable[E]) -> Observable[E]:
-        expect_events(source, "mask(...)")
-        return masked(source)
-
-    return apply
+    return decoding(machine, "mask(...)")
 
 
 class _Masked(Units[E]):

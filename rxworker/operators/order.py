@@ -10,8 +10,8 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
 
 from rxworker.messages.settings import check_number
-from rxworker.operators.expect import expect_callable
-from rxworker.operators.kernel import Operator, Sink, Stage, connect
+from rxworker.operators.expect import expect_callable, operator
+from rxworker.operators.kernel import Operator, Scheduler, Sink, connect
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -56,15 +56,12 @@ def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[
     expect_callable("map_in_order(...)", project, "a function that returns an observable")
     check_number("map_in_order(limit)", limit, least=1, whole=True)
 
-    def apply(source: Observable[A]) -> Observable[B]:
-        def subscribe(
-            observer: abc.ObserverBase[B], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            return _Row(project, limit, observer, scheduler).follow(source)
+    def subscribe(
+        source: Observable[A], observer: abc.ObserverBase[B], scheduler: Scheduler
+    ) -> abc.DisposableBase:
+        return _Row(project, limit, observer, scheduler).follow(source)
 
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe)
 
 
 class _Row(Generic[A, B]):
@@ -75,7 +72,7 @@ class _Row(Generic[A, B]):
         project: Callable[[A], Observable[B]],
         limit: int,
         observer: abc.ObserverBase[B],
-        scheduler: abc.SchedulerBase | None,
+        scheduler: Scheduler,
     ) -> None:
         self._project = project
         self._limit = limit

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar, cast
+from typing import TypeVar
 
+from msgspec.structs import replace
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, SerialDisposable
 
 from rxworker.events import (
     Event,
@@ -16,9 +16,11 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.events.deltas import adds_to_same
 from rxworker.messages.settings import check_number
-from rxworker.operators.expect import EVENTS, expect_events, expect_scheduler, no_event
-from rxworker.operators.kernel import Operator, Sink, Stage, connect
+from rxworker.operators.disposables import Both, SerialDisposable
+from rxworker.operators.expect import EVENTS, expect_scheduler, no_event, operator
+from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
 E = TypeVar("E", bound=Event)
 
@@ -62,6 +64,7 @@ def text_of(event: object) -> str | None:
 
 
 def _continues(first: object, event: object) -> bool:
+    """Whether an event adds to the same text as the first of a row: it differs in its text alone, and a value by its path is appended."""
     if type(event) is not type(first):
         return False
     if isinstance(event, InputValueDelta) and isinstance(first, InputValueDelta):
@@ -70,13 +73,7 @@ def _continues(first: object, event: object) -> bool:
             and isinstance(event.value, str)
             and (event.index, event.path) == (first.index, first.path)
         )
-    if isinstance(event, InputJsonDelta) and isinstance(first, InputJsonDelta):
-        return event.index == first.index
-    if isinstance(event, TextDelta | ThinkingDelta | RefusalDelta) and isinstance(
-        first, TextDelta | ThinkingDelta | RefusalDelta
-    ):
-        return event.index == first.index and event.choice == first.choice
-    return False
+    return adds_to_same(event, first)
 
 
 def _joined(first: E, pieces: list[str]) -> E:
@@ -84,18 +81,9 @@ def _joined(first: E, pieces: list[str]) -> E:
     if len(pieces) < 2:
         return first
     text = "".join(pieces)
-    joined: object = first
-    if isinstance(first, TextDelta):
-        joined = TextDelta(first.index, text, first.choice)
-    elif isinstance(first, ThinkingDelta):
-        joined = ThinkingDelta(first.index, text, first.choice)
-    elif isinstance(first, RefusalDelta):
-        joined = RefusalDelta(first.index, text, first.choice)
-    elif isinstance(first, InputJsonDelta):
-        joined = InputJsonDelta(first.index, text)
-    elif isinstance(first, InputValueDelta):
-        joined = InputValueDelta(first.index, first.path, text, first.append)
-    return cast(E, joined)  # it has the type of the first, which is an E
+    if isinstance(first, InputValueDelta):
+        return replace(first, value=text)
+    return replace(first, text=text)
 
 
 def coalesce(seconds: float, scheduler: abc.SchedulerBase) -> Operator[E, E]:
@@ -118,60 +106,41 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase) -> Operator[E, E]:
     check_number("coalesce(seconds)", seconds)
     expect_scheduler("coalesce(...)", scheduler)
 
-    def apply(source: Observable[E]) -> Observable[E]:
-        expect_events(source, "coalesce(...)")
+    def subscribe(
+        source: Observable[E], observer: abc.ObserverBase[E], default: Scheduler
+    ) -> abc.DisposableBase:
+        push = observer.on_next
+        timer = SerialDisposable()
+        held: list[E] = []
 
-        def subscribe(
-            observer: abc.ObserverBase[E], default: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            push = observer.on_next
-            timer = SerialDisposable()
-            held: list[E] = []
-            over = False
-
-            def let_out() -> None:
-                nonlocal held
-                if held:
-                    events, held = held, []
-                    timer.disposable = None
-                    for event in merge_deltas(events):
-                        push(event)
-
-            def ring(_: abc.SchedulerBase, __: object = None) -> None:
-                if not over:
-                    let_out()
-
-            def on_next(event: E) -> None:
-                if over:
-                    return
-                if text_of(event) is None:
-                    if event.__class__ not in EVENTS:
-                        on_error(no_event("coalesce(...)", event))
-                        return
-                    let_out()
+        def let_out() -> None:
+            nonlocal held
+            if held:
+                events, held = held, []
+                timer.put(None)
+                for event in merge_deltas(events):
                     push(event)
+
+        def ring(_: abc.SchedulerBase, __: object = None) -> None:
+            let_out()
+
+        ending = Ending(observer, let_out)
+
+        def on_next(event: E) -> None:
+            if ending.is_over:
+                return
+            if text_of(event) is None:
+                if event.__class__ not in EVENTS:
+                    ending.on_error(no_event("coalesce(...)", event))
                     return
-                held.append(event)
-                if len(held) == 1:
-                    timer.disposable = scheduler.schedule_relative(seconds, ring)
+                let_out()
+                push(event)
+                return
+            held.append(event)
+            if len(held) == 1:
+                timer.put(scheduler.schedule_relative(seconds, ring))
 
-            def on_error(error: Exception) -> None:
-                nonlocal over
-                if not over:
-                    let_out()
-                    over = True
-                    observer.on_error(error)
+        sink = Sink(on_next, ending.on_error, ending.on_completed)
+        return Both(timer, connect(source, sink, default))
 
-            def on_completed() -> None:
-                nonlocal over
-                if not over:
-                    let_out()
-                    over = True
-                    observer.on_completed()
-
-            sink = Sink(on_next, on_error, on_completed)
-            return CompositeDisposable(timer, connect(source, sink, default))
-
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe, "coalesce(...)")

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from reactivex import Observable, abc
+from reactivex import abc
 
 from rxworker.events import Event, ResponseStatus, Status, TextDelta
 from rxworker.messages import Json
 from rxworker.messages.json_reader import JsonReader
-from rxworker.operators.expect import (
-    EVENTS,
-    Ending,
-    expect_choice,
-    expect_events,
-    no_event,
-    no_text,
-)
-from rxworker.operators.kernel import Operator, Sink, stage
+from rxworker.operators.expect import EVENTS, expect_choice, no_event, no_text, observing
+from rxworker.operators.kernel import Ending, Operator, Sink
 
 
 def partial_json() -> Operator[str, Json]:
@@ -34,11 +27,7 @@ def partial_json() -> Operator[str, Json]:
     {'city': 'Oslo'}
     {'city': 'Oslo', 'days': 3}
     """
-
-    def apply(source: Observable[str]) -> Observable[Json]:
-        return stage(source, _read)
-
-    return apply
+    return observing(_read)
 
 
 def _read(observer: abc.ObserverBase[Json]) -> Sink[str]:
@@ -75,31 +64,26 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
     """
     expect_choice("partial_values", choice)
 
-    def apply(source: Observable[Event]) -> Observable[Json]:
-        expect_events(source, "partial_values()")
+    def make(observer: abc.ObserverBase[Json]) -> Sink[Event]:
+        reader = JsonReader()
+        ending = Ending(observer)
 
-        def make(observer: abc.ObserverBase[Json]) -> Sink[Event]:
-            reader = JsonReader()
-            ending = Ending(observer)
+        def on_next(event: Event) -> None:
+            nonlocal reader
+            if ending.is_over:
+                return
+            changed = False
+            if type(event) is TextDelta:
+                changed = event.choice == choice and reader.feed(event.text)
+            elif isinstance(event, Status):
+                changed = reader.finish()
+                if event.status is ResponseStatus.STARTED:
+                    reader = JsonReader()
+            elif event.__class__ not in EVENTS:
+                ending.on_error(no_event("partial_values()", event))
+            if changed:
+                observer.on_next(reader.value)
 
-            def on_next(event: Event) -> None:
-                nonlocal reader
-                if ending.is_over:
-                    return
-                changed = False
-                if type(event) is TextDelta:
-                    changed = event.choice == choice and reader.feed(event.text)
-                elif isinstance(event, Status):
-                    changed = reader.finish()
-                    if event.status is ResponseStatus.STARTED:
-                        reader = JsonReader()
-                elif event.__class__ not in EVENTS:
-                    ending.on_error(no_event("partial_values()", event))
-                if changed:
-                    observer.on_next(reader.value)
+        return Sink(on_next, ending.on_error, ending.on_completed)
 
-            return Sink(on_next, ending.on_error, ending.on_completed)
-
-        return stage(source, make)
-
-    return apply
+    return observing(make, "partial_values()")

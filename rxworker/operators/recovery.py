@@ -16,11 +16,12 @@ from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.expect import (
     EVENTS,
     expect_callable,
-    expect_events,
     expect_scheduler,
     no_event,
+    observing,
+    operator,
 )
-from rxworker.operators.kernel import Operator, Sink, Stage, connect, many, stage
+from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect, many
 
 A = TypeVar("A")
 
@@ -56,59 +57,54 @@ def retry_before_first(
     expect_callable("retry_before_first(...)", should, "a function of an error and a number")
     expect_scheduler("retry_before_first(...)", scheduler)
 
-    def apply(source: Observable[A]) -> Observable[A]:
-        def subscribe(
-            observer: abc.ObserverBase[A], default: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            current = SerialDisposable()
-            push, push_many = observer.on_next, many(observer)
-            failures = 0
-            started = False
+    def subscribe(
+        source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler
+    ) -> abc.DisposableBase:
+        current = SerialDisposable()
+        push, push_many = observer.on_next, many(observer)
+        failures = 0
+        started = False
 
-            def on_next(item: A) -> None:
-                nonlocal started
-                started = True
-                push(item)
+        def on_next(item: A) -> None:
+            nonlocal started
+            started = True
+            push(item)
 
-            def on_many(parts: Parts[A]) -> None:
-                nonlocal started
-                started = True
-                push_many(parts)
+        def on_many(parts: Parts[A]) -> None:
+            nonlocal started
+            started = True
+            push_many(parts)
 
-            def on_error(error: Exception) -> None:
-                nonlocal failures
-                if started:
-                    observer.on_error(error)
-                    return
+        def on_error(error: Exception) -> None:
+            nonlocal failures
+            delay = None
+            if not started:
                 failures += 1
                 try:
                     delay = should(error, failures)
                 except Exception as other:
-                    observer.on_error(other)
-                    return
-                if delay is None:
-                    observer.on_error(error)
-                else:
-                    # Also without a pause through the scheduler, so that failures do not pile up on the stack.
-                    current.put(scheduler.schedule_relative(delay, attempt))
+                    error = other
+            if delay is None:
+                observer.on_error(error)
+            else:
+                # Also without a pause through the scheduler, so that failures do not pile up on the stack.
+                current.put(scheduler.schedule_relative(delay, attempt))
 
-            def attempt(_: abc.SchedulerBase | None = None, __: object = None) -> None:
-                subscription = SerialDisposable()
-                current.put(subscription)
-                sink = Sink(on_next, on_error, observer.on_completed, on_many)
-                try:
-                    connected = connect(source, sink, default)
-                except Exception as error:
-                    on_error(error)
-                else:
-                    subscription.put(connected)
+        def attempt(_: abc.SchedulerBase | None = None, __: object = None) -> None:
+            subscription = SerialDisposable()
+            current.put(subscription)
+            sink = Sink(on_next, on_error, observer.on_completed, on_many)
+            try:
+                connected = connect(source, sink, default)
+            except Exception as error:
+                on_error(error)
+            else:
+                subscription.put(connected)
 
-            attempt()
-            return current
+        attempt()
+        return current
 
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe)
 
 
 LOOKS = 8
@@ -144,80 +140,59 @@ def time_out(
     check_number("time_out(idle)", idle, optional=True)
     expect_scheduler("time_out(...)", scheduler)
 
-    def apply(source: Observable[A]) -> Observable[A]:
-        def subscribe(
-            observer: abc.ObserverBase[A], default: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            push, push_many = observer.on_next, many(observer)
-            upstream, timer = SerialDisposable(), SerialDisposable()
-            started = marked = over = False
-            quiet = 0
+    def subscribe(
+        source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler
+    ) -> abc.DisposableBase:
+        push, push_many = observer.on_next, many(observer)
+        upstream, timer = SerialDisposable(), SerialDisposable()
+        ending = Ending(observer, timer.dispose)
+        started = marked = False
+        quiet = 0
 
-            def end() -> bool:
-                nonlocal over
-                was_over, over = over, True
-                timer.dispose()
-                return not was_over
+        def look(_: abc.SchedulerBase, __: object = None) -> None:
+            nonlocal marked, quiet
+            quiet = 0 if marked or (is_held is not None and is_held()) else quiet + 1
+            marked = False
+            if quiet < LOOKS:
+                arm()
+                return
+            upstream.dispose()
+            what = f"for {idle:g} seconds" if started else f"within {first:g} seconds"
+            ending.on_error(TransportTimeoutError(f"nothing came {what}", retryable=True))
 
-            def expire(message: str) -> None:
-                if end():
-                    upstream.dispose()
-                    observer.on_error(TransportTimeoutError(message, retryable=True))
+        def arm() -> None:
+            patience = idle if started else first
+            if patience is not None and not ending.is_over:
+                timer.put(scheduler.schedule_relative(patience / LOOKS, look))
 
-            def look(_: abc.SchedulerBase, __: object = None) -> None:
-                nonlocal marked, quiet
-                quiet = 0 if marked or (is_held is not None and is_held()) else quiet + 1
-                marked = False
-                if quiet < LOOKS:
-                    arm()
-                elif started:
-                    expire(f"nothing came for {idle:g} seconds")
-                else:
-                    expire(f"nothing came within {first:g} seconds")
+        def mark() -> None:
+            nonlocal started, marked, quiet
+            marked = True
+            if not started:
+                started, marked, quiet = True, False, 0  # the time of a pause begins right here
+                timer.put(None)
+                arm()
 
-            def arm() -> None:
-                patience = idle if started else first
-                if patience is not None and not over:
-                    timer.put(scheduler.schedule_relative(patience / LOOKS, look))
+        def on_next(item: A) -> None:
+            if not ending.is_over:
+                mark()
+                push(item)
 
-            def mark() -> None:
-                nonlocal started, marked, quiet
-                marked = True
-                if not started:
-                    started, marked, quiet = True, False, 0  # the time of a pause begins right here
-                    timer.put(None)
-                    arm()
+        def on_many(parts: Parts[A]) -> None:
+            if not ending.is_over:
+                mark()
+                push_many(parts)
 
-            def on_next(item: A) -> None:
-                if not over:
-                    mark()
-                    push(item)
+        def dispose() -> None:
+            ending.end()
+            upstream.dispose()
 
-            def on_many(parts: Parts[A]) -> None:
-                if not over:
-                    mark()
-                    push_many(parts)
+        arm()
+        sink = Sink(on_next, ending.on_error, ending.on_completed, on_many)
+        upstream.put(connect(source, sink, default))
+        return Call(dispose)
 
-            def on_error(error: Exception) -> None:
-                if end():
-                    observer.on_error(error)
-
-            def on_completed() -> None:
-                if end():
-                    observer.on_completed()
-
-            def dispose() -> None:
-                end()
-                upstream.dispose()
-
-            arm()
-            sink = Sink(on_next, on_error, on_completed, on_many)
-            upstream.put(connect(source, sink, default))
-            return Call(dispose)
-
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe)
 
 
 def error_to_exception(event: Error) -> RxWorkerError:
@@ -248,26 +223,20 @@ def fail_on_error() -> Operator[ResponseEvent, ResponseEvent]:
     The end comes after the ``Status(FAILED)`` that follows the error, or where the source ends without one. Should the
     source itself end with an error, that one becomes the exception's ``__cause__``.
     """
-
-    def apply(source: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
-        expect_events(source, "fail_on_error()")
-        return stage(source, _watch)
-
-    return apply
+    return observing(_watch, "fail_on_error()")
 
 
 def _watch(observer: abc.ObserverBase[ResponseEvent]) -> Sink[ResponseEvent]:
     push = observer.on_next
     failure: RxWorkerError | None = None
-    over = False
+    ending = Ending(observer)
 
     def on_next(event: ResponseEvent) -> None:
-        nonlocal failure, over
-        if over:
+        nonlocal failure
+        if ending.is_over:
             return
         if event.__class__ not in EVENTS:
-            over = True
-            observer.on_error(no_event("fail_on_error()", event))
+            ending.on_error(no_event("fail_on_error()", event))
             return
         push(event)
         if type(event) is Error:
@@ -275,28 +244,19 @@ def _watch(observer: abc.ObserverBase[ResponseEvent]) -> Sink[ResponseEvent]:
         elif (
             failure is not None and type(event) is Status and event.status is ResponseStatus.FAILED
         ):
-            over = True
-            observer.on_error(failure)
+            ending.on_error(failure)
 
     def on_error(error: Exception) -> None:
-        nonlocal over
-        if over:
-            return
-        over = True
         if failure is None:
-            observer.on_error(error)
-        else:
+            ending.on_error(error)
+        elif not ending.is_over:
             failure.__cause__ = error
-            observer.on_error(failure)
+            ending.on_error(failure)
 
     def on_completed() -> None:
-        nonlocal over
-        if over:
-            return
-        over = True
         if failure is None:
-            observer.on_completed()
+            ending.on_completed()
         else:
-            observer.on_error(failure)
+            ending.on_error(failure)
 
     return Sink(on_next, on_error, on_completed)

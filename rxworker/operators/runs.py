@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from reactivex import Observable, abc
-from reactivex.disposable import Disposable, SingleAssignmentDisposable
+from reactivex.internal import noop
 
 from rxworker.events import Record
+from rxworker.operators.disposables import NOTHING
 from rxworker.operators.expect import no_record
-from rxworker.operators.kernel import Sink, Stage, connect
+from rxworker.operators.kernel import Joined, Scheduler, Stage
 
 Failed = Callable[[Exception], None]
 _NO_RUN = "merge_runs takes several runs, not {!r}: for one run write merge_runs([run])"
@@ -67,103 +68,44 @@ def merge_runs(
     """
     if not isinstance(runs, Observable) and not hasattr(runs, "__iter__"):
         raise TypeError(_NO_RUN.format(runs))
-    given = runs if isinstance(runs, Observable) else tuple(runs)
+    given = runs if isinstance(runs, Observable) else _several(tuple(runs))
 
-    def subscribe(
-        observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
-        merge = _Merge(observer, failed, scheduler)
-        merge.follow(given)
-        return Disposable(merge.leave)
+    def subscribe(observer: abc.ObserverBase[Record], scheduler: Scheduler) -> Joined:
+        joined = Joined(observer, scheduler)
+
+        def join(run: Records) -> None:
+            records: object = run if isinstance(run, Observable) else getattr(run, "records", None)
+            if isinstance(records, Observable):
+                joined.follow(cast("Observable[Record]", records), show, failed or noop)
+            else:
+                joined.on_error(TypeError(_NO_RUN.format(run)))
+
+        def show(record: Record) -> None:
+            if joined.is_over:
+                return
+            if record.__class__ is not Record:
+                joined.on_error(no_record("merge_runs(...)", record))
+                return
+            try:
+                observer.on_next(record)
+            except BaseException:
+                # The run whose record it was detaches this stream and reports it. An observer that raised is not called again by the others.
+                joined.dispose()
+                raise
+
+        joined.follow(given, join)
+        return joined
 
     return Stage(subscribe)
 
 
-class _Merge:
-    """One subscription: the runs that are on, and whether others may join."""
+def _several(runs: tuple[Records, ...]) -> Observable[Records]:
+    """These runs, at once, without a turn of the scheduler."""
 
-    def __init__(
-        self,
-        observer: abc.ObserverBase[Record],
-        failed: Failed | None,
-        scheduler: abc.SchedulerBase | None,
-    ) -> None:
-        self._observer = observer
-        self._failed = failed
-        self._scheduler = scheduler
-        self._outer = SingleAssignmentDisposable()
-        self._on: set[SingleAssignmentDisposable] = set()
-        self._all_known = False
-        self._over = False
+    def subscribe(observer: abc.ObserverBase[Records], _: Scheduler) -> abc.DisposableBase:
+        for run in runs:
+            observer.on_next(run)
+        observer.on_completed()
+        return NOTHING
 
-    def follow(self, runs: Observable[Records] | tuple[Records, ...]) -> None:
-        if isinstance(runs, tuple):
-            for run in runs:
-                if self._over:
-                    return
-                self._join(run)
-            self._know_all()
-        else:
-            sink = Sink(self._join, self._fail, self._know_all)
-            self._outer.disposable = connect(runs, sink, self._scheduler)
-
-    def leave(self) -> None:
-        self._over = True
-        self._outer.dispose()
-        on, self._on = self._on, set()
-        for subscription in on:
-            subscription.dispose()
-
-    def _join(self, run: Records) -> None:
-        if self._over:
-            return
-        records: Observable[Record] | None = (
-            run if isinstance(run, Observable) else getattr(run, "records", None)
-        )
-        if records is None:
-            self._fail(TypeError(_NO_RUN.format(run)))
-            return
-        subscription = SingleAssignmentDisposable()
-        self._on.add(subscription)
-
-        def on_error(error: Exception) -> None:
-            try:
-                if self._failed is not None and not self._over:
-                    self._failed(error)
-            except Exception as raised:
-                self._fail(raised)
-            on_completed()
-
-        def on_completed() -> None:
-            self._on.discard(subscription)
-            self._complete_if_done()
-
-        sink = Sink(self._show, on_error, on_completed)
-        subscription.disposable = connect(records, sink, self._scheduler)
-
-    def _show(self, record: Record) -> None:
-        if self._over:
-            return
-        if record.__class__ is not Record:
-            self._fail(no_record("merge_runs(...)", record))
-            return
-        try:
-            self._observer.on_next(record)
-        except BaseException:
-            # The run whose record it was detaches this stream and reports it. An observer that raised is not called again by the others.
-            self.leave()
-            raise
-
-    def _know_all(self) -> None:
-        self._all_known = True
-        self._complete_if_done()
-
-    def _complete_if_done(self) -> None:
-        if self._all_known and not self._on and not self._over:
-            self._over = True
-            self._observer.on_completed()
-
-    def _fail(self, error: Exception) -> None:
-        if not self._over:
-            self.leave()
-            self._observer.on_error(error)
+    return Stage(subscribe)

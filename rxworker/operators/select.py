@@ -8,15 +8,25 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable
+from reactivex.internal import noop
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, Event, Record
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, start_of
 from rxworker.events.meta import Meta
-from rxworker.operators.expect import EVENTS, Ending, expect_events, ignore, no_event, no_record
-from rxworker.operators.kernel import Operator, Sink, Source, Stage, connect, many, stage
+from rxworker.operators.disposables import Both
+from rxworker.operators.expect import EVENTS, no_event, no_record, observing, operator
+from rxworker.operators.kernel import (
+    Ending,
+    Joined,
+    Operator,
+    Scheduler,
+    Sink,
+    Source,
+    connect,
+    many,
+)
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 
@@ -36,43 +46,40 @@ def events() -> Operator[Record, Event]:
     Ping(timestamp=None)
     """
 
-    def apply(source: Observable[Record]) -> Observable[Event]:
-        def make(observer: abc.ObserverBase[Event]) -> Sink[Record]:
-            push, push_many = observer.on_next, many(observer)
-            ending = Ending(observer)
+    def make(observer: abc.ObserverBase[Event]) -> Sink[Record]:
+        push, push_many = observer.on_next, many(observer)
+        ending = Ending(observer)
 
-            def refuse(item: object) -> None:
-                nonlocal push, push_many
-                push = push_many = ignore
-                ending.on_error(no_record("events()", item))
+        def refuse(item: object) -> None:
+            nonlocal push, push_many
+            push = push_many = noop
+            ending.on_error(no_record("events()", item))
 
-            def on_next(record: Record) -> None:
+        def on_next(record: Record) -> None:
+            if record.__class__ is not Record:
+                refuse(record)
+            elif not record.path:
+                event: Any = record.event
+                if event.__class__ is Deltas:  # an entry
+                    push_many((event,))
+                else:
+                    push(event)
+
+        def on_many(records: Parts[Record]) -> None:
+            found: list[Any] = []
+            for each in records:
+                record: Any = each
                 if record.__class__ is not Record:
+                    push_many(found)
                     refuse(record)
-                elif not record.path:
-                    event: Any = record.event
-                    if event.__class__ is Deltas:  # an entry
-                        push_many((event,))
-                    else:
-                        push(event)
+                    return
+                if not record.path:
+                    found.append(record.event)
+            push_many(found)
 
-            def on_many(records: Parts[Record]) -> None:
-                found: list[Any] = []
-                for each in records:
-                    record: Any = each
-                    if record.__class__ is not Record:
-                        push_many(found)
-                        refuse(record)
-                        return
-                    if not record.path:
-                        found.append(record.event)
-                push_many(found)
+        return Sink(on_next, ending.on_error, ending.on_completed, on_many)
 
-            return Sink(on_next, ending.on_error, ending.on_completed, on_many)
-
-        return stage(source, make)
-
-    return apply
+    return observing(make)
 
 
 A = TypeVar("A")
@@ -98,64 +105,49 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
         blocks: Applied to the block events.
     """
 
-    def apply(source: Observable[Event]) -> Observable[A | B]:
-        expect_events(source, "split_meta(...)")
+    def subscribe(
+        source: Observable[Event], observer: abc.ObserverBase[A | B], scheduler: Scheduler
+    ) -> abc.DisposableBase:
+        meta_lane: Source[Meta] = Source()
+        block_lane: Source[BlockEvent] = Source()
+        push = observer.on_next
+        opened: OpenBlocks[BlockStart] = OpenBlocks()
+        lanes = Joined(observer, scheduler)
 
-        def subscribe(
-            observer: abc.ObserverBase[A | B], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            meta_lane: Source[Meta] = Source()
-            block_lane: Source[BlockEvent] = Source()
-            push = observer.on_next
-            opened: OpenBlocks[BlockStart] = OpenBlocks()
-            ending = Ending(observer)
-            lanes = 2
+        def emit(value: A | B) -> None:
+            if not lanes.is_over:
+                push(value)
 
-            def emit(value: A | B) -> None:
-                if not ending.is_over:
-                    push(value)
+        def on_next(event: Any) -> None:
+            kind = event.__class__
+            if kind in BORDERS:
+                for start, reason in opened.end_before(event):
+                    block_lane.on_next(BlockAbort(start.index, start.block_type, reason))
+            if kind in BLOCK_EVENTS:
+                if kind is BlockStop or kind is BlockAbort:
+                    opened.pop(event.index, None)
+                elif event.index not in opened:
+                    opened[event.index] = start_of(event)
+                block_lane.on_next(event)
+            elif kind in META_EVENTS:
+                meta_lane.on_next(event)
+            elif kind not in EVENTS:
+                lanes.on_error(no_event("split_meta(...)", event))
 
-            def leave() -> None:
-                nonlocal lanes
-                lanes -= 1
-                if lanes == 0:
-                    ending.on_completed()
+        def on_error(error: Exception) -> None:
+            meta_lane.on_error(error)
+            block_lane.on_error(error)
 
-            def on_next(event: Any) -> None:
-                kind = event.__class__
-                if kind in BORDERS:
-                    for start, reason in opened.end_before(event):
-                        block_lane.on_next(BlockAbort(start.index, start.block_type, reason))
-                if kind in BLOCK_EVENTS:
-                    if kind is BlockStop or kind is BlockAbort:
-                        opened.pop(event.index, None)
-                    elif event.index not in opened:
-                        opened[event.index] = start_of(event)
-                    block_lane.on_next(event)
-                elif kind in META_EVENTS:
-                    meta_lane.on_next(event)
-                elif kind not in EVENTS:
-                    ending.on_error(no_event("split_meta(...)", event))
+        def on_completed() -> None:
+            meta_lane.on_completed()
+            block_lane.on_completed()
 
-            def on_error(error: Exception) -> None:
-                meta_lane.on_error(error)
-                block_lane.on_error(error)
+        # The lanes first, so that a source which emits at once finds them listening.
+        lanes.follow(meta(meta_lane), emit)
+        lanes.follow(blocks(block_lane), emit)
+        return Both(lanes, connect(source, Sink(on_next, on_error, on_completed), scheduler))
 
-            def on_completed() -> None:
-                meta_lane.on_completed()
-                block_lane.on_completed()
-
-            joined: Sink[A | B] = Sink(emit, ending.on_error, leave)
-            # The lanes first, so that a source which emits at once finds them listening.
-            return CompositeDisposable(
-                connect(meta(meta_lane), joined, scheduler),
-                connect(blocks(block_lane), joined, scheduler),
-                connect(source, Sink(on_next, on_error, on_completed), scheduler),
-            )
-
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe, "split_meta(...)")
 
 
 E = TypeVar("E", bound=Event)
@@ -236,30 +228,24 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
         choices[kind] = passes is issubclass(kind, types)
         return choices[kind]
 
-    def apply(source: Observable[Any]) -> Observable[Any]:
-        if not takes_records:
-            expect_events(source, verb)
+    def make(observer: abc.ObserverBase[Any]) -> Sink[Any]:
+        push = observer.on_next
+        chosen = choices.get
+        ending = Ending(observer)
 
-        def make(observer: abc.ObserverBase[Any]) -> Sink[Any]:
-            push = observer.on_next
-            chosen = choices.get
-            ending = Ending(observer)
+        def on_next(item: object) -> None:
+            nonlocal push
+            chooses = chosen(type(item))
+            if chooses is None:
+                try:
+                    chooses = choose(item)
+                except ConfigurationError as error:
+                    push = noop
+                    ending.on_error(error)
+                    return
+            if chooses:
+                push(item)
 
-            def on_next(item: object) -> None:
-                nonlocal push
-                chooses = chosen(type(item))
-                if chooses is None:
-                    try:
-                        chooses = choose(item)
-                    except ConfigurationError as error:
-                        push = ignore
-                        ending.on_error(error)
-                        return
-                if chooses:
-                    push(item)
+        return Sink(on_next, ending.on_error, ending.on_completed)
 
-            return Sink(on_next, ending.on_error, ending.on_completed)
-
-        return stage(source, make)
-
-    return apply
+    return observing(make, "" if takes_records else verb)

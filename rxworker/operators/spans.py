@@ -76,16 +76,13 @@ def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
     return decode(make)
 
 
-_Open: TypeAlias = dict[tuple[str, ...], dict[Hashable, Record]]
-
-
 class _Spans:
-    """The open spans, by run, by the path of a run inside it, and by name."""
+    """The open spans, by run, and by the path of a run inside it and their name."""
 
     def __init__(self, begins: Marker, ends: Marker) -> None:
         self._begins = begins
         self._ends = ends
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, dict[tuple[tuple[str, ...], Hashable], Record]] = {}
 
     def feed(self, data: Record) -> Sequence[Span]:
         if data.__class__ is not Record:
@@ -93,32 +90,25 @@ class _Spans:
         event: Any = data.event
         if event.__class__ is Deltas:
             raise entries_given("spans(...)")
+        run, path = data.run_id, data.path
         found: Sequence[Span] = ()
         name = self._ends(data)
         if name is not None:
-            begin = self._open.get(data.run_id, _NONE).get(data.path, _NOTHING).pop(name, None)
+            begin = self._open.get(run, {}).pop((path, name), None)
             if begin is not None:
                 found = (Span(begin, data),)
         name = self._begins(data)
         if name is not None:
-            self._open.setdefault(data.run_id, {}).setdefault(data.path, {})[name] = data
-        if data.event.__class__ in _OVER:
-            self._close(data)
+            self._open.setdefault(run, {})[path, name] = data
+        if event.__class__ in _OVER:
+            open_ = self._open.pop(run, {})
+            if path:
+                self._open[run] = {key: begin for key, begin in open_.items() if key[0] != path}
         return found
 
     def finish(self) -> Sequence[Span]:
         return ()
 
-    def _close(self, record: Record) -> None:
-        if record.path:
-            self._open.get(record.run_id, _NONE).pop(record.path, None)
-        else:
-            self._open.pop(record.run_id, None)
-
-
-# Stand for what is not there; nothing is ever put into them.
-_NONE: _Open = {}
-_NOTHING: dict[Hashable, Record] = {}
 
 _OVER = frozenset({RunStop, RunAbort, RunPause})
 

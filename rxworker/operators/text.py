@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
-from reactivex import Observable, abc
+from reactivex import abc
+from reactivex.internal import noop
 
 from rxworker.events import (
     BlockAbort,
@@ -27,16 +28,9 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.messages import Json
-from rxworker.operators.decode import decode
-from rxworker.operators.expect import (
-    EVENTS,
-    Ending,
-    expect_choice,
-    expect_events,
-    ignore,
-    no_event,
-)
-from rxworker.operators.kernel import Operator, Sink, many, stage
+from rxworker.operators.decode import decoding
+from rxworker.operators.expect import EVENTS, expect_choice, no_event, observing
+from rxworker.operators.kernel import Ending, Operator, Sink, many
 from rxworker.state.open_blocks import OpenBlocks
 
 
@@ -75,42 +69,37 @@ def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
 def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> Operator[Event, str]:
     expect_choice(verb.removesuffix("()"), choice)
 
-    def apply(source: Observable[Event]) -> Observable[str]:
-        expect_events(source, verb)
+    def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
+        push, push_many = observer.on_next, many(observer)
+        ending = Ending(observer)
 
-        def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
-            push, push_many = observer.on_next, many(observer)
-            ending = Ending(observer)
+        def refuse(item: object) -> None:
+            nonlocal push, push_many
+            push = push_many = noop
+            ending.on_error(no_event(verb, item))
 
-            def refuse(item: object) -> None:
-                nonlocal push, push_many
-                push = push_many = ignore
-                ending.on_error(no_event(verb, item))
+        # By their very type, since isinstance takes four times as long if it is false.
+        def on_next(event: Any) -> None:
+            kind = event.__class__
+            if kind is wanted:
+                if event.choice == choice:
+                    push(event.text)
+            elif kind not in EVENTS:
+                refuse(event)
 
-            # By their very type, since isinstance takes four times as long if it is false.
-            def on_next(event: Any) -> None:
-                kind = event.__class__
-                if kind is wanted:
-                    if event.choice == choice:
-                        push(event.text)
-                elif kind not in EVENTS:
-                    refuse(event)
+        def on_many(parts: Parts[Event]) -> None:
+            for each in parts:
+                part: Any = each
+                if part.__class__ is Deltas:
+                    like = part.like
+                    if like.__class__ is wanted and like.choice == choice:
+                        push_many(part.texts)
+                else:
+                    on_next(part)
 
-            def on_many(parts: Parts[Event]) -> None:
-                for each in parts:
-                    part: Any = each
-                    if part.__class__ is Deltas:
-                        like = part.like
-                        if like.__class__ is wanted and like.choice == choice:
-                            push_many(part.texts)
-                    else:
-                        on_next(part)
+        return Sink(on_next, ending.on_error, ending.on_completed, on_many)
 
-            return Sink(on_next, ending.on_error, ending.on_completed, on_many)
-
-        return stage(source, make)
-
-    return apply
+    return observing(make, verb)
 
 
 E = TypeVar("E", bound=Event)
@@ -169,13 +158,7 @@ def _units(make: Callable[[], Splitter], verb: str) -> Operator[E, E]:
     def machine() -> Units[E]:
         return Units(make, verb)
 
-    divide: Operator[E, E] = decode(machine)
-
-    def apply(source: Observable[E]) -> Observable[E]:
-        expect_events(source, verb)
-        return divide(source)
-
-    return apply
+    return decoding(machine, verb)
 
 
 class Splitter(Protocol):

@@ -15,14 +15,15 @@ nothing is ever subtracted, so that no rounding error accumulates.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar, overload
 
 from reactivex import Observable, abc
-from reactivex.disposable import Disposable, SerialDisposable, SingleAssignmentDisposable
 
 from rxworker.messages.settings import check_number
-from rxworker.operators.expect import expect_callable, expect_scheduler
-from rxworker.operators.kernel import Operator, Sink, Stage, connect
+from rxworker.operators.disposables import Call, SerialDisposable
+from rxworker.operators.expect import expect_callable, expect_scheduler, operator
+from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -91,12 +92,12 @@ class View(Generic[A]):
         """When the oldest item leaves; ``None`` without one."""
         return self._dues[self._start] if self._start < len(self._dues) else None
 
-    def push(self, due: float, item: A) -> None:
+    def push(self, due: float, item: A, /) -> None:
         """Take an item that leaves then, not before those that came earlier."""
         self._row.append(item)
         self._dues.append(due)
 
-    def drop(self, now: float) -> bool:
+    def drop(self, now: float, /) -> bool:
         """Remove the expired items; return whether there were any."""
         start, dues = self._start, self._dues
         while start < len(dues) and dues[start] <= now:
@@ -132,13 +133,13 @@ class Fold(Generic[A]):
             return self._front[-1][0]
         return self._back[0][0] if self._back else None
 
-    def push(self, due: float, item: A) -> None:
+    def push(self, due: float, item: A, /) -> None:
         """Take an item that leaves then, not before those that came earlier."""
         total = self._combine(self._back_total, item) if self._back else item
         self._back.append((due, item))
         self._back_total = total
 
-    def drop(self, now: float) -> bool:
+    def drop(self, now: float, /) -> bool:
         """Remove the expired items; return whether there were any."""
         dropped = False
         while (due := self.due) is not None and due <= now:
@@ -202,11 +203,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
     Window('a')
     Window('a', 'b')
     """
-
-    def hold() -> _Held[A, Window[A]]:
-        return View()
-
-    return slide(seconds, scheduler, hold, "sliding")
+    return slide(seconds, scheduler, View[A], "sliding")
 
 
 def fold_sliding(
@@ -237,12 +234,8 @@ def fold_sliding(
     7
     7
     """
-
-    def hold() -> _Held[A, A]:
-        return Fold(combine, empty)
-
     expect_callable("fold_sliding(...)", combine, "a function of two items")
-    return slide(seconds, scheduler, hold, "fold_sliding")
+    return slide(seconds, scheduler, partial(Fold[A], combine, empty), "fold_sliding")
 
 
 def slide(
@@ -268,95 +261,72 @@ def slide(
     check_number(f"{verb}(seconds)", seconds, above=0)
     expect_scheduler(f"{verb}(...)", scheduler)
 
-    def apply(source: Observable[A]) -> Observable[B]:
-        def subscribe(
-            observer: abc.ObserverBase[B], default: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            held = hold()
-            emit = observer.on_next
-            upstream = SingleAssignmentDisposable()
-            timer = SerialDisposable()
-            waits_for: float | None = None
-            last = float("-inf")
-            ahead = 0.0
-            over = False
+    def subscribe(
+        source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler
+    ) -> abc.DisposableBase:
+        held = hold()
+        emit = observer.on_next
+        upstream, timer = SerialDisposable(), SerialDisposable()
+        ending = Ending(observer, timer.dispose)
+        waits_for: float | None = None
+        last = float("-inf")
+        ahead = 0.0
 
-            def read_clock() -> float:
-                # A wall clock may be set back. Then time goes on here from where it was.
-                nonlocal last, ahead
-                now = scheduler.to_seconds(scheduler.now) + ahead
-                if now < last:
-                    ahead += last - now
-                    now = last
-                last = now
-                return now
+        def read_clock() -> float:
+            # A wall clock may be set back. Then time goes on here from where it was.
+            nonlocal last, ahead
+            now = scheduler.to_seconds(scheduler.now) + ahead
+            if now < last:
+                ahead += last - now
+                now = last
+            last = now
+            return now
 
-            def arm() -> None:
-                nonlocal waits_for
-                due = held.due
-                if waits_for is None and due is not None:
-                    waits_for = due
-                    timer.disposable = scheduler.schedule_relative(max(due - last, 0.0), ring)
+        def arm() -> None:
+            nonlocal waits_for
+            due = held.due
+            if due is not None:
+                waits_for = due
+                timer.put(scheduler.schedule_relative(max(due - last, 0.0), ring))
 
-            def ring(_: abc.SchedulerBase, __: object = None) -> None:
-                nonlocal waits_for
-                if over or waits_for is None:
-                    return
+        def ring(_: abc.SchedulerBase, __: object = None) -> None:
+            nonlocal waits_for
+            if waits_for is not None and not ending.is_over:
                 # A clock may ring a moment early. What it was set for is due all the same.
                 due, waits_for = waits_for, None
-                try:
-                    if not held.drop(max(read_clock(), due)):
-                        arm()
-                        return
-                    value = held.value()
-                except Exception as error:
-                    fail(error)
-                    return
+                change(max(read_clock(), due))
+
+        def change(now: float, *items: A) -> None:
+            """Remove the expired items, and add a new one."""
+            try:
+                is_new = held.drop(now)
+                if items:
+                    held.push(now + seconds, *items)
+                    is_new = True
+                value = held.value()
+            except Exception as error:
+                upstream.dispose()
+                ending.on_error(error)
+                return
+            if waits_for is None:
                 arm()
+            if is_new:
                 emit(value)
 
-            def on_next(item: A) -> None:
-                if over:
-                    return
-                now = read_clock()
-                try:
-                    held.drop(now)
-                    held.push(now + seconds, item)
-                    value = held.value()
-                except Exception as error:
-                    fail(error)
-                    return
-                arm()
-                emit(value)
+        def on_next(item: A) -> None:
+            if not ending.is_over:
+                change(read_clock(), item)
 
-            def end() -> bool:
-                nonlocal over
-                was_over, over = over, True
-                timer.dispose()
-                return not was_over
+        def on_completed() -> None:
+            if ends_empty and held.due is not None and not ending.is_over:
+                emit(hold().value())
+            ending.on_completed()
 
-            def fail(error: Exception) -> None:
-                upstream.dispose()
-                on_error(error)
+        def dispose() -> None:
+            ending.end()
+            upstream.dispose()
 
-            def on_error(error: Exception) -> None:
-                if end():
-                    observer.on_error(error)
+        upstream.put(connect(source, Sink(on_next, ending.on_error, on_completed), default))
+        return Call(dispose)
 
-            def on_completed() -> None:
-                if end():
-                    if ends_empty and held.due is not None:
-                        emit(hold().value())
-                    observer.on_completed()
-
-            def dispose() -> None:
-                end()
-                upstream.dispose()
-
-            sink = Sink(on_next, on_error, on_completed)
-            upstream.disposable = connect(source, sink, default)
-            return Disposable(dispose)
-
-        return Stage(subscribe)
-
-    return apply
+    return operator(subscribe)
