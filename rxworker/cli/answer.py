@@ -6,6 +6,7 @@ does not wait. A page is where the answer is printed: a terminal, with styles, o
 
 from __future__ import annotations
 
+import signal
 import sys
 from enum import Enum
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 from rich.console import Console
 
-from rxworker.cli.process import Background, explain, on_interrupt, write_error
+from rxworker.cli.process import Background, explain, write_error
 from rxworker.errors import RunCancelledError
 from rxworker.events import (
     AttemptRetract,
@@ -29,6 +30,7 @@ from rxworker.events import (
 )
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
+from rxworker.ui.terminal.lifecycle import on_signals
 from rxworker.views import Tracker
 from rxworker.views.changes import (
     BlockClose,
@@ -179,7 +181,7 @@ def answer(
         counted: Whether to print the tokens at the end.
     """
     notifications: SimpleQueue[Notification] = SimpleQueue()
-    with on_interrupt(partial(notifications.put, Interrupt())):
+    with on_signals(lambda _: notifications.put(Interrupt()), (signal.SIGINT,)):
         try:
             run = background.call(partial(_begin, session, line, notifications))
         except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -28,7 +29,7 @@ from rxworker.cli.demo_views import (
     watch_timeline,
     watch_usage,
 )
-from rxworker.cli.process import on_interrupt, run_async, write_line
+from rxworker.cli.process import run_until_stopped, write_line
 from rxworker.messages.usage import Usage
 from rxworker.providers import Anthropic
 from rxworker.testing import ReplayServer
@@ -59,32 +60,16 @@ def demo(*, fast: bool = False) -> int:
         KeyboardInterrupt: Ctrl-C was pressed.
         RxWorkerError: The run failed.
     """
-    try:
-        return run_async(_demo(fast))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+    return run_until_stopped(partial(_demo, fast))
 
 
-async def _demo(fast: bool) -> int:
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    interrupted = False
-
-    def interrupt() -> None:
-        # Only once, so that the cleanup is not cancelled.
-        nonlocal interrupted
-        if not interrupted:
-            interrupted = True
-            loop.call_soon_threadsafe(task.cancel)
-
-    with on_interrupt(interrupt):
-        async with ReplayServer(answers(fast=fast)) as server:
-            provider = Anthropic(MODEL, api_key="none", base_url=server.base_url)
-            worker = Worker(provider, tools=[make_forecast(fast=fast)], system=SYSTEM)
-            views = await _watch(worker.run(QUESTION), fast)
+async def _demo(fast: bool) -> None:
+    async with ReplayServer(answers(fast=fast)) as server:
+        provider = Anthropic(MODEL, api_key="none", base_url=server.base_url)
+        worker = Worker(provider, tools=[make_forecast(fast=fast)], system=SYSTEM)
+        views = await _watch(worker.run(QUESTION), fast)
     write_line(summary_line(views.usage, WATCHERS))
     write_line(NEXT.rstrip())
-    return 0
 
 
 async def _watch(run: Run, fast: bool) -> Views:

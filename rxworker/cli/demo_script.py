@@ -1,16 +1,17 @@
 """The scripts of the demonstrations: the questions, the tools, and the answers of the model.
 
-``rxworker demo`` sends one question. The worker of ``rxworker serve --demo`` also books a room if a person approves. The model on the page of
-``rxworker demo --web`` plans a trip, looks things up, and needs an approval before it books.
+``rxworker demo`` sends one question. The worker of ``rxworker demo --web`` also books a room if a person approves; that of ``--demo``, an option of
+several commands, does if the question is about a booking.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
-from rxworker.hooks import MessageSendContext, Pause, ToolCallContext
-from rxworker.hooks.decorate import before_tool_call, on_message_send
-from rxworker.messages import Message, Prices
+from rxworker.hooks import MessageSendContext
+from rxworker.hooks.decorate import on_message_send
+from rxworker.messages import Prices, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, ServedResponse, call, say, think
@@ -26,6 +27,8 @@ SCRIPTED = "The answers come from a script: it plans the same trip for any quest
 
 PACE = 0.024
 """Seconds between two events of the model."""
+PRICES = {MODEL: Prices(input=3.0, output=15.0, cache_read=0.3)}
+"""Invented prices, so that the page can show a cost."""
 
 FORECASTS = {"Kyoto": ("11 C, rain on both days", 0.8), "Lisbon": ("19 C, dry, a light wind", 1.2)}
 STATIONS = 4
@@ -39,15 +42,31 @@ def first_answer() -> Reply:
     return think(thoughts) + say("Let me look at both forecasts.") + calls + used
 
 
-def second_answer() -> Reply:
-    """The model has received the results, and answers."""
+def second_answer(*, books: bool = False) -> Reply:
+    """The model has received the forecasts, and answers, or wants to book.
+
+    Args:
+        books: Whether it wants to book.
+    """
+    used = Reply(usage=Usage(input_tokens=598, output_tokens=141, cache_read_tokens=380))
     thoughts = "Kyoto is wet and cool. Lisbon is dry and mild."
+    if not books:
+        text = (
+            "Go to Lisbon: 19 degrees and dry on both days, while Kyoto has rain. Pack good shoes for the hills "
+            "and a light jacket for the wind by the river. Keep Kyoto for the maple leaves in November."
+        )
+        return think(thoughts) + say(text) + used
     text = (
-        "Go to Lisbon: 19 degrees and dry on both days, while Kyoto has rain. Pack good shoes for the hills "
-        "and a light jacket for the wind by the river. Keep Kyoto for the maple leaves in November."
+        "Lisbon it is: 19 degrees and dry on both days, while Kyoto has rain. I found a small place by the river, with "
+        "a view of the ferries. Shall I book it?"
     )
-    usage = Usage(input_tokens=598, output_tokens=141, cache_read_tokens=380)
-    return think(thoughts) + say(text) + Reply(usage=usage)
+    booking = call("book_room", city="Lisbon", nights=2, guests=2)
+    return (
+        think(f"{thoughts} A booking costs money, so a person has to approve it.")
+        + say(text)
+        + booking
+        + used
+    )
 
 
 @on_message_send(name="scripted demo")
@@ -94,77 +113,7 @@ def make_forecast(*, fast: bool) -> FunctionTool[..., object]:
     return forecast
 
 
-def demo_worker() -> Worker:
-    """A worker that plans short trips from a script. It requests approval before it books one.
-
-    >>> demo_worker().tools.names
-    ('forecast', 'book')
-    """
-    model = ScriptedModel(demo_answer, delay=PACE, name="demo", model=MODEL)
-    tools = [make_forecast(fast=False), book]
-    return Worker(model, tools=tools, hooks=[announce_script, ask_to_book], system=SYSTEM)
-
-
-@tool
-async def book(city: str, nights: int) -> str:
-    """Book a room.
-
-    Args:
-        city: Where.
-        nights: For how many nights.
-    """
-    return f"booked: {nights} nights in {city}"
-
-
-@before_tool_call(name="ask_to_book", matcher="book")
-def ask_to_book(context: ToolCallContext) -> Pause:  # noqa: ARG001 - the signature of a hook
-    """Pause for a decision, since booking costs money."""
-    return Pause("Booking costs money. May I?")
-
-
-def demo_answer(request: Request) -> Reply:
-    """The answer of the model to the last message."""
-    last = request.conversation.messages[-1]
-    results = last.tool_results
-    if any(result.name == "book" for result in results):
-        refused = any(result.is_error for result in results)
-        return say("Then I book nothing." if refused else "The room is booked. Have a good trip!")
-    if results:
-        return second_answer()
-    return booking() if "book" in text_of(last) else first_answer()
-
-
-def booking() -> Reply:
-    """The model wants to book a room."""
-    thoughts = "Lisbon is dry and mild, so that is the place."
-    return think(thoughts) + say("I book a room.") + call("book", city="Lisbon", nights=2)
-
-
-def text_of(message: Message) -> str:
-    """The text of a message in lower case."""
-    return message.text.lower()
-
-
-PRICES = {MODEL: Prices(input=3.0, output=15.0, cache_read=0.3)}
-"""Invented prices, so that the page can show a cost."""
-
-WEB_PACE = 0.03
-"""Seconds between two events of the model."""
-
-
-def second_web_answer() -> Reply:
-    """The model has received the forecasts, and wants to book."""
-    thoughts = "Kyoto is wet and cool. Lisbon is dry and mild. A booking costs money, so a person has to approve it."
-    text = (
-        "Lisbon it is: 19 degrees and dry on both days, while Kyoto has rain. I found a small place by the river, with "
-        "a view of the ferries. Shall I book it?"
-    )
-    calls = call("book_room", city="Lisbon", nights=2, guests=2)
-    usage = Usage(input_tokens=598, output_tokens=141, cache_read_tokens=380)
-    return think(thoughts) + say(text) + calls + Reply(usage=usage)
-
-
-def third_web_answer(*, booked: bool) -> Reply:
+def third_answer(*, booked: bool) -> Reply:
     """The model has received the result of the booking, and finishes."""
     opening = (
         "Your room is booked. Here is what to pack:"
@@ -182,29 +131,28 @@ def third_web_answer(*, booked: bool) -> Reply:
     return say(text) + Reply(usage=usage)
 
 
-def web_answer(request: Request) -> Reply:
+def next_answer(request: Request, *, always_books: bool) -> Reply:
     """The next answer of the model, which depends on the results since the question.
 
-    >>> from rxworker.messages import Conversation
+    Args:
+        request: The request.
+        always_books: Whether it wants to book regardless of the question.
+
+    >>> from rxworker.messages import Conversation, Message
     >>> question = Request(Conversation((Message.user("Where to?"),)))
-    >>> [called.name for called in web_answer(question).tool_calls]
+    >>> [called.name for called in next_answer(question, always_books=True).tool_calls]
     ['forecast', 'forecast']
     """
-    results = [result for message in _since_question(request) for result in message.tool_results]
-    booking = next((result for result in results if result.name == "book_room"), None)
-    if booking is not None:
-        return third_web_answer(booked=not booking.is_error)
-    return second_web_answer() if results else first_answer()
-
-
-def _since_question(request: Request) -> list[Message]:
-    """The messages after the last question."""
-    since: list[Message] = []
+    results: dict[str, ToolResult] = {}
+    question = ""
     for message in reversed(request.conversation.messages):
         if message.role == "user" and not message.tool_results:
+            question = message.text.lower()
             break
-        since.append(message)
-    return since
+        results.update((result.name, result) for result in message.tool_results)
+    if booking := results.get("book_room"):
+        return third_answer(booked=not booking.is_error)
+    return second_answer(books=always_books or "book" in question) if results else first_answer()
 
 
 def make_book_room(*, fast: bool) -> FunctionTool[..., object]:
@@ -232,19 +180,17 @@ def make_book_room(*, fast: bool) -> FunctionTool[..., object]:
     return book_room
 
 
-def make_model(*, fast: bool = False) -> ScriptedModel:
-    """The model. It answers any number of questions.
+def demo_worker(*, fast: bool = False, always_books: bool = False) -> Worker:
+    """A worker that plans short trips from a script. It requires approval before it books one.
 
-    >>> make_model(fast=True).model
-    'demo-model'
+    Args:
+        fast: Whether to leave out the pauses.
+        always_books: Whether it wants to book regardless of the question.
+
+    >>> demo_worker().tools.names
+    ('forecast', 'book_room')
     """
-    return ScriptedModel(web_answer, delay=0.0 if fast else WEB_PACE, name="demo", model=MODEL)
-
-
-def make_tools(*, fast: bool = False) -> list[FunctionTool[..., object]]:
-    """The tools.
-
-    >>> [one.meta.name for one in make_tools(fast=True)]
-    ['forecast', 'book_room']
-    """
-    return [make_forecast(fast=fast), make_book_room(fast=fast)]
+    answer = partial(next_answer, always_books=always_books)
+    model = ScriptedModel(answer, delay=0.0 if fast else PACE, name="demo", model=MODEL)
+    tools = [make_forecast(fast=fast), make_book_room(fast=fast)]
+    return Worker(model, tools=tools, hooks=[announce_script], system=SYSTEM)

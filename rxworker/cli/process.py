@@ -15,10 +15,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from importlib.util import find_spec
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, TypeVar
 
 from rxworker.adapters.logs import JsonFormatter, to_line
@@ -220,37 +220,6 @@ def need_mcp() -> None:
         )
 
 
-@contextmanager
-def on_interrupt(act: Callable[[], None]) -> Generator[None, None, None]:
-    """Within the ``with`` block, Ctrl-C calls ``act`` instead of raising an exception.
-
-    Outside the main thread, and if Ctrl-C is ignored, as in a background job, nothing changes.
-
-    Args:
-        act: Must be brief, and safe at any moment: put something in a queue, schedule something on a loop.
-
-    >>> received: list[str] = []
-    >>> with on_interrupt(lambda: received.append("Ctrl-C")):
-    ...     signal.raise_signal(signal.SIGINT)
-    >>> received
-    ['Ctrl-C']
-    """
-    before = signal.getsignal(signal.SIGINT)
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or before in (signal.SIG_IGN, None):
-        yield
-        return
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        act()
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 B = TypeVar("B")
 
 
@@ -285,31 +254,26 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, object]]) -> int:
         CommandError: It raised a `ConfigurationError` or a `LogError`.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    is_terminated = False
+    from rxworker.ui.terminal.lifecycle import on_signals  # with the worker, which takes a while
+
+    received: set[int] = set()
 
     async def run() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        is_cancelled = False
 
-        def cancel() -> None:
-            nonlocal is_cancelled
-            if not is_cancelled:
-                is_cancelled = True
+        def stop(number: int) -> None:
+            if not received:
                 loop.call_soon_threadsafe(task.cancel)
+            received.add(number)
 
-        def terminate() -> None:
-            nonlocal is_terminated
-            is_terminated = True
-            cancel()
-
-        with on_interrupt(cancel), _on_terminate(loop, terminate):
+        with on_signals(stop, (signal.SIGINT, signal.SIGTERM)):
             await main()
 
     try:
         run_async(run())
     except asyncio.CancelledError:
-        if not is_terminated:
+        if signal.SIGTERM not in received:
             raise KeyboardInterrupt from None
     except (ConfigurationError, LogError) as error:
         raise CommandError(explain(error)) from error
@@ -342,21 +306,6 @@ async def open_patiently(address: str) -> EventLog:
                 raise
             logger.warning("the log is not ready: %s. It is tried again in %g s", error, pause)
         await asyncio.sleep(pause)
-
-
-@contextmanager
-def _on_terminate(
-    loop: asyncio.AbstractEventLoop, act: Callable[[], None]
-) -> Generator[None, None, None]:
-    try:
-        loop.add_signal_handler(signal.SIGTERM, act)
-    except (NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
 
 
 STOP_SECONDS = 1.0

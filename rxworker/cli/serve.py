@@ -19,12 +19,8 @@ from rxworker.cli.demo_script import (
     PRICES,
     QUESTION,
     SCRIPTED,
-    SYSTEM,
     WORKER,
-    announce_script,
     demo_worker,
-    make_model,
-    make_tools,
 )
 from rxworker.cli.process import (
     MISUSED,
@@ -44,7 +40,6 @@ from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import DEFAULT_NAME
 from rxworker.worker import QueuedWorker
 from rxworker.worker.run import Run
-from rxworker.worker.worker import Worker
 
 
 def serve(
@@ -164,14 +159,14 @@ def run_server(
     """
 
     async def run() -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            stored = None
-            if log is not None:
-                stored = await stack.enter_async_context(await open_patiently(log))
-            server = WebServer(
+        opened = contextlib.nullcontext() if log is None else await open_patiently(log)
+        async with (
+            opened as stored,
+            WebServer(
                 workers, host=host, port=port, settings=settings, log=stored, on_run=on_run
-            )
-            ready(await stack.enter_async_context(server))
+            ) as server,
+        ):
+            ready(server)
             await asyncio.Event().wait()
 
     return run_until_stopped(run)
@@ -207,7 +202,7 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
 
     settings = Settings(title="rxworker demo", prices=PRICES)
     return run_server(
-        {WORKER: partial(watched_worker, fast=fast)},
+        {WORKER: partial(demo_worker, fast=fast, always_books=True)},
         host="127.0.0.1",
         port=port,
         settings=settings,
@@ -231,16 +226,6 @@ def begin(server: WebServer, *, open_page: bool) -> str:
         # Some browsers block the process that starts them.
         threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
     return url
-
-
-def watched_worker(*, fast: bool = False) -> Worker:
-    """The worker of the demo.
-
-    Args:
-        fast: Whether to leave out the pauses.
-    """
-    model, tools = make_model(fast=fast), make_tools(fast=fast)
-    return Worker(model, tools=tools, system=SYSTEM, hooks=[announce_script])
 
 
 def watch_each(*, fast: bool = False) -> OnRun:

@@ -9,14 +9,13 @@ import sys
 import threading
 import urllib.request
 import webbrowser
-from collections.abc import Callable
 
 import msgspec
 import pytest
 
-from rxworker import Approve, Deny, Paused, RunResult, Worker
-from rxworker.cli.demo_script import SCRIPTED, demo_worker, make_model, make_tools, web_answer
-from rxworker.cli.serve import WATCHERS, begin, watch_each, watched_worker
+from rxworker import Approve, Deny, Paused, RunResult
+from rxworker.cli.demo_script import SCRIPTED, demo_worker, next_answer
+from rxworker.cli.serve import WATCHERS, begin, watch_each
 from rxworker.events import HookMessage, Record
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Request
@@ -24,7 +23,7 @@ from rxworker.ui.web import WebServer
 
 
 async def play(decision: Approve | Deny) -> RunResult[None]:
-    worker = Worker(make_model(fast=True), tools=make_tools(fast=True))
+    worker = demo_worker(fast=True, always_books=True)
     paused = await worker.run("Where to?")
     assert isinstance(paused, Paused)
     assert [call.name for call in paused.pending] == ["book_room"]
@@ -41,11 +40,12 @@ async def test_the_script_does_not_book_when_the_user_refuses() -> None:
 
 def test_every_question_plays_the_script_again() -> None:
     said = Conversation((Message.user("A"), Message.assistant("B"), Message.user("C")))
-    assert [call.name for call in web_answer(Request(said)).tool_calls] == ["forecast", "forecast"]
+    calls = next_answer(Request(said), always_books=True).tool_calls
+    assert [call.name for call in calls] == ["forecast", "forecast"]
 
 
 async def test_three_watchers_of_different_speeds_are_at_each_run() -> None:
-    run = watched_worker(fast=True).run("Where to?")
+    run = demo_worker(fast=True, always_books=True).run("Where to?")
     watch_each(fast=True)(run)
     await run
     names = {name for name, _, _ in WATCHERS}
@@ -64,7 +64,7 @@ async def ready(monkeypatch: pytest.MonkeyPatch, *, opens: bool) -> tuple[list[s
         return True
 
     monkeypatch.setattr(webbrowser, "open", open_page)
-    async with WebServer(lambda: watched_worker(fast=True), port=0) as server:
+    async with WebServer(lambda: demo_worker(fast=True), port=0) as server:
         begin(server, open_page=opens)
         if opens:
             await asyncio.to_thread(done.wait, 5)
@@ -86,12 +86,9 @@ async def test_a_run_begins_where_the_browser_is_left_alone(
     assert len(runs) == 1
 
 
-@pytest.mark.parametrize("make", [lambda: watched_worker(fast=True), demo_worker])
-async def test_each_run_reports_once_that_it_is_scripted(
-    make: Callable[[], Worker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rxworker.cli.demo_script.PACE", 0.0)
-    run = make().run("Where to?")
+@pytest.mark.parametrize("always_books", [False, True])
+async def test_each_run_reports_once_that_it_is_scripted(always_books: bool) -> None:
+    run = demo_worker(fast=True, always_books=always_books).run("Where to?")
     seen: list[Record] = []
     run.subscribe(seen.append, lambda _: None)
     await run

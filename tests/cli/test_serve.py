@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Finished, Paused
+from rxworker import Approve, Finished, Paused
 from rxworker.cli import main
 from rxworker.cli.demo_script import demo_worker
 from rxworker.testing import ReplayServer
@@ -235,14 +235,11 @@ def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--token-env" in capsys.readouterr().out
 
 
-async def test_the_demo_forecasts_and_pauses_before_it_books(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("rxworker.cli.demo_script.PACE", 0.0)
-    worker = demo_worker()
+async def test_the_demo_forecasts_and_pauses_before_it_books() -> None:
+    worker = demo_worker(fast=True)
     paused = await worker.run("Please book it.")
     assert isinstance(paused, Paused)
-    assert paused.reason == "Booking costs money. May I?"
-    finished = await worker.resume()
+    assert [call.name for call in paused.pending] == ["book_room"]
+    finished = await worker.resume(decisions={paused.pending[0].id: Approve()})
     assert isinstance(finished, Finished)
     assert "booked" in finished.text

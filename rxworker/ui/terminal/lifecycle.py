@@ -16,7 +16,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol, Self, TextIO, runtime_checkable
@@ -132,13 +132,16 @@ SIGNALS = tuple(
 
 
 @contextmanager
-def on_signals(act: Callable[[int], None]) -> Generator[None, None, None]:
-    """Within the context, call ``act`` with the number of each signal that would end the program.
+def on_signals(
+    act: Callable[[int], None], signals: Iterable[int] = SIGNALS
+) -> Generator[None, None, None]:
+    """Within the context, call ``act`` with the number of each signal, instead of what it did before.
 
     Has no effect outside the main thread, nor on ignored signals, such as SIGHUP under ``nohup``.
 
     Args:
-        act: Must be brief and safe in a signal handler.
+        act: Must be brief and safe in a signal handler: put something in a queue, schedule something on a loop.
+        signals: The numbers of the signals; by default all that would end the program.
 
     >>> received: list[int] = []
     >>> with on_signals(received.append):
@@ -153,7 +156,7 @@ def on_signals(act: Callable[[int], None]) -> Generator[None, None, None]:
     def handle(number: int, _frame: FrameType | None) -> None:
         act(number)
 
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in signals}
     changed = [n for n, handler in before.items() if handler not in (signal.SIG_IGN, None)]
     for number in changed:
         signal.signal(number, handle)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker import Worker
-from rxworker.cli.demo_script import QUESTION, first_answer, make_tools, second_web_answer
+from rxworker.cli.demo_script import (
+    QUESTION,
+    first_answer,
+    make_book_room,
+    make_forecast,
+    second_answer,
+)
 from rxworker.cli.serve import WATCHERS, watch_each
 from rxworker.testing import ScriptedModel, stall
 from rxworker.ui.web import WebServer
@@ -25,8 +31,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def test_the_three_watchers_are_in_view_without_scrolling(browser: Browser) -> None:
     def make() -> Worker:
         # The watchers leave when the run pauses after the second answer, so that answer does not end.
-        model = ScriptedModel([first_answer(), second_web_answer() + stall()])
-        return Worker(model, tools=make_tools(fast=True))
+        model = ScriptedModel([first_answer(), second_answer(books=True) + stall()])
+        return Worker(model, tools=[make_forecast(fast=True), make_book_room(fast=True)])
 
     async with WebServer(make, port=0, on_run=watch_each(fast=True)) as server:
         run = server.state.runs.start(QUESTION)

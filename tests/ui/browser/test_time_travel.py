@@ -16,8 +16,7 @@ import pytest
 import rxworker.ui.web
 from rxworker import Run, tool
 from rxworker.cli import demo_script
-from rxworker.cli.demo_script import QUESTION
-from rxworker.cli.serve import watched_worker
+from rxworker.cli.demo_script import QUESTION, demo_worker
 from rxworker.events import Record
 from rxworker.hub import Reliable
 from rxworker.protocols import encode_record
@@ -261,8 +260,8 @@ async def test_playing_stops_where_it_is(desk: Desk, gated: type[GatedModel]) ->
 async def test_the_demo_and_the_run_that_continues_it_have_one_past(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_script, "WEB_PACE", demo_script.WEB_PACE / 4)
-    async with WebServer(watched_worker, port=0) as server:
+    monkeypatch.setattr(demo_script, "PACE", demo_script.PACE / 4)
+    async with WebServer(lambda: demo_worker(always_books=True), port=0) as server:
         entry = server.state.runs.start(QUESTION)
         page = await desk.open(f"#{entry.id}", url=server.url)
         await expect(page.locator("#approval")).to_be_visible()
