@@ -50,8 +50,8 @@ Next:
 """
 
 
-def demo(*, fast: bool = False) -> int:
-    """Show the demonstration.
+def demo(*, fast: bool = False, **_: object) -> int:
+    """Show the demonstration. The other options of the command are those of ``--web``.
 
     Args:
         fast: Whether to leave out the pauses.

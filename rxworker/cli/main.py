@@ -6,10 +6,10 @@ A command's modules are imported when it is called, so that ``--help`` is fast a
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from importlib import metadata
+from collections.abc import Callable, Sequence
+from importlib import import_module, metadata
 from math import inf
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from rxworker.cli import exit_at_once, restore
 from rxworker.cli.process import (
@@ -19,8 +19,6 @@ from rxworker.cli.process import (
     CommandError,
     explain,
     flush,
-    need_mcp,
-    need_rich,
     prepare_streams,
     set_up_logging,
     silence,
@@ -75,52 +73,31 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as done:  # --help and --version
         flush()
         return done.code if isinstance(done.code, int) else 0
-    match args.command:
-        case "demo" if args.web:
-            from rxworker.cli.serve import demo_web as command
-        case "demo":
-            need_rich("rxworker demo")
-            from rxworker.cli.demo import demo
-
-            return demo(fast=args.fast)
-        case "chat":
-            need_rich("rxworker chat")
-            from rxworker.cli.chat import chat as command
-        case "serve":
-            from rxworker.cli.serve import serve as command
-        case "mcp":
-            need_mcp()
-            from rxworker.cli.protocols import mcp as command
-        case "acp":
-            from rxworker.cli.protocols import acp as command
-        case "decode":
-            from rxworker.cli.decode import decode as command
-        case "work":
-            from rxworker.cli.work import work as command
-        case "submit":
-            from rxworker.cli.work import submit as command
-        case "runs":
-            from rxworker.cli.runs import Options, runs
-
-            given = _arguments(args)
-            return runs(given.pop("address"), given.pop("action"), Options(**given))
-        case _:
-            write_error(parser.format_help().rstrip())
-            return MISUSED
+    if "function" not in args:
+        write_error(parser.format_help().rstrip())
+        return MISUSED
     if "log_level" in args:
         set_up_logging(args.log_level, args.log_format)
-    return command(**_arguments(args))
+    module, _, function = args.function.partition(":")
+    try:
+        imported = import_module(f"rxworker.cli.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "rich":
+            raise
+        message = f"rxworker {args.command} draws with rich, which is not installed: pip install 'rxworker[cli]'"
+        raise CommandError(message) from error
+    return getattr(imported, function)(**_arguments(args))
 
 
 def _arguments(args: argparse.Namespace) -> dict[str, Any]:
     """The options of a command, which have the names of the parameters of its function; those of `_add_worker` are one."""
-    common = ("command", "web", "log_level", "log_format")
+    common = ("command", "function", "log_level", "log_format")
     given = {name: value for name, value in vars(args).items() if name not in common}
-    if "model" in given:
+    if "options" in given:
         from rxworker.cli.resolve import WorkerOptions
 
-        values = {name: given.pop(name) for name in WorkerOptions.__struct_fields__}
-        given["options"] = WorkerOptions(**values)
+        fields = given.keys() & WorkerOptions.__struct_fields__
+        given["options"] = WorkerOptions(**{name: given.pop(name) for name in fields})
     return given
 
 
@@ -228,74 +205,50 @@ class Parser(argparse.ArgumentParser):
         raise CommandError(f"{message} (see {self.prog} --help)", MISUSED)
 
 
-class StoreOnce(argparse.Action):
-    """Stores an option that carries a permission: of two, the last one would count."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        """Store the value, unless there is one."""
-        if getattr(namespace, self.dest, None) is not None:
-            parser.error(f"{option_string} is given twice: give it once")
-        setattr(namespace, self.dest, values)
-
-
 def make_parser() -> Parser:
-    """The parser of the whole command."""
+    """The parser of the whole command. The defaults of the options are those of the functions."""
     parser = Parser(prog="rxworker", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"rxworker {_version()}")
     commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
-    _add_demo(commands)
-    _add_chat(commands)
-    _add_serve(commands)
-    _add_mcp(commands)
-    _add_acp(commands)
-    _add_decode(commands)
-    _add_runs(commands)
-    _add_work(commands)
-    _add_submit(commands)
+    for name, (function, about, examples, add_options) in COMMANDS.items():
+        command = _add_parser(commands, name, about, examples)
+        command.set_defaults(function=function)
+        add_options(command)
     return parser
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-
-
-def _add_command(
-    commands: Commands, name: str, about: str, description: str, epilog: str = ""
+def _add_parser(
+    parsers: argparse._SubParsersAction[Parser], name: str, about: str, examples: str = ""
 ) -> Parser:
-    return commands.add_parser(
+    # Without abbreviations: a misspelt option must not allow anything.
+    return parsers.add_parser(
         name,
         help=about,
-        description=description,
-        epilog=epilog,
+        description=f"{about[0].upper()}{about[1:]}.",
+        epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
     )
 
 
 def _add_several(parser: Parser, option: str, dest: str, metavar: str, about: str) -> None:
     """Add an option whose values become a list."""
     text = f"{about}; may be given several times"
-    parser.add_argument(option, dest=dest, metavar=metavar, action="append", default=[], help=text)
+    parser.add_argument(option, dest=dest, metavar=metavar, action="append", help=text)
 
 
-def _add_demo(commands: Commands) -> None:
-    about = "one run in several views at once; needs no key and no network"
-    add = _add_command(commands, "demo", about, f"Show {about}.").add_argument
+def _add_demo(demo: Parser) -> None:
+    add = demo.add_argument
     add("--fast", action="store_true", help="without pauses")
-    add("--web", action="store_true", help="on a page in the browser")
-    add("--port", type=_port, default=8080, help="with --web: the port; 0 for any free one")
+    about = "on a page in the browser"
+    add("--web", dest="function", action="store_const", const="serve:demo_web", help=about)
+    add("--port", type=_port, help="with --web: the port; by default 8080, 0 for any free one")
     about = "with --web: print the address and do not open the browser"
     add("--no-open", dest="open_page", action="store_false", help=about)
 
 
-def _add_chat(commands: Commands) -> None:
-    about = "talk to a model in the terminal, with tools"
-    description = "Talk to a model in the terminal, with tools."
-    chat = _add_command(commands, "chat", about, description, CHAT)
+def _add_chat(chat: Parser) -> None:
     _add_worker(chat, required=True)
     add = chat.add_argument
     add("--plain", action="store_true", help="line by line, and not in full screen")
@@ -305,61 +258,49 @@ def _add_chat(commands: Commands) -> None:
     _add_several(chat, "--also", "also", "PROVIDER/NAME", "another model to switch to with /model")
 
 
-def _add_serve(commands: Commands) -> None:
-    about = "start, watch and control runs in the browser"
-    description = "Serve a page and an API to start, watch and control runs."
-    serve = _add_command(commands, "serve", about, description, SERVE)
+def _add_serve(serve: Parser) -> None:
     add = serve.add_argument
     about = "the function that makes a worker for a conversation; it has the function's name without make_, or NAME"
     add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*", help=about)
-    add("--host", default="127.0.0.1", help="the address to listen on; by default 127.0.0.1")
-    add("--port", type=_port, default=8080, help="the port; by default 8080, 0 for any free one")
+    add("--host", help="the address to listen on; by default 127.0.0.1")
+    add("--port", type=_port, help="the port; by default 8080, 0 for any free one")
     _add_access(serve)
-    _add_log(serve)
     about = "start runs of this kind in other processes, with rxworker work"
     _add_several(serve, "--queue", "queue", "KIND", about)
     about = "at the end, how long it serves while /readyz answers 503, for a load balancer; 0"
-    add("--close-delay", type=_seconds, default=0.0, metavar="SECONDS", help=about)
-    add("--demo", action="store_true", help="a scripted model in place of a provider")
-    _add_logging(serve)
-    _add_worker(serve, required=False)
+    add("--close-delay", type=_seconds, metavar="SECONDS", help=about)
+    _add_served(serve)
 
 
-def _add_mcp(commands: Commands) -> None:
-    about = "serve workers as the tools of an MCP server"
-    description = "Serve workers as the tools of an MCP server, over standard input and output."
-    mcp = _add_command(commands, "mcp", about, description, MCP)
+def _add_mcp(mcp: Parser) -> None:
     add = mcp.add_argument
     about = "the function that makes a worker; the tool has its name without make_, or NAME"
     add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*", help=about)
-    add("--name", default="worker", help="the name of the tool of --provider; worker")
-    add("--description", default="", metavar="TEXT", help="the description of that tool")
+    add("--name", help="the name of the tool of --provider; worker")
+    add("--description", metavar="TEXT", help="the description of that tool")
     about = "serve streamable HTTP there; 0 for any free port"
     add("--http", type=_host_and_port, metavar="[HOST:]PORT", help=about)
     _add_access(mcp)
-    _add_log(mcp)
-    add("--demo", action="store_true", help="a scripted model, to try it")
-    _add_logging(mcp)
-    _add_worker(mcp, required=False)
+    _add_served(mcp)
 
 
-def _add_acp(commands: Commands) -> None:
-    about = "serve a worker to an editor, over the Agent Client Protocol"
-    description = (
-        "Serve a worker to an editor, over the Agent Client Protocol on standard input and output."
-    )
-    acp = _add_command(commands, "acp", about, description, ACP)
-    add = acp.add_argument
+def _add_acp(acp: Parser) -> None:
     about = "the function that makes a worker for a session, in place of --provider and --model"
-    add("maker", nargs="?", metavar="MODULE:FUNCTION", help=about)
-    _add_log(acp, "sessions")
-    add("--demo", action="store_true", help="a scripted model in place of a provider")
-    _add_logging(acp)
-    _add_worker(acp, required=False)
+    acp.add_argument("maker", nargs="?", metavar="MODULE:FUNCTION", help=about)
+    _add_served(acp)
 
 
-def _add_log(parser: Parser, what: str = "runs") -> None:
-    about = f"store the {what} in a log, such as sqlite:runs.db"
+def _add_served(parser: Parser) -> None:
+    """Add what all servers have."""
+    _add_log(parser)
+    about = "a scripted model in place of a provider"
+    parser.add_argument("--demo", action="store_true", help=about)
+    _add_logging(parser)
+    _add_worker(parser, required=False)
+
+
+def _add_log(parser: Parser) -> None:
+    about = "store the runs in a log, such as sqlite:runs.db"
     parser.add_argument("--log", metavar="URL", help=about)
 
 
@@ -372,6 +313,7 @@ def _add_access(parser: Parser) -> None:
 
 
 def _add_worker(parser: Parser, *, required: bool) -> None:
+    parser.set_defaults(options=None)
     add = parser.add_argument
     add("--provider", required=required, help=f"the provider: {provider_names()}")
     add("--model", required=required, help="the model's name")
@@ -383,28 +325,22 @@ def _add_worker(parser: Parser, *, required: bool) -> None:
     _add_several(parser, "--tool", "tools", "MODULE:FUNCTION", about)
 
 
-def _add_decode(commands: Commands) -> None:
-    about = "print the content of a captured stream"
-    description = "Print the content of a captured stream."
-    decode = _add_command(commands, "decode", about, description, DECODE)
+def _add_decode(decode: Parser) -> None:
     decode.add_argument("provider", metavar="PROVIDER", help=provider_names())
     decode.add_argument("file", metavar="FILE", help="the body of a response; - is standard input")
     decode.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
 
 
-def _add_work(commands: Commands) -> None:
-    about = "take runs of a queue, in any number of processes"
-    description = "Take runs of a queue until it is stopped."
-    work = _add_command(commands, "work", about, description, WORK)
+def _add_work(work: Parser) -> None:
     _add_address(work)
     add = work.add_argument
     add("maker", metavar="MODULE:FUNCTION", help="the function that makes a worker for a run")
-    add("--concurrency", type=_positive, default=8, metavar="N", help="how many runs at once; 8")
+    add("--concurrency", type=_positive, metavar="N", help="how many runs at once; 8")
     _add_several(work, "--kind", "kinds", "KIND", "only runs of this kind")
     about = "how many runs of each tenant at once, in all processes"
     add("--tenant-cap", type=_positive, metavar="N", help=about)
     about = "how long running tools may take at the end; 20"
-    add("--drain", type=_seconds, default=20.0, metavar="SECONDS", help=about)
+    add("--drain", type=_seconds, metavar="SECONDS", help=about)
     about = "serve /healthz and /readyz there; without a host at all addresses"
     add("--health", type=_host_and_port, metavar="[HOST:]PORT", help=about)
     _add_logging(work)
@@ -423,16 +359,13 @@ def _add_logging(parser: Parser) -> None:
     add("--log-format", choices=("text", "json"), default="text", help=f"the form {about}; text")
 
 
-def _add_submit(commands: Commands) -> None:
-    about = "store a run for rxworker work"
-    description = "Store a run for rxworker work, and print its id."
-    submit = _add_command(commands, "submit", about, description, SUBMIT)
+def _add_submit(submit: Parser) -> None:
     _add_address(submit)
     add = submit.add_argument
     add("text", metavar="TEXT", help="the input of the run")
-    add("--kind", default="", help="which worker is to run it")
-    add("--tenant", default="", help="whose run it is")
-    add("--priority", type=int, default=0, metavar="N", help="higher ones are taken first; 0")
+    add("--kind", help="which worker is to run it")
+    add("--tenant", help="whose run it is")
+    add("--priority", type=int, metavar="N", help="higher ones are taken first; 0")
     about = "the id of the run, by default a new one; the same id twice is the same run"
     add("--run", dest="run_id", metavar="ID", help=about)
 
@@ -440,24 +373,13 @@ def _add_submit(commands: Commands) -> None:
 STATUSES = ("queued", "running", "cut-off", "paused", "resumed", "finished", "aborted")
 
 
-def _add_runs(commands: Commands) -> None:
-    about = "list, show, replay, steer, fork, compare, export, import and delete stored runs"
-    description = "List, show, replay, steer, fork, compare (diff), export, import and delete the runs of a log."
-    runs = _add_command(commands, "runs", about, description, RUNS)
+def _add_runs(runs: Parser) -> None:
     _add_address(runs)
     actions = runs.add_subparsers(
         dest="action", metavar="action", required=True, parser_class=Parser
     )
     for name, what in ACTIONS.items():
-        # Without abbreviations: a misspelt option must not allow anything.
-        action = actions.add_parser(
-            name,
-            help=what,
-            description=f"{what.capitalize()}.",
-            allow_abbrev=False,
-            argument_default=argparse.SUPPRESS,
-        )
-        add = action.add_argument
+        add = _add_parser(actions, name, what).add_argument
         if name not in ("list", "import", "prune"):
             add("run_id", metavar="RUN", help="the id of the run")
         match name:
@@ -481,7 +403,14 @@ def _add_runs(commands: Commands) -> None:
             case "cancel" | "requeue":
                 add("--reason", metavar="TEXT", help="why; it is stored")
             case "decide":
-                _add_decide(action)
+                for verb in ("approve", "deny"):
+                    about = f"{verb} this call; may be given several times"
+                    add(f"--{verb}", metavar="CALL", action="append", help=about)
+                add("--reason", metavar="TEXT", help="with --deny: why, for the model")
+                about = 'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type": "deny"}}}; - is standard input'
+                add("--decisions", metavar="JSON", action="append", help=about)
+                about = "go on, where no call waits"
+                add("--continue", dest="go_on", action="store_true", help=about)
             case "prune":
                 about = (
                     "delete runs whose last entry is older, such as 30d, 12h or a number of seconds"
@@ -494,15 +423,53 @@ def _add_runs(commands: Commands) -> None:
                 pass
 
 
-def _add_decide(action: Parser) -> None:
-    add = action.add_argument
-    for verb in ("approve", "deny"):
-        about = f"{verb} this call; may be given several times"
-        add(f"--{verb}", metavar="CALL", action="append", help=about)
-    add("--reason", metavar="TEXT", help="with --deny: why, for the model")
-    about = 'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type": "deny"}}}; - is standard input'
-    add("--decisions", metavar="JSON", action=StoreOnce, help=about)
-    add("--continue", dest="go_on", action="store_true", help="go on, where no call waits")
+COMMANDS: dict[str, tuple[str, str, str, Callable[[Parser], None]]] = {
+    "demo": (
+        "demo:demo",
+        "show one run in several views at once; needs no key and no network",
+        "",
+        _add_demo,
+    ),
+    "chat": ("chat:chat", "talk to a model in the terminal, with tools", CHAT, _add_chat),
+    "serve": (
+        "serve:serve",
+        "serve a page and an API to start, watch and control runs in the browser",
+        SERVE,
+        _add_serve,
+    ),
+    "mcp": (
+        "protocols:mcp",
+        "serve workers as the tools of an MCP server, over standard input and output",
+        MCP,
+        _add_mcp,
+    ),
+    "acp": (
+        "protocols:acp",
+        "serve a worker to an editor, over the Agent Client Protocol",
+        ACP,
+        _add_acp,
+    ),
+    "decode": ("decode:decode", "print the content of a captured stream", DECODE, _add_decode),
+    "runs": (
+        "runs:runs",
+        "list, show, replay, steer, fork, compare, export, import and delete stored runs",
+        RUNS,
+        _add_runs,
+    ),
+    "work": (
+        "work:work",
+        "take runs of a queue, in any number of processes",
+        WORK,
+        _add_work,
+    ),
+    "submit": (
+        "work:submit",
+        "store a run for rxworker work, and print its id",
+        SUBMIT,
+        _add_submit,
+    ),
+}
+"""The function of each command in a module of this package, what it does, examples, and what adds its options."""
 
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib
 import io
 import logging
 import os
@@ -192,32 +191,6 @@ def explain(error: BaseException) -> str:
     for argument, option in _OPTIONS.items():
         line = line.replace(argument, option)
     return line
-
-
-def need_rich(command: str) -> None:
-    """Check that rich can be imported.
-
-    Raises:
-        CommandError: It is not installed.
-    """
-    try:
-        importlib.import_module("rich")
-    except ImportError as error:
-        raise CommandError(
-            f"{command} draws with rich, which is not installed: pip install 'rxworker[cli]'"
-        ) from error
-
-
-def need_mcp() -> None:
-    """Check that mcp can be imported.
-
-    Raises:
-        CommandError: It is not installed.
-    """
-    if find_spec("mcp") is None:
-        raise CommandError(
-            "rxworker mcp needs the package mcp, which is not installed: pip install 'rxworker[mcp]'"
-        )
 
 
 B = TypeVar("B")

@@ -38,9 +38,9 @@ Workers = dict[str, McpWorker | Callable[[], Worker]]
 
 
 def mcp(
-    makers: Sequence[str],
     options: WorkerOptions,
     *,
+    makers: Sequence[str] = (),
     name: str = NAME,
     description: str = "",
     http: tuple[str | None, int] | None = None,
@@ -117,9 +117,9 @@ def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
 
 
 def acp(
-    maker: str | None,
     options: WorkerOptions,
     *,
+    maker: str | None = None,
     demo: bool = False,
     log: str | None = None,
 ) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from msgspec import Struct
 from reactivex import operators as ops
 
 from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write_line
@@ -38,7 +37,6 @@ from rxworker.worker.decisions import (
     Approve,
     ApproveAlways,
     Decision,
-    Decisions,
     Deny,
     PendingCalls,
     assign,
@@ -55,37 +53,13 @@ STORED = {"cut-off": "running", "resumed": "paused"}
 """The statuses that are stored under another name."""
 
 
-class Options(Struct, frozen=True):
-    """The arguments of an action; each action has some of them.
-
-    They are explained in the help of each action, such as ``rxworker runs --log URL prune --help``.
-    """
-
-    run_id: str = ""
-    status: str | None = None
-    limit: int = 20
-    at: int | None = None
-    speed: float = 1.0
-    file: str = "-"
-    other: str = ""
-    text: str = ""
-    reason: str | None = None
-    approve: Sequence[str] = ()
-    deny: Sequence[str] = ()
-    decisions: str | None = None
-    go_on: bool = False
-    max_age: float | None = None
-    max_runs: int | None = None
-    max_bytes: int | None = None
-
-
-def runs(address: str, action: str, options: Options) -> int:
+def runs(address: str, action: str, **options: Any) -> int:
     """Do something with the runs of a log.
 
     Args:
         address: The address of the log.
         action: The name of the action.
-        options: Its arguments.
+        options: Its options; see the help of each action, such as ``rxworker runs --log URL prune --help``.
 
     Returns:
         The exit code.
@@ -100,44 +74,28 @@ def runs(address: str, action: str, options: Options) -> int:
         raise CommandError(
             f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
         )
-    return run_async(_run(address, action, options))
+
+    async def main() -> None:
+        async with open_log(address) as log:
+            await ACTIONS[action](log, **options)
+
+    run_async(main())
+    return 0
 
 
-async def _run(address: str, action: str, options: Options) -> int:
-    run_id = options.run_id
-    async with open_log(address) as log:
-        match action:
-            case "list":
-                await _list(log, options.status, options.limit)
-            case "show":
-                await _show(log, run_id)
-            case "replay":
-                await _replay(log, run_id, options.speed)
-            case "fork":
-                info = await log.info(run_id)
-                last = options.at if options.at is not None or info is None else info.last_seq
-                write_line(await fork_run(log, run_id, last or 0))
-            case "diff":
-                await _diff(log, run_id, options.other)
-            case "export":
-                await _export(log, run_id, options.file)
-            case "import":
-                for lines in _runs_in(_lines(options.file)):
-                    write_line(await import_run(log, lines))
-            case "send":
-                await _send(log, run_id, options.text)
-            case "cancel":
-                await _cancel(log, run_id, options.reason)
-            case "decide":
-                await _decide(log, options)
-            case "requeue":
-                await log.requeue(run_id, reason=options.reason or BY_COMMAND)
-                write_line(f"{run_id} is queued")
-            case "prune":
-                await _prune(log, options)
-            case _:
-                await log.delete(run_id)
-        return 0
+async def _delete(log: EventLog, run_id: str) -> None:
+    await log.delete(run_id)
+
+
+async def _fork(log: EventLog, run_id: str, at: int | None = None) -> None:
+    info = await log.info(run_id)
+    last = at if at is not None or info is None else info.last_seq
+    write_line(await fork_run(log, run_id, last or 0))
+
+
+async def _requeue(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
+    await log.requeue(run_id, reason=reason)
+    write_line(f"{run_id} is queued")
 
 
 async def _send(log: EventLog, run_id: str, text: str) -> None:
@@ -148,18 +106,17 @@ async def _send(log: EventLog, run_id: str, text: str) -> None:
     write_line(f"sent to {run_id}, which is {_status(info)}")
 
 
-async def _cancel(log: EventLog, run_id: str, reason: str | None) -> None:
-    text = reason or BY_COMMAND
+async def _cancel(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
     info = await log.existing(run_id)
     resumed = await _resumed(log, info)
     is_dismissed = False
     if info.status == "paused" and not resumed:
         # A decision that waits makes it go on; the run that resumes it takes the command.
         with suppress(CommandConflictError):
-            await dismiss_run(log, run_id, str(RunCancelledError(text)))
+            await dismiss_run(log, run_id, str(RunCancelledError(reason)))
             is_dismissed = True
     if not is_dismissed:
-        await log.send(run_id, Command("cancel", {"when": "now", "reason": text}))
+        await log.send(run_id, Command("cancel", {"when": "now", "reason": reason}))
         if info.status == "queued":
             await end_cancelled(log, run_id)
     info = await log.existing(resumed or run_id)
@@ -169,9 +126,16 @@ async def _cancel(log: EventLog, run_id: str, reason: str | None) -> None:
     write_line(f"{info.run_id} is {_status(info)}{is_waiting}")
 
 
-async def _decide(log: EventLog, options: Options) -> None:
+async def _decide(
+    log: EventLog,
+    run_id: str,
+    approve: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    reason: str | None = None,
+    decisions: Sequence[str] = (),
+    go_on: bool = False,
+) -> None:
     """Store decisions about a paused run, in words alone: without one, nothing is stored."""
-    run_id = options.run_id
     info = await log.existing(run_id)
     if resumed := await _resumed(log, info):
         raise CommandError(f"{run_id} was decided about already, and goes on as {resumed}")
@@ -181,60 +145,54 @@ async def _decide(log: EventLog, options: Options) -> None:
         message = f"{run_id} is {_status(info)}, not paused: there is nothing to decide about"
         raise CommandError(message)
     pending = PendingCalls.of(paused.pause)
-    decisions = _decisions(options, pending)
-    several = decisions.values() if isinstance(decisions, Mapping) else decisions
+    is_stuck = go_on and (pending.required or pending.by_client)
+    ways = [bool(approve or deny), bool(decisions), go_on]
+    if is_stuck or sum(ways) != 1 or (reason is not None and not deny):
+        calls = zip(pending.ids, pending.calls, strict=True)
+        waits = "; ".join(f"{id_}: {describe_call(call)}" for id_, call in calls)
+        how = f"{run_id} waits for {waits}. Give --approve ID or --deny ID [--reason TEXT], or --decisions JSON"
+        if not pending.calls:
+            how = f"{run_id} waits for no call. Give --continue to go on"
+        raise CommandError(clean(how), MISUSED)
+    if len(decisions) > 1:
+        raise CommandError("--decisions is given twice: give it once", MISUSED)
+    if go_on:
+        decided = read_resume('{"continue": true}')
+    elif decisions:
+        decided = read_resume(sys.stdin.read() if decisions[0] == "-" else decisions[0])
+    else:
+        denial = Deny() if reason is None else Deny(reason)
+        given: list[tuple[str, Decision]] = [(id_, Approve()) for id_ in approve]
+        decided = assign(pending, [*given, *((id_, denial) for id_ in deny)])
+    several = decided.values() if isinstance(decided, Mapping) else decided
     if any(isinstance(one, ApproveAlways) for one in several):
         raise CommandError(
             "always is for the conversations of rxworker serve: approve this call without it",
             MISUSED,
         )
     try:
-        write_line(await desk.decide_later(run_id, decisions))
+        write_line(await desk.decide_later(run_id, decided))
     except CommandConflictError as error:
         message = f"{run_id} was decided about already: the first decision counts"
         raise CommandError(message) from error
 
 
-def _decisions(options: Options, pending: PendingCalls) -> Decisions:
-    """The decisions that were given.
-
-    Raises:
-        CommandError: There is none, or they are given in two ways.
-        DecisionError: One is not understood.
-    """
-    ways = [bool(options.approve or options.deny), options.decisions is not None, options.go_on]
-    is_stuck = options.go_on and (pending.required or pending.by_client)
-    if is_stuck or sum(ways) != 1 or (options.reason is not None and not options.deny):
-        calls = zip(pending.ids, pending.calls, strict=True)
-        waits = "; ".join(f"{id_}: {describe_call(call)}" for id_, call in calls)
-        how = f"{options.run_id} waits for {waits}. Give --approve ID or --deny ID [--reason TEXT], or --decisions JSON"
-        if not pending.calls:
-            how = f"{options.run_id} waits for no call. Give --continue to go on"
-        raise CommandError(clean(how), MISUSED)
-    if options.go_on:
-        return read_resume('{"continue": true}')
-    if options.decisions is not None:
-        text = sys.stdin.read() if options.decisions == "-" else options.decisions
-        return read_resume(text)
-    denial = Deny() if options.reason is None else Deny(options.reason)
-    given: list[tuple[str, Decision]] = [(id_, Approve()) for id_ in options.approve]
-    return assign(pending, [*given, *((id_, denial) for id_ in options.deny)])
-
-
-async def _prune(log: EventLog, options: Options) -> None:
-    limits = (options.max_age, options.max_runs, options.max_bytes)
-    if all(limit is None for limit in limits):
+async def _prune(
+    log: EventLog,
+    max_age: float | None = None,
+    max_runs: int | None = None,
+    max_bytes: int | None = None,
+) -> None:
+    if max_age is None and max_runs is None and max_bytes is None:
         raise CommandError(
             "there is no limit by which to delete: give --max-age, --max-runs or --max-bytes",
             MISUSED,
         )
-    gone = await log.prune(
-        max_age=options.max_age, max_runs=options.max_runs, max_bytes=options.max_bytes
-    )
+    gone = await log.prune(max_age=max_age, max_runs=max_runs, max_bytes=max_bytes)
     write_line(f"{plural(len(gone), 'run')} deleted")
 
 
-async def _list(log: EventLog, status: str | None, limit: int) -> None:
+async def _list(log: EventLog, status: str | None = None, limit: int = 20) -> None:
     stored = cast("StoredStatus | None", STORED.get(status or "", status))
     count, before = 0, ""
     while count < limit and (infos := await log.list(status=stored, before=before, limit=PAGE)):
@@ -290,7 +248,7 @@ async def _show(log: EventLog, run_id: str) -> None:
     )
 
 
-async def _replay(log: EventLog, run_id: str, speed: float) -> None:
+async def _replay(log: EventLog, run_id: str, speed: float = 1.0) -> None:
     info = await log.info(run_id)
     # Nothing is appended to a run that is cut off until it is recovered, which may be never.
     until = info.last_seq if info is not None and info.is_cut_off() else None
@@ -303,8 +261,8 @@ async def _replay(log: EventLog, run_id: str, speed: float) -> None:
     )
 
 
-async def _diff(log: EventLog, a: str, b: str) -> None:
-    diff = await diff_runs(log, a, b)
+async def _diff(log: EventLog, run_id: str, other: str) -> None:
+    diff = await diff_runs(log, run_id, other)
     for each in (diff.a, diff.b):
         cost = "" if each.cost is None else f", ${each.cost:.6f}"
         write_line(
@@ -314,8 +272,8 @@ async def _diff(log: EventLog, a: str, b: str) -> None:
     if diff.is_equal:
         write_line("no differences")
         return
-    write_line(f"equal up to record {diff.common} of {a}")
-    for run, record in ((a, diff.first_a), (b, diff.first_b)):
+    write_line(f"equal up to record {diff.common} of {run_id}")
+    for run, record in ((run_id, diff.first_a), (other, diff.first_b)):
         what = "has no more records" if record is None else f"{record.seq}: {record.event!r}"
         write_line(one_line(f"{run} {what}", WIDTH))
     for each in diff.messages:
@@ -324,9 +282,8 @@ async def _diff(log: EventLog, a: str, b: str) -> None:
                 write_line(f"{mark} {each.index + 1} {describe_message(message, WIDTH)}")
 
 
-async def _export(log: EventLog, run_id: str, file: str) -> None:
-    lines = [line async for line in export_run(log, run_id)]
-    _write(file, b"".join(lines))
+async def _export(log: EventLog, run_id: str, file: str = "-") -> None:
+    _write(file, b"".join([line async for line in export_run(log, run_id)]))
 
 
 def _write(file: str, data: bytes) -> None:
@@ -337,6 +294,11 @@ def _write(file: str, data: bytes) -> None:
         Path(file).write_bytes(data)
     except OSError as error:
         raise CommandError(f"cannot write {file}: {error.strerror}") from error
+
+
+async def _import(log: EventLog, file: str) -> None:
+    for lines in _runs_in(_lines(file)):
+        write_line(await import_run(log, lines))
 
 
 def _runs_in(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -358,3 +320,20 @@ def _lines(file: str) -> Iterator[bytes]:
         yield from Path(file).read_bytes().split(b"\n")
     except OSError as error:
         raise CommandError(f"cannot read {file}: {error.strerror}", FAILED) from error
+
+
+ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+    "list": _list,
+    "show": _show,
+    "replay": _replay,
+    "fork": _fork,
+    "diff": _diff,
+    "send": _send,
+    "cancel": _cancel,
+    "decide": _decide,
+    "requeue": _requeue,
+    "export": _export,
+    "import": _import,
+    "delete": _delete,
+    "prune": _prune,
+}

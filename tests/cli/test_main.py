@@ -1,19 +1,17 @@
+import argparse
 import importlib.metadata
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rxworker.cli import main
-from rxworker.cli.chat import chat
-from rxworker.cli.decode import decode
-from rxworker.cli.main import _arguments, make_parser
-from rxworker.cli.protocols import acp, mcp
-from rxworker.cli.serve import demo_web, serve
-from rxworker.cli.work import submit, work
+from rxworker.cli.main import COMMANDS, Parser
+from rxworker.cli.resolve import WorkerOptions
+from rxworker.cli.runs import ACTIONS
 from rxworker.testing import anthropic_frames, say
 
 COMMAND = [sys.executable, "-m", "rxworker.cli"]
@@ -45,14 +43,15 @@ def test_an_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("command", [["demo"], ["chat", "--provider", "anthropic", "--model", "m"]])
-def test_without_rich_demo_and_chat_name_the_package_to_install(
-    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "rich", None)
-    assert main(command) == 1
-    error = capsys.readouterr().err
-    assert "pip install 'rxworker[cli]'" in error
-    assert error.count("\n") == 1
+def test_without_rich_demo_and_chat_name_the_package_to_install(command: list[str]) -> None:
+    code = (
+        "import sys; sys.modules['rich'] = None; from rxworker.cli import main; "
+        f"sys.exit(main({command!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'rxworker[cli]'" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_decode_and_help_need_neither_rich_nor_a_worker(tmp_path: Path) -> None:
@@ -111,21 +110,28 @@ def test_ctrl_c_before_a_command_runs_is_130(
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "function"),
-    [
-        ("demo --web", demo_web),
-        ("chat --provider p --model m", chat),
-        ("serve", serve),
-        ("mcp", mcp),
-        ("acp", acp),
-        ("decode p f", decode),
-        ("work --log l m:f", work),
-        ("submit --log l text", submit),
-    ],
-)
-def test_the_function_of_a_command_takes_each_of_its_options(
-    words: str, function: Callable[..., int]
-) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_a_command_is_a_parameter_of_its_function(command: str) -> None:
     """An option that no parameter takes would be accepted and have no effect."""
-    inspect.signature(function).bind(**_arguments(make_parser().parse_args(words.split())))
+    parser = Parser(argument_default=argparse.SUPPRESS)
+    function, _, _, add_options = COMMANDS[command]
+    module, _, name = function.partition(":")
+    add_options(parser)
+    taken = {action.dest for action in parser._actions} - {
+        "help",
+        "function",
+        "log_level",
+        "log_format",
+    }
+    taken -= set(WorkerOptions.__struct_fields__) if "options" in parser._defaults else set()
+    called = getattr(importlib.import_module(f"rxworker.cli.{module}"), name)
+    inspect.signature(called).bind_partial(**dict.fromkeys(taken))
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_option_of_an_action_is_a_parameter_of_its_function(action: str) -> None:
+    runs = Parser()
+    COMMANDS["runs"][-1](runs)
+    actions: Any = next(each.choices for each in runs._actions if each.dest == "action")
+    taken: set[str] = {each.dest for each in actions[action]._actions} - {"help"}
+    inspect.signature(ACTIONS[action]).bind_partial(**dict.fromkeys(taken))
