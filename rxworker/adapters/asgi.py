@@ -22,21 +22,19 @@ from collections.abc import (
     MutableMapping,
 )
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 from urllib.parse import parse_qsl, quote
 
 from aiohttp import WSCloseCode, web
 from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
 
 from rxworker.errors import ConfigurationError
-from rxworker.log import EventLog
 from rxworker.ui.web.api import SOCKET, routes_of
-from rxworker.ui.web.guard import Guard, User, add_headers
+from rxworker.ui.web.guard import add_headers
 from rxworker.ui.web.request import Route, WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.store import OnRun
+from rxworker.ui.web.state import ServerOptions, ServerState
 from rxworker.ui.web.workers import Workers
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -55,10 +53,7 @@ class AsgiApp:
 
     Args:
         workers: A worker, or a function that makes one for each conversation, or several by name.
-        settings: The settings of the server.
-        user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
-        on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
-        log: The log of the runs; the program closes it after the server.
+        options: See `ServerOptions`.
 
     Attributes:
         state: The state, with the methods for the program that contains the server.
@@ -72,18 +67,9 @@ class AsgiApp:
     AsgiApp(Settings(title='rxworker', token=None))
     """
 
-    def __init__(
-        self,
-        workers: Workers,
-        *,
-        settings: Settings | None = None,
-        user: User | None = None,
-        on_run: OnRun | None = None,
-        log: EventLog | None = None,
-    ) -> None:
-        self._settings = settings or Settings()
-        self.state = ServerState(workers, self._settings, user, on_run, log)
-        self._guard = Guard(self._settings, user)
+    def __init__(self, workers: Workers, **options: Unpack[ServerOptions]) -> None:
+        self.state = ServerState(workers, **options)
+        self._settings = self.state.settings
         self._routes = [(_pattern(route.path), route) for route in routes_of(self.state)]
         self._start: asyncio.Future[None] | None = None
 
@@ -147,7 +133,7 @@ class AsgiApp:
             raise web.HTTPMethodNotAllowed(request.method, allowed) if allowed else web.HTTPNotFound
 
         try:
-            response = await self._guard.serve(request, handle)
+            response = await self.state.guard.serve(request, handle)
         except web.HTTPException as error:
             response = error  # such as a redirect to a login page
         except (ConnectionError, TimeoutError):

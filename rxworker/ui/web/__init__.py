@@ -5,11 +5,13 @@ from rxworker.ui.web.guard import User
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.server import WebServer, serve
 from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.state import ServerOptions
 from rxworker.ui.web.workers import Workers
 
 __all__ = [
     "make_app",
     "serve",
+    "ServerOptions",
     "Settings",
     "STATE",
     "User",

@@ -5,32 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import contextmanager
+from typing import Unpack
 
 from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler as AiohttpHandler
 from aiohttp.typedefs import Middleware
 
-from rxworker.log import EventLog
 from rxworker.ui.web.api import routes_of
-from rxworker.ui.web.guard import Guard, User, add_headers
+from rxworker.ui.web.guard import Guard, add_headers
 from rxworker.ui.web.request import Route, WebRequest
 from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.store import OnRun
+from rxworker.ui.web.state import ServerOptions, ServerState
 from rxworker.ui.web.workers import Workers
 
 STATE = web.AppKey("rxworker", ServerState)
 """The key of the state in an application."""
 
 
-def make_app(
-    workers: Workers,
-    *,
-    settings: Settings | None = None,
-    user: User | None = None,
-    on_run: OnRun | None = None,
-    log: EventLog | None = None,
-) -> web.Application:
+def make_app(workers: Workers, **options: Unpack[ServerOptions]) -> web.Application:
     """Return the web server as an application: the page, the API, and the streams of runs.
 
     It runs by itself (see `serve`), or within another application: ``app.add_subapp("/desk/", make_app(...))``. On cleanup, its runs
@@ -38,11 +30,7 @@ def make_app(
 
     Args:
         workers: A worker, or a function that makes one for each conversation, or several by name.
-        settings: The settings of the server.
-        user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
-        on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
-        log: Where runs are stored. Then the server shows and steers the runs of all processes that use the log, recovers those whose process has ended, and
-            on cleanup hands its own over to other processes. The program closes the log after the server.
+        options: See `ServerOptions`.
 
     Raises:
         ConfigurationError: There is no worker, or ``user`` or ``on_run`` is not callable.
@@ -54,9 +42,8 @@ def make_app(
         >>> sorted(route.method for route in app.router.routes() if route.name == "page")
         ['GET', 'HEAD']
     """
-    settings = settings or Settings()
-    state = ServerState(workers, settings, user, on_run, log)
-    app = web.Application(middlewares=[_guarded(Guard(settings, user), settings)])
+    state = ServerState(workers, **options)
+    app = web.Application(middlewares=[_guarded(state.guard, state.settings)])
     app[STATE] = state
     app.add_routes([aiohttp_route(route) for route in routes_of(state)])
 

@@ -11,28 +11,25 @@ import asyncio
 import errno
 import socket
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from types import TracebackType
-from typing import Any, cast
+from typing import Unpack, cast
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler
 from msgspec.structs import replace
-from reactivex import Observable
 
 from rxworker.errors import ConfigurationError
-from rxworker.log import EventLog
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import STATE, add_security_headers, aiohttp_route, make_app
-from rxworker.ui.web.guard import HEADERS, User
+from rxworker.ui.web.guard import HEADERS
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.responses import error_response
 from rxworker.ui.web.settings import Settings, is_loopback
-from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.store import OnRun
+from rxworker.ui.web.state import ServerOptions
 from rxworker.ui.web.workers import Workers
-from rxworker.worker.run import Run
 
 HEAD_SECONDS = 10.0
 """Seconds the head of a connection's first request may take to arrive."""
@@ -41,74 +38,38 @@ IDLE_SECONDS = 30.0
 """Seconds a connection may wait for its next request."""
 
 
-class Connections:
-    """Creates the connections of a server, and counts them.
-
-    Args:
-        server: The aiohttp server that handles their requests.
-        most: The maximum number of connections.
-        head_seconds: Seconds the head of a connection's first request may take.
-
-    Attributes:
-        count: The number of connections.
-    """
-
-    def __init__(self, server: web.Server, most: int, head_seconds: float) -> None:
-        self.count = 0
-        self.head_seconds = head_seconds
-        self._server = server
-        self._most = most
-        self._loop = asyncio.get_running_loop()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the limit is exceeded."""
-        return self.count > self._most
-
-    def __call__(self) -> Connection:
-        """Create a connection."""
-        return Connection(self, self._server, self._loop)
-
-
 class Connection(web.RequestHandler):
     """A connection.
 
     Args:
-        connections: Counts it.
-        server: The aiohttp server that handles its requests.
-        loop: The event loop.
+        server: The aiohttp server that handles its requests, and counts its connections.
+        most: The maximum number of connections of the server.
     """
 
-    __slots__ = ("_connections", "_timer")
+    __slots__ = ("_most", "_server", "_timer")
 
-    def __init__(
-        self,
-        connections: Connections,
-        server: web.Server,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    def __init__(self, server: web.Server, most: int) -> None:
         # No access log: addresses may contain private data. Bodies are not decompressed: see `read_body`.
         super().__init__(
             server,
-            loop=loop,
+            loop=asyncio.get_running_loop(),
             access_log=None,  # pyright: ignore[reportArgumentType] - as documented
             keepalive_timeout=IDLE_SECONDS,
             auto_decompress=False,
         )
-        self._connections = connections
+        self._server = server
+        self._most = most
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, or close it if the limit is exceeded."""
         super().connection_made(transport)
-        self._connections.count += 1
         # A transport of uvloop does not derive from asyncio.Transport.
         abort = cast("asyncio.Transport", transport).abort
-        if self._connections.is_full:
+        if len(self._server.connections) > self._most:
             abort()
         else:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._connections.head_seconds, abort)
+            self._timer = asyncio.get_running_loop().call_later(HEAD_SECONDS, abort)
 
     def begin(self) -> None:
         """Cancel the timer: the first request has arrived."""
@@ -117,8 +78,7 @@ class Connection(web.RequestHandler):
             self._timer = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop counting the connection."""
-        self._connections.count -= 1
+        """Cancel the timer."""
         self.begin()
         super().connection_lost(exc)
 
@@ -163,13 +123,13 @@ class WebServer:
         workers: See `make_app`.
         host: The address to listen on. An address that other machines can reach requires a token.
         port: The port; 0 for any free port.
-        settings: The settings of the server.
-        user: See `make_app`.
-        on_run: See `make_app`.
-        log: See `make_app`.
+        options: See `ServerOptions`.
 
     Attributes:
         url: The address of the page.
+        state: The state of the server, for the program that contains it.
+        runs: The observable of all runs, for a dashboard; see `ServerState.all_runs`.
+        add: Shows a run that the program has started; see `ServerState.add`.
 
     Raises:
         ConfigurationError: Other machines can reach the server and it has no token; or the address is not available.
@@ -190,13 +150,10 @@ class WebServer:
         *,
         host: str = "127.0.0.1",
         port: int = 8080,
-        settings: Settings | None = None,
-        user: User | None = None,
-        on_run: OnRun | None = None,
-        log: EventLog | None = None,
+        **options: Unpack[ServerOptions],
     ) -> None:
-        settings = settings or Settings()
-        if settings.token is None and user is None and not is_loopback(host):
+        settings = options.get("settings") or Settings()
+        if settings.token is None and options.get("user") is None and not is_loopback(host):
             message = (
                 f"{host} can be reached from other machines, and every client that reaches the server can run its tools: give it a "
                 "token with Settings(token=...), name its users with user=..., or listen on 127.0.0.1"
@@ -204,55 +161,18 @@ class WebServer:
             raise ConfigurationError(message)
         self._host = host
         self._port = port
-        self._app = make_app(
-            workers,
-            settings=replace(settings, allowed_hosts=_hosts(settings, host)),
-            user=user,
-            on_run=on_run,
-            log=log,
-        )
+        options["settings"] = replace(settings, allowed_hosts=_hosts(settings, host))
+        self._app = make_app(workers, **options)
         self._app.middlewares.insert(0, note_request)
-        self._settings = settings
-        self._listening: asyncio.Server | None = None
-        self._runner: web.AppRunner | None = None
+        self._serving = AsyncExitStack()
+        self.state = self._app[STATE]
+        self.runs, self.add = self.state.all_runs, self.state.add
         self.url = ""
 
-    @property
-    def state(self) -> ServerState:
-        """The state of the server, for the program that contains it."""
-        return self._app[STATE]
-
-    @property
-    def runs(self) -> Observable[Run[Any]]:
-        """The observable of all runs, for a dashboard; see `ServerState.all_runs`."""
-        return self.state.all_runs
-
-    def add(
-        self,
-        run: Run[Any],
-        *,
-        title: str | None = None,
-        conversation: str | None = None,
-        worker: str = "program",
-        owner: str | None = None,
-    ) -> None:
-        """Show a run that the program has started; see `ServerState.add`."""
-        self.state.add(run, title=title, conversation=conversation, worker=worker, owner=owner)
-
     async def __aenter__(self) -> WebServer:
-        # Cancel the handler when its client disconnects.
-        runner = web.AppRunner(
-            self._app, handler_cancellation=True, shutdown_timeout=CLOSING_SECONDS
-        )
-        await runner.setup()
-        try:
-            most = self._settings.max_connections
-            listening = await _listen(runner, most, self._host, self._port)
-        except BaseException:
-            await runner.cleanup()
-            raise
-        self._listening, self._runner = listening, runner
-        port: int = listening.sockets[0].getsockname()[1]
+        most = self.state.settings.max_connections
+        listening = _listening(self._app, most, self._host, self._port)
+        port = await self._serving.enter_async_context(listening)
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"http://{shown}:{port}/"
         return self
@@ -263,15 +183,11 @@ class WebServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._listening is not None and self._runner is not None:
-            try:
-                self.state.begin_close()
-                await asyncio.sleep(self._settings.close_delay)
-            finally:
-                try:
-                    await stop_listening(self._listening)
-                finally:
-                    await self._runner.cleanup()
+        try:
+            self.state.begin_close()
+            await asyncio.sleep(self.state.settings.close_delay)
+        finally:
+            await self._serving.aclose()
 
 
 async def serve(
@@ -279,11 +195,8 @@ async def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
-    settings: Settings | None = None,
-    user: User | None = None,
-    on_run: OnRun | None = None,
-    log: EventLog | None = None,
     ready: Callable[[str], object] | None = None,
+    **options: Unpack[ServerOptions],
 ) -> None:
     """Serve until cancelled. Then cancel the runs and notify their watchers.
 
@@ -291,18 +204,13 @@ async def serve(
         workers: See `make_app`.
         host: The address to listen on. An address that other machines can reach requires a token.
         port: The port; 0 for any free port.
-        settings: The settings of the server.
-        user: See `make_app`.
-        on_run: See `make_app`.
-        log: See `make_app`.
         ready: Called with the page's address when the server listens.
+        options: See `ServerOptions`.
 
     Raises:
         ConfigurationError: Other machines can reach the server and it has no token; or the address is not available.
     """
-    async with WebServer(
-        workers, host=host, port=port, settings=settings, user=user, on_run=on_run, log=log
-    ) as server:
+    async with WebServer(workers, host=host, port=port, **options) as server:
         if ready is not None:
             ready(server.url)
         await asyncio.Event().wait()
@@ -328,32 +236,37 @@ async def serve_health(
     app = web.Application(middlewares=[note_request])
     app.add_routes([aiohttp_route(route) for route in health_routes(find_obstacle)])
     app.on_response_prepare.append(add_security_headers)
-    runner = web.AppRunner(app, shutdown_timeout=CLOSING_SECONDS)
+    # Everything on the network may reach it, and it must not use up the files of the process.
+    async with _listening(app, MOST_PROBES, host, port) as port:
+        yield port
+
+
+@asynccontextmanager
+async def _listening(
+    app: web.Application, most: int, host: str | None, port: int
+) -> AsyncGenerator[int, None]:
+    """Serve an application on connections, at most so many at once; yields the port.
+
+    Raises:
+        ConfigurationError: The address is not available.
+    """
+    # Cancel the handler when its client disconnects.
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=CLOSING_SECONDS)
     await runner.setup()
     try:
-        # Everything on the network may reach it, and it must not use up the files of the process.
-        listening = await _listen(runner, MOST_PROBES, host, port)
+        assert runner.server is not None
+        connect = partial(Connection, runner.server, most)
+        loop = asyncio.get_running_loop()
+        try:
+            listening = await loop.create_server(connect, host, port, backlog=BACKLOG)
+        except (OSError, OverflowError) as error:
+            raise ConfigurationError(_why(error, host or "all addresses", port)) from error
         try:
             yield listening.sockets[0].getsockname()[1]
         finally:
             await stop_listening(listening)
     finally:
         await runner.cleanup()
-
-
-async def _listen(runner: web.AppRunner, most: int, host: str | None, port: int) -> asyncio.Server:
-    """Accept connections, at most so many at once.
-
-    Raises:
-        ConfigurationError: The address is not available.
-    """
-    assert runner.server is not None
-    connections = Connections(runner.server, most, HEAD_SECONDS)
-    loop = asyncio.get_running_loop()
-    try:
-        return await loop.create_server(connections, host, port, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise ConfigurationError(_why(error, host or "all addresses", port)) from error
 
 
 def _hosts(settings: Settings, host: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypedDict
 
 from reactivex import Observable
 
@@ -18,7 +18,7 @@ from rxworker.log import EventLog, RunInfo
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
-from rxworker.ui.web.guard import User
+from rxworker.ui.web.guard import Guard, User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, Page
@@ -36,6 +36,23 @@ from rxworker.worker.worker import Worker
 logger = logging.getLogger("rxworker.ui.web")
 
 
+class ServerOptions(TypedDict, total=False):
+    """The options of a server, as keyword arguments of `make_app`, `serve`, `WebServer` and `AsgiApp`.
+
+    Attributes:
+        settings: The settings of the server.
+        user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
+        on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
+        log: Where runs are stored. Then the server shows and steers the runs of all processes that use the log, recovers those whose process has ended, and
+            on cleanup hands its own over to other processes. The program closes the log after the server.
+    """
+
+    settings: Settings | None
+    user: User | None
+    on_run: OnRun | None
+    log: EventLog | None
+
+
 class ServerState:
     """The state of one application: ``app[STATE]``, or the ``state`` of a `WebServer`. Belongs to the server's event loop.
 
@@ -43,10 +60,13 @@ class ServerState:
 
     Attributes:
         settings: The settings.
+        guard: Checks requests.
         started: When it was made, in seconds since the epoch.
         instance: An id that changes with each start; with a log, the id of the log.
         workers: Creates workers.
         store: The runs and conversations of all users.
+        all_runs: The observable of the runs of all users: those that are kept, oldest first, then each new run. It completes when the server stops.
+            `merge_runs` and the other operators over several runs accept it.
         runs: The runs and conversations of a server without users.
         places: Limits the number of watchers.
         streams: The open streams.
@@ -57,7 +77,8 @@ class ServerState:
     def __init__(
         self,
         workers: Workers,
-        settings: Settings,
+        *,
+        settings: Settings | None = None,
         user: User | None = None,
         on_run: OnRun | None = None,
         log: EventLog | None = None,
@@ -65,12 +86,14 @@ class ServerState:
         for name, function in (("user", user), ("on_run", on_run)):
             if function is not None and not callable(function):
                 raise ConfigurationError(f"{name} is {function!r:.60}; give a function")
-        self.settings = settings
+        self.settings = settings = settings or Settings()
+        self.guard = Guard(settings, user)
         self.started = time.time()
         # Two servers on one log, or one that was restarted, know the same runs.
         self.instance = secrets.token_hex(8) if log is None else log.id
         self.workers = WorkerSource(workers, settings.prices)
         self.store = RunStore(settings, on_run, log)
+        self.all_runs: Observable[Run[Any]] = self.store.runs
         self.runs = Runs(self.store, self.workers, settings)
         self.places = Places(settings, self.store)
         self.streams = Streams(settings)
@@ -108,14 +131,6 @@ class ServerState:
             message = "this server has users, and may not show the runs of all users: use a server of the same log without user="
             raise ApiError(403, "has_users", message)
         return self._fleet
-
-    @property
-    def all_runs(self) -> Observable[Run[Any]]:
-        """The observable of the runs of all users: those that are kept, oldest first, then each new run.
-
-        It completes when the server stops. `merge_runs` and the other operators over several runs accept it.
-        """
-        return self.store.runs
 
     def add(
         self,
