@@ -31,6 +31,15 @@ def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> 
     return value
 
 
+def optional(name: str, value: A | None, kind: type | tuple[type, ...], example: str) -> A | None:
+    """Check the type of a value that may be missing, and return the value.
+
+    Raises:
+        ConfigurationError: The type is wrong; the message shows an example.
+    """
+    return None if value is None else expect(name, value, kind, example)
+
+
 def expect_several(name: str, values: Iterable[A], example: str) -> tuple[A, ...]:
     """The values as a tuple. A single value instead of a list is a common mistake.
 

@@ -59,7 +59,7 @@ from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.operators.kernel import Operator, Sink, many, stage
-from rxworker.state import RunState, content_of, step_block
+from rxworker.state import content_of, step_block
 from rxworker.tools import ClientTool, Tool
 from rxworker.tools.base import policy_of
 from rxworker.tools.invocation import CallScope
@@ -72,9 +72,9 @@ from rxworker.worker.context import (
     RunContext,
     Turn,
     TurnScope,
-    after_calls,
     before_calls,
     calls_of,
+    check_limits,
     let_watchers_act,
 )
 from rxworker.worker.journal import BY_CALLER
@@ -276,15 +276,14 @@ async def _call_tools(
     flushes = context.journal.hub.flush_scheduler
     if flushes.is_needed and not scope.is_resumed:
         await let_watchers_act(flushes)
-    state = context.journal.state
     waiting = calls_of(context, scope)
     context.called.update((each.call.name, None) for each in waiting)
     try:
         if waiting or scope.pause.calls or scope.pause.refused:
             # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
-            key = scope.pause.key or f"{context.journal.run_id}/{state.turns}"
+            key = scope.pause.key or f"{context.journal.run_id}/{context.journal.state.turns}"
             scope.pause = replace(scope.pause, key=key)
-            await _run_calls(context, scope, state, waiting, emitter.emit, executor)
+            await _run_calls(context, scope, waiting, emitter.emit, executor)
     finally:
         if scope.early is not None:
             discard_early(context, scope)
@@ -293,7 +292,6 @@ async def _call_tools(
 async def _run_calls(
     context: RunContext,
     scope: TurnScope,
-    state: RunState,
     waiting: tuple[PausedCall, ...],
     emit: Emit,
     executor: Executor | None,
@@ -318,7 +316,7 @@ async def _run_calls(
         return
     early = scope.early
     # The calls that started early are already counted.
-    before_calls(context, state, len(waiting) - (0 if early is None else early.begun), emit)
+    before_calls(context, len(waiting) - (0 if early is None else early.begun), emit)
     allowed: Sequence[PausedCall] = waiting
     if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
         allowed = _begun(scope, waiting)
@@ -383,7 +381,8 @@ async def _run_calls(
         return
     scope.called = True
     emit(MessageAdd((Message("user", tuple(_in_order(results).values())),), "tools"))
-    after_calls(context, emit)
+    # A run that repeats its calls makes no progress.
+    check_limits(emit, context.limits, max_repeats=context.journal.state.repeats)
 
 
 async def _execute(

@@ -392,20 +392,42 @@ def calls_of(context: RunContext, scope: TurnScope) -> tuple[PausedCall, ...]:
     return tuple([PausedCall(*placed) for placed in enumerate(calls_made(state.conversation))])
 
 
-def before_request(context: RunContext, state: RunState, emit: Emit) -> None:
+def before_request(context: RunContext, emit: Emit) -> None:
     """Check the limits before a request; `admit` checks the budgets.
 
     Raises:
         LimitExceededError: A limit of the run, or of a parent, is reached.
     """
-    limits = context.limits
-    if limits.max_turns is not None and state.turns >= limits.max_turns:
-        raise _reached("max_turns", limits.max_turns, emit)
-    _within(limits, state, emit)
-    for run in context.parents:
-        _within(run.limits, run.journal.state, emit)
-    if limits.max_depth is not None and len(context.parents) > limits.max_depth:
-        raise _reached("max_depth", limits.max_depth, emit)
+    check_limits(emit, context.limits, max_turns=context.journal.state.turns)
+    for run in context.line:  # the usage of a run includes that of nested runs
+        limits, usage = run.limits, run.journal.state.usage
+        check_limits(emit, limits, max_tokens=usage.total_tokens)
+        if limits.prices is not None and (cost := limits.prices.cost(usage)) > 0:
+            check_limits(emit, limits, max_cost=cost)
+    check_limits(emit, context.limits, max_depth=len(context.parents) - 1)
+
+
+def before_calls(context: RunContext, more: int, emit: Emit) -> None:
+    """Check whether ``more`` further tool calls are within the limits.
+
+    Raises:
+        LimitExceededError: They are not.
+    """
+    for run in context.line:
+        calls = run.journal.state.all_tool_calls + more
+        check_limits(emit, run.limits, max_tool_calls=calls - 1)
+
+
+def check_limits(emit: Emit, limits: Limits, **used: float) -> None:
+    """Check what is used of limits, by their names. A limit that is allowed itself is given what is used less one.
+
+    Raises:
+        LimitExceededError: A limit is reached, or one of them is 0.
+    """
+    for name, value in used.items():
+        most = getattr(limits, name)
+        if most is not None and value >= most:
+            raise _reached(name, most, emit)
 
 
 async def admit(context: RunContext, emit: Emit) -> None:
@@ -432,55 +454,6 @@ def end_reports(context: RunContext, *, paused: bool) -> None:
     report(context)
     for budget in context.budgets:
         budget.end(context.journal.run_id, paused=paused)
-
-
-def _within(limits: Limits, state: RunState, emit: Emit) -> None:
-    """Check the tokens and the cost of a run, nested runs included."""
-    if limits.max_tokens is not None and state.usage.total_tokens >= limits.max_tokens:
-        raise _reached("max_tokens", limits.max_tokens, emit)
-    if limits.max_cost is not None and limits.prices is not None:
-        cost = limits.prices.cost(state.usage)
-        if cost > 0 and cost >= limits.max_cost:
-            raise _reached("max_cost", limits.max_cost, emit)
-
-
-def before_calls(context: RunContext, state: RunState, more: int, emit: Emit) -> None:
-    """Check whether ``more`` further tool calls are within the limits.
-
-    Raises:
-        LimitExceededError: They are not.
-    """
-    _may_call(context.limits, state, more, emit)
-    for run in context.parents:
-        _may_call(run.limits, run.journal.state, more, emit)
-
-
-def _may_call(limits: Limits, state: RunState, more: int, emit: Emit) -> None:
-    most = limits.max_tool_calls
-    if most is not None and state.all_tool_calls + more > most:
-        raise _reached("max_tool_calls", most, emit)
-
-
-def after_calls(context: RunContext, emit: Emit) -> None:
-    """Check that the run makes progress.
-
-    Raises:
-        LimitExceededError: The same calls had the same results too often in a row.
-    """
-    most = context.limits.max_repeats
-    if most is not None and context.journal.state.repeats >= most:
-        raise _reached("max_repeats", most, emit)
-
-
-def after_answer(context: RunContext, emit: Emit) -> None:
-    """Check whether hooks may send the answer back again. The current verdict is already recorded.
-
-    Raises:
-        LimitExceededError: They have sent it back too often.
-    """
-    most = context.limits.max_continuations
-    if most is not None and context.journal.state.continuations > most:
-        raise _reached("max_continuations", most, emit)
 
 
 def _reached(limit: str, value: float, emit: Emit) -> LimitExceededError:

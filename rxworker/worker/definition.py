@@ -8,9 +8,7 @@ from typing import Any, cast, get_args
 
 from reactivex import abc
 
-from rxworker.errors import (
-    ConfigurationError,
-)
+from rxworker.errors import ConfigurationError
 from rxworker.events import Event
 from rxworker.hooks import Hooks
 from rxworker.hooks.coerce import HookLike
@@ -31,12 +29,11 @@ from rxworker.worker.arguments import (
     expect_operators,
     expect_parallel,
     expect_several,
+    optional,
 )
 from rxworker.worker.context import ResponseOperator, StageName, TurnStage
 from rxworker.worker.limits import Budget, Limits
-from rxworker.worker.recovery import (
-    OnUnknown,
-)
+from rxworker.worker.recovery import OnUnknown
 from rxworker.worker.run import Tracing
 from rxworker.worker.turn import STAGES, stages_of
 
@@ -87,40 +84,26 @@ class Definition:
         self.hooks = Hooks()
         if hooks != ():
             self.hooks.add(*expect_several("hooks", hooks, "hooks=[permit]"))
-        self.options = SETTINGS
-        if options is not None:
-            self.options = expect("options", options, Options, "options=Options(...)")
-        self.limits = USUAL
-        if limits is not None:
-            self.limits = expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
+        self.options = optional("options", options, Options, "options=Options(...)") or SETTINGS
+        self.limits = optional("limits", limits, Limits, "limits=Limits(max_turns=3)") or USUAL
         self.operators = () if operators == () else expect_operators(operators)
         self.parallel = expect_parallel(parallel)
         if error_formatter is not None and not callable(error_formatter):
             raise ConfigurationError(
                 "error_formatter: give a function of an error that returns a text"
             )
-        self.budget = budget
-        if budget is not None:
-            expect("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
-        self.response_retry = RETRY
-        if response_retry is not None:
-            self.response_retry = expect(
-                "response_retry", response_retry, Retry, "response_retry=Retry(retries=0)"
-            )
+        self.budget = optional("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
+        example = "response_retry=Retry(retries=0)"
+        self.response_retry = optional("response_retry", response_retry, Retry, example) or RETRY
         self.workspace = HERE if workspace == "." else expect_folder(workspace)
-        given = EMPTY
-        if conversation is not None:
-            example = "conversation=Conversation((message,))"
-            given = expect("conversation", conversation, Conversation, example)
+        example = "conversation=Conversation((message,))"
+        given = optional("conversation", conversation, Conversation, example) or EMPTY
         if system is not None:
-            given = Conversation(
-                given.messages, expect("system", system, str, "system='Be brief.'")
-            )
+            expect("system", system, str, "system='Be brief.'")
+            given = Conversation(given.messages, system)
         self.initial_conversation = given
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
-        self.log = log
-        if log is not None:
-            expect("log", log, EventLog, "log=SQLiteLog('runs.db')")
+        self.log = optional("log", log, EventLog, "log=SQLiteLog('runs.db')")
         self.name = expect("name", name, str, "name='desk'")
         self.labels = expect_labels(labels)
         if on_unknown not in get_args(OnUnknown):
@@ -131,9 +114,8 @@ class Definition:
             raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
         self.tracing = tracing
         self.initial_state = shared_state
-        self.scheduler = scheduler
-        if scheduler is not None:
-            expect("scheduler", scheduler, abc.SchedulerBase, "scheduler=TestScheduler()")
+        example = "scheduler=TestScheduler()"
+        self.scheduler = optional("scheduler", scheduler, abc.SchedulerBase, example)
         self.stages, self.starts_early = USUAL_STAGES, True
         if stages is not NONE or around is not NONE:
             self.stages = stages_of(stages, around)

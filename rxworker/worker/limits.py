@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import reactivex
 from reactivex import Observable, abc
@@ -229,26 +230,18 @@ class Budget:
 
 
 NOTHING = Usage()
+TOKENS = [name for name in Usage.__struct_fields__ if name.endswith("_tokens")]
 
 
 def _moved(total: Usage, before: Usage, after: Usage, *, is_partial: bool) -> Usage:
     """A sum in which one usage has become another."""
 
-    def move(total: int | None, before: int | None, after: int | None) -> int | None:
-        if total is None and after is None:
-            return None
-        return (total or 0) - (before or 0) + (after or 0)
+    def moved(name: str) -> int | None:
+        old, known, new = (getattr(usage, name) for usage in (before, total, after))
+        return None if known is None and new is None else (known or 0) - (old or 0) + (new or 0)
 
-    return Usage(
-        move(total.input_tokens, before.input_tokens, after.input_tokens),
-        move(total.output_tokens, before.output_tokens, after.output_tokens),
-        move(total.cache_read_tokens, before.cache_read_tokens, after.cache_read_tokens),
-        move(
-            total.cache_creation_tokens, before.cache_creation_tokens, after.cache_creation_tokens
-        ),
-        move(total.reasoning_tokens, before.reasoning_tokens, after.reasoning_tokens),
-        is_partial=is_partial,
-    )
+    counts: dict[str, Any] = {name: moved(name) for name in TOKENS}
+    return Usage(**counts, is_partial=is_partial)
 
 
 def _open(future: asyncio.Future[None]) -> None:

@@ -47,6 +47,7 @@ from rxworker.worker.arguments import (
     check_no_loop,
     expect,
     expect_several,
+    optional,
     to_messages,
 )
 from rxworker.worker.collected import Collected
@@ -429,13 +430,12 @@ class Session(SessionVerbs):
         labels: Mapping[str, str] | None = None,
     ) -> None:
         self.worker = expect("worker", worker, Definition, "Session(Worker(...))")
-        self.conversation = worker.initial_conversation
-        if conversation is not None:
-            example = "conversation=Conversation((message,))"
-            self.conversation = expect("conversation", conversation, Conversation, example)
+        example = "conversation=Conversation((message,))"
+        given = optional("conversation", conversation, Conversation, example)
+        self.conversation = worker.initial_conversation if given is None else given
         self.shared_state = worker.initial_state if shared_state is None else shared_state
         self.allowed = list(allowed)
-        self._log = None if log is None else expect("log", log, EventLog, "log=MemoryLog()")
+        self._log = optional("log", log, EventLog, "log=MemoryLog()")
         self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
         self._name = ""
         self.timeline = worker.timeline.child()

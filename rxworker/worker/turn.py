@@ -65,8 +65,8 @@ from rxworker.worker.context import (
     TurnScope,
     TurnStage,
     admit,
-    after_answer,
     before_request,
+    check_limits,
     let_watchers_act,
 )
 from rxworker.worker.loop import CoroutineObservable, Emitter
@@ -211,7 +211,7 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
     emit = emitter.emit
     journal = context.journal
     state = journal.state
-    before_request(context, state, emit)
+    before_request(context, emit)
     if context.budgets:
         await admit(context, emit)
         state = journal.state
@@ -370,7 +370,8 @@ def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, em
     if not verdict.messages:
         text = f"hook {hook!r} answered ContinueWithMessages without messages"
         raise HookError(text, hook=hook, point=TURN_END.value)
-    after_answer(context, emit)
+    continuations = context.journal.state.continuations  # with this one, whose verdict is recorded
+    check_limits(emit, context.limits, max_continuations=continuations - 1)
     emit(MessageAdd(tuple(verdict.messages), hook))
 
 
