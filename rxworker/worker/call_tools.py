@@ -380,7 +380,7 @@ async def _run_calls(
         emit(RunPause(_pause(scope, CLIENT_TOOL, offered, results, reason)))
         return
     scope.called = True
-    emit(MessageAdd((Message("user", tuple(_in_order(results).values())),), "tools"))
+    emit(MessageAdd((Message("user", tuple(dict(sorted(results.items())).values())),), "tools"))
     # A run that repeats its calls makes no progress.
     check_limits(emit, context.limits, max_repeats=context.journal.state.repeats)
 
@@ -481,16 +481,13 @@ def _pause(
     required: tuple[int, ...] = (),
 ) -> PauseState:
     """What this turn leaves undone."""
-    return PauseState(hook, tuple(calls), required, reason, _in_order(results), scope.pause.key)
+    refused = dict(sorted(results.items()))
+    return PauseState(hook, tuple(calls), required, reason, refused, scope.pause.key)
 
 
 def _not_asked(each: PausedCall) -> PausedCall:
     """The call of a pause before its hooks: all of them run when the run resumes."""
     return PausedCall(each.place, each.call)
-
-
-def _in_order(results: Mapping[int, ToolResult]) -> dict[int, ToolResult]:
-    return {place: results[place] for place in sorted(results)}
 
 
 async def _ask(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 import msgspec
@@ -20,9 +20,9 @@ from rxworker.errors import (
 )
 from rxworker.events import CommandTaken
 from rxworker.hub.detach import raise_from_loop
-from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
 from rxworker.log.values import CARRIED, Command, SentMessages, carried_over, send_command
+from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.worker.journal import TOO_LATE, Mailbox, PauseRequest
@@ -47,29 +47,27 @@ class CommandReader:
     """Reads the commands to a run while it runs, and applies each once.
 
     Args:
-        log: The log of the commands.
+        writer: Writes the run to the log, which has the commands. The log has no run before its first record.
         run_id: The run's id.
         mailbox: Takes messages.
         pause_request: Takes the request to pause.
         cancel: Cancels the run.
-        barrier: Waits until the records so far are stored. The log has no run before its first record.
     """
 
     def __init__(
         self,
-        log: EventLog,
+        writer: RunWriter,
         run_id: str,
         mailbox: Mailbox,
         pause_request: PauseRequest,
         cancel: CancelFn,
-        barrier: Callable[[], Awaitable[None]],
     ) -> None:
-        self._log = log
+        self._log = writer.log
+        self._barrier = writer.barrier
         self._run = run_id
         self._mailbox = mailbox
         self._pause_request = pause_request
         self._cancel = cancel
-        self._barrier = barrier
         self._applied: set[int] = set()
         self._sending: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

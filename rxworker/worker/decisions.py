@@ -29,6 +29,7 @@ from rxworker.messages import Json, JsonObject, Message, ToolCall
 
 S = TypeVar("S", bound=Struct)
 K = TypeVar("K", bound=str)
+N = TypeVar("N", "Deny", "Dismiss")
 
 
 class Approve(Struct, frozen=True, tag="approve", forbid_unknown_fields=True):
@@ -305,17 +306,13 @@ class _Approval(Struct, frozen=True, tag="approve", forbid_unknown_fields=True):
     always: bool = False
 
 
-class _Denial(Struct, frozen=True, tag="deny", forbid_unknown_fields=True):
-    reason: str | UnsetType = UNSET
-
-
 class _Result(Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
     content: str
 
 
-_KINDS: dict[str, type[_Approval | _Denial | _Result]] = {
+_KINDS: dict[str, type[_Approval | Deny | _Result]] = {
     "approve": _Approval,
-    "deny": _Denial,
+    "deny": Deny,
     "answer": _Result,
 }
 
@@ -406,8 +403,8 @@ def read_decision(value: object, where: str = "the decision") -> Decision:
         case _Approval(input=edited, always=always):
             approval = ApproveAlways if always else Approve
             return approval() if edited is UNSET else approval(edited)
-        case _Denial(reason=reason):
-            return Deny() if reason is UNSET else Deny(reason)
+        case Deny():
+            return read
         case _Result(content=content):
             return Answer(content)
 
@@ -424,10 +421,17 @@ class Dismiss(Struct, frozen=True):
 PAYLOAD = 'send {"approved": true}, with "editedArgs" for other arguments, or {"approved": false, "reason": "why"}'
 
 
-class _Payload(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _Reply(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     approved: bool
-    edited_args: JsonObject | str | UnsetType = UNSET
     reason: str | None = None
+
+    def denial(self, kind: type[N]) -> N:
+        """The negative answer, with the reason if one was given."""
+        return kind() if self.reason is None else kind(self.reason)
+
+
+class _Payload(_Reply, frozen=True):
+    edited_args: JsonObject | str | UnsetType = UNSET
 
 
 def read_payload(payload: object) -> Decision:
@@ -450,13 +454,8 @@ def read_payload(payload: object) -> Decision:
         return Answer(payload)
     read = read_struct(payload, _Payload, "payload", PAYLOAD)
     if not read.approved:
-        return Deny() if read.reason is None else Deny(read.reason)
+        return read.denial(Deny)
     return Approve() if read.edited_args is UNSET else Approve(read.edited_args)
-
-
-class _PayloadAtEnd(Struct, frozen=True, forbid_unknown_fields=True):
-    approved: bool
-    reason: str | None = None
 
 
 PAYLOAD_AT_END = "send a text for the model, or true to go on without one, or false to end the run"
@@ -483,19 +482,15 @@ def read_payload_at_end(payload: object) -> str | Dismiss:
         return payload
     if isinstance(payload, bool):
         return "" if payload else Dismiss()
-    read = read_struct(payload, _PayloadAtEnd, "payload", PAYLOAD_AT_END)
-    if read.approved:
-        return ""
-    return Dismiss() if read.reason is None else Dismiss(read.reason)
+    read = read_struct(payload, _Reply, "payload", PAYLOAD_AT_END)
+    return "" if read.approved else read.denial(Dismiss)
 
 
 APPROVAL = "answer with addToolApprovalResponse({id, approved: true}), or false with a reason"
 
 
-class _ChatApproval(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _ChatApproval(_Reply, frozen=True, kw_only=True):
     id: str
-    approved: bool
-    reason: str | None = None
     # What the server has sent with its request comes back.
     request_reason: str | None = None
     is_automatic: bool = False
@@ -512,9 +507,7 @@ def read_approval(approval: object) -> Approve | Deny:
     Deny(reason='This call was not approved.')
     """
     read = read_struct(approval, _ChatApproval, "approval", APPROVAL)
-    if read.approved:
-        return Approve()
-    return Deny() if read.reason is None else Deny(read.reason)
+    return Approve() if read.approved else read.denial(Deny)
 
 
 # The forms of MCP and the choices of ACP

@@ -131,17 +131,11 @@ async def continue_run(
         )
         return Continuation([], scope)
     begin = turn[0].event
-    if state.response is None and not isinstance(begin, RunResume):
-        is_sent = any(isinstance(record.event, AttemptStart) for record in turn)
-        is_retracted = is_sent and isinstance(
-            _last(turn, AttemptStart, AttemptRetract), AttemptRetract
-        )
-        first: list[Event] = [AttemptRetract(CUT)] if is_sent and not is_retracted else []
+    is_cut = state.response is not None and not _is_complete(state)
+    if is_cut or (state.response is None and not isinstance(begin, RunResume)):
+        is_open = isinstance(_last(turn, AttemptStart, AttemptRetract), AttemptStart)
+        first: list[Event] = [AttemptRetract(CUT)] if is_cut or is_open else []
         return Continuation(first, TurnScope(variables=stored.variables, is_recovered=True))
-    if state.response is not None and not _is_complete(state):
-        return Continuation(
-            [AttemptRetract(CUT)], TurnScope(variables=stored.variables, is_recovered=True)
-        )
     resume = begin if isinstance(begin, RunResume) else None
     called = any(isinstance(r.event, MessageAdd) and r.event.source == "tools" for r in turn)
     scope = TurnScope(
@@ -152,10 +146,9 @@ async def continue_run(
         finished_by=_finished_by(turn, stored.foreign),
     )
     if resume is not None and not state.calls and not called:
-        sends_request = bool(resume.pause.refused) or any(
-            isinstance(r.event, MessageAdd) for r in turn
-        )
-        return Continuation([], replace_scope(scope, is_resumed=not sends_request))
+        is_added = any(isinstance(r.event, MessageAdd) for r in turn)
+        scope.is_resumed = not (resume.pause.refused or is_added)
+        return Continuation([], scope)
     return await _with_calls(stored, turn, run_id, scope, tools, on_unknown, resume)
 
 
@@ -173,12 +166,6 @@ def _finished_by(turn: Sequence[Record], foreign: int) -> str:
             is_sent = any(isinstance(e, MessageAdd) and e.source == SOURCE for e in later)
             return "" if is_sent else event.hook
     return ""
-
-
-def replace_scope(scope: TurnScope, *, is_resumed: bool) -> TurnScope:
-    """The scope, with or without a request."""
-    scope.is_resumed = is_resumed
-    return scope
 
 
 async def _with_calls(
@@ -240,9 +227,9 @@ async def _with_calls(
     lost = [each for each in calls if each.place in unknown]
     names = ", ".join(sorted({each.call.name for each in lost}))
     reasons = "; ".join(dict.fromkeys(reason for reason in unknown.values() if reason))
-    why = f"the process ended while {names} ran, and whether it had an effect is not known" + (
-        f": {reasons}" if reasons else ""
-    )
+    why = f"the process ended while {names} ran, and whether it had an effect is not known"
+    if reasons:
+        why += f": {reasons}"
     if on_unknown == "tell_model":
         for each in lost:
             text = f"{UNKNOWN} {unknown[each.place]}".strip()
@@ -261,7 +248,7 @@ async def _with_calls(
         calls=tuple(left),
         required=tuple(required),
         reason=why,
-        refused={place: results[place] for place in sorted(results)},
+        refused=dict(sorted(results.items())),
     )
     return Continuation([RunPause(pause)])
 
@@ -300,9 +287,7 @@ def _last_turn(own: Sequence[Record]) -> list[Record]:
         event = own[at].event
         if isinstance(event, TurnStop | RunStart | RunRequeue):
             return []
-        if isinstance(event, TurnStart):
-            return list(own[at:])
-        if isinstance(event, RunResume):
+        if isinstance(event, TurnStart | RunResume):
             return list(own[at:])
     return []
 

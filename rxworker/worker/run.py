@@ -139,12 +139,7 @@ class Run(Generic[T_co]):
             if scope.answered and self.first_seq == 1:
                 writer.keep_answers(scope.answered)
             commands = CommandReader(
-                writer.log,
-                journal.run_id,
-                context.mailbox,
-                context.pause_request,
-                self._cancel,
-                writer.barrier,
+                writer, journal.run_id, context.mailbox, context.pause_request, self._cancel
             )
             if stored is not None and stored.run is not None:
                 commands.skip(stored.run.taken)
