@@ -8,21 +8,23 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
+import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import JsonObject
+from rxworker.messages import Json, JsonObject
+from rxworker.providers.base import HIDDEN, is_secret
 from rxworker.testing.answer import ServedResponse, play
 from rxworker.testing.reply import Reply, to_reply
 from rxworker.testing.scripted import Answers, Script
-from rxworker.testing.traffic import Received, Traffic, to_received
 from rxworker.testing.wire import WIRES, Wire, wire_for
 from rxworker.transport.listening import stop_listening
 
@@ -35,93 +37,53 @@ FINAL = {"x-should-retry": "false"}
 RESUMED = re.compile(r"/responses/[^/]+$")
 
 
+class Received(Struct, frozen=True):
+    """One request that came in.
+
+    Attributes:
+        method: The HTTP method.
+        path: The path, including the query.
+        headers: Names in lower case; keys are masked.
+        body: The parsed JSON, or the text where it is none.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Json
+
+
+def to_received(method: str, path: str, headers: Mapping[str, str], body: bytes) -> Received:
+    """The request as tests read it.
+
+    >>> to_received("POST", "/x", {"X-Api-Key": "secret"}, b'{"a":1}').headers
+    {'x-api-key': '***'}
+    """
+    lower = {name.lower(): value for name, value in headers.items()}
+    shown = {name: HIDDEN if is_secret(name) else value for name, value in lower.items()}
+    try:
+        parsed: Json = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        parsed = body.decode(errors="replace")
+    return Received(method, path, shown, parsed)
+
+
 class Connections(web.Server):
     """aiohttp's connections, counted; a handler whose client goes away is cancelled."""
 
-    def __init__(self, listener: Listener) -> None:
-        super().__init__(listener.handle, handler_cancellation=True, access_log=None)
-        self._traffic = listener.traffic
+    def __init__(self, server: ReplayServer) -> None:
+        super().__init__(server.handle, handler_cancellation=True, access_log=None)
+        self._count = server.count
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         """A client came."""
         super().connection_made(handler, transport)
-        self._traffic.connected()
+        self._count(connections=1)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         """A client is gone."""
         super().connection_lost(handler, exc)
-        self._traffic.disconnected()
-
-
-class Listener:
-    """Listens on a free port of this machine. Belongs to the event loop that made it.
-
-    Attributes:
-        traffic: The received requests.
-        loop: Its event loop.
-        port: The port, once it listens.
-    """
-
-    def __init__(self, script: Script[Received, AnswerLike]) -> None:
-        self._script = script
-        self.traffic = Traffic()
-        self.loop = asyncio.get_running_loop()
-        self.port = 0
-
-    async def start(self) -> None:
-        """Begin to listen."""
-        self._connections = Connections(self)
-        self._server = await self.loop.create_server(self._connections, HOST, 0)
-        self.port = int(self._server.sockets[0].getsockname()[1])
-
-    async def stop(self, seconds: float) -> None:
-        """Close everything, whatever is still being answered."""
-        self.traffic.closing = True
-        try:
-            await stop_listening(self._server)
-        finally:
-            for connection in self._connections.connections:
-                if connection.transport is not None:
-                    connection.transport.abort()
-        await self.traffic.until(lambda: self.traffic.closed, "the server to stop", seconds)
-        await self._server.wait_closed()
-
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
-        received = to_received(
-            request.method, request.path_qs, request.headers, await request.content.read()
-        )
-        self.traffic.received(received)
-        answer, frames = self._answer(received, wire_for(request.path))
-        with self.traffic.answer():
-            response = await play(answer, frames, request)
-        if response is None:
-            # How aiohttp closes a connection without another byte, after what is written has gone out.
-            raise asyncio.CancelledError
-        return response
-
-    def _answer(self, received: Received, wire: Wire | None) -> tuple[ServedResponse, list[bytes]]:
-        """The next answer and its frames, or an error in the shape of the provider's errors."""
-        is_resumed = received.method == "GET" and RESUMED.search(received.path)
-        if received.method != "POST" and not is_resumed:
-            return _complaint(wire, 405, f"{received.method}: only POST takes an answer")
-        try:
-            number, answer_like = self._script.answer(received)
-            answer = to_answer(answer_like)
-            if not isinstance(answer.body, Reply):
-                return answer, list(answer.body)
-            if wire is not None:
-                frames = wire.frames(answer.body, number, received.body)
-                headers = {"content-type": wire.content_type, **answer.headers}
-                return replace(answer, headers=headers), frames
-        except Exception as error:  # a function of the user's may raise anything
-            return _complaint(wire, 500, f"ReplayServer: {type(error).__name__}: {error}")
-        return _complaint(
-            wire,
-            404,
-            f"ReplayServer: no format is known at {received.path}; a Reply can be sent at "
-            f"{', '.join(f'...{end}' for end in WIRES)}, a recording anywhere",
-        )
+        self._count(connections=-1)
 
 
 def to_answer(answer: AnswerLike) -> ServedResponse:
@@ -196,6 +158,11 @@ class ReplayServer:
         answers: One answer for each request, or a function of what was received. A path is a recording, a text is a
             reply with that text.
 
+    Attributes:
+        requests: The received requests, in order.
+        open_connections: How many connections are open, in use or kept for the next request.
+        disconnects: How many clients went away before their answer was complete.
+
     >>> import urllib.request
     >>> with ReplayServer(["Hello"]) as server:
     ...     with urllib.request.urlopen(server.base_url + "/v1/messages", data=b"{}") as answer:
@@ -206,13 +173,20 @@ class ReplayServer:
 
     def __init__(self, answers: Answers[AnswerLike, Received]) -> None:
         self._script = Script[Received, AnswerLike](answers)
-        self._started: Listener | None = None
+        self.requests: list[Received] = []
+        self.open_connections = 0
+        self.disconnects = 0
+        self._answering = 0
+        self._closing = False
+        self._changed = asyncio.Event()
+        self._started: tuple[asyncio.AbstractEventLoop, int] | None = None
         self._thread: LoopThread | None = None
 
     async def __aenter__(self) -> Self:
-        listener = Listener(self._script)
-        await listener.start()
-        self._started = listener
+        loop = asyncio.get_running_loop()
+        self._connections = Connections(self)
+        self._server = await loop.create_server(self._connections, HOST, 0)
+        self._started = loop, int(self._server.sockets[0].getsockname()[1])
         return self
 
     async def __aexit__(
@@ -221,7 +195,15 @@ class ReplayServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._listener.stop(PATIENCE)
+        self._closing = True
+        try:
+            await stop_listening(self._server)
+        finally:
+            for connection in self._connections.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
+        await self._until(self._is_quiet, "the server to stop", PATIENCE)
+        await self._server.wait_closed()
 
     def __enter__(self) -> Self:
         self._thread = LoopThread("replay-server")
@@ -234,28 +216,13 @@ class ReplayServer:
         trace: TracebackType | None,
     ) -> None:
         assert self._thread is not None
-        self._thread.call(self._listener.stop(PATIENCE))
+        self._thread.call(self.__aexit__(kind, error, trace))
         self._thread.stop()
 
     @property
     def base_url(self) -> str:
         """Where it listens, for example ``http://127.0.0.1:49152``."""
-        return f"http://{HOST}:{self._listener.port}"
-
-    @property
-    def requests(self) -> Sequence[Received]:
-        """The received requests, in order."""
-        return self._listener.traffic.requests
-
-    @property
-    def open_connections(self) -> int:
-        """How many connections are open, in use or kept for the next request."""
-        return self._listener.traffic.open_connections
-
-    @property
-    def disconnects(self) -> int:
-        """How many clients went away before their answer was complete."""
-        return self._listener.traffic.disconnects
+        return f"http://{HOST}:{self._running[1]}"
 
     async def wait_closed(self, timeout: float = PATIENCE) -> None:  # noqa: ASYNC109
         """Wait until no connection is open; to see that a client closes what it no longer needs.
@@ -263,10 +230,7 @@ class ReplayServer:
         Raises:
             TimeoutError: One stayed open.
         """
-        traffic = self._listener.traffic
-        await self._on_loop(
-            traffic.until(lambda: traffic.closed, "all connections to close", timeout)
-        )
+        await self._until(self._is_quiet, "all connections to close", timeout)
 
     async def wait_requests(self, count: int, timeout: float = PATIENCE) -> None:  # noqa: ASYNC109
         """Wait until so many requests have come in.
@@ -274,23 +238,87 @@ class ReplayServer:
         Raises:
             TimeoutError: They did not come.
         """
-        traffic = self._listener.traffic
-        await self._on_loop(
-            traffic.until(lambda: len(traffic.requests) >= count, f"{count} requests", timeout)
-        )
+        await self._until(lambda: len(self.requests) >= count, f"{count} requests", timeout)
 
-    async def _on_loop(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait on the server's loop; the caller may run in another loop."""
-        loop = self._listener.loop
-        if loop is asyncio.get_running_loop():
-            await waiting
-        else:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(waiting, loop))
+    async def _until(self, reached: Callable[[], bool], what: str, seconds: float) -> None:
+        """Wait for a condition on the counts, on the server's loop; the caller may run in another one."""
+
+        async def wait() -> None:
+            while not reached():
+                await self._changed.wait()
+
+        loop, _ = self._running
+        try:
+            async with asyncio.timeout(seconds):
+                if loop is asyncio.get_running_loop():
+                    await wait()
+                else:
+                    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(wait(), loop))
+        except TimeoutError:
+            raise TimeoutError(
+                f"waited {seconds:g} s for {what}: {len(self.requests)} requests, "
+                f"{self.open_connections} open connections, {self.disconnects} disconnects"
+            ) from None
 
     @property
-    def _listener(self) -> Listener:
+    def _running(self) -> tuple[asyncio.AbstractEventLoop, int]:
+        """The event loop and the port."""
         if self._started is None:
             raise LocalProtocolError(
                 "the ReplayServer has not been started: enter it with `async with` or `with`"
             )
         return self._started
+
+    def _is_quiet(self) -> bool:
+        """Whether no connection is open, and no task still writes to a closed one."""
+        return not self.open_connections and not self._answering
+
+    def count(self, *, connections: int = 0, answering: int = 0) -> None:
+        """Add to the counts, and wake the tasks that wait for them; called by the connections."""
+        self.open_connections += connections
+        self._answering += answering
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; called by the connections."""
+        received = to_received(
+            request.method, request.path_qs, request.headers, await request.content.read()
+        )
+        self.requests.append(received)
+        answer, frames = self._answer(received, wire_for(request.path))
+        self.count(answering=1)
+        try:
+            response = await play(answer, frames, request)
+        except (asyncio.CancelledError, ConnectionError) as gone:
+            self.disconnects += not self._closing
+            raise asyncio.CancelledError from gone  # the rest of the server is not affected
+        finally:
+            self.count(answering=-1)
+        if response is None:
+            # How aiohttp closes a connection without another byte, after what is written has gone out.
+            raise asyncio.CancelledError
+        return response
+
+    def _answer(self, received: Received, wire: Wire | None) -> tuple[ServedResponse, list[bytes]]:
+        """The next answer and its frames, or an error in the shape of the provider's errors."""
+        is_resumed = received.method == "GET" and RESUMED.search(received.path)
+        if received.method != "POST" and not is_resumed:
+            return _complaint(wire, 405, f"{received.method}: only POST takes an answer")
+        try:
+            number, answer_like = self._script.answer(received)
+            answer = to_answer(answer_like)
+            if not isinstance(answer.body, Reply):
+                return answer, list(answer.body)
+            if wire is not None:
+                frames = wire.frames(answer.body, number, received.body)
+                headers = {"content-type": wire.content_type, **answer.headers}
+                return replace(answer, headers=headers), frames
+        except Exception as error:  # a function of the user's may raise anything
+            return _complaint(wire, 500, f"ReplayServer: {type(error).__name__}: {error}")
+        return _complaint(
+            wire,
+            404,
+            f"ReplayServer: no format is known at {received.path}; a Reply can be sent at "
+            f"{', '.join(f'...{end}' for end in WIRES)}, a recording anywhere",
+        )

@@ -30,7 +30,7 @@ from rxworker.messages import Conversation, Message
 from rxworker.providers import Anthropic
 from rxworker.state import fold_run
 from rxworker.testing import say
-from rxworker.testing.wire.anthropic import frames_for
+from rxworker.testing.wire.anthropic import anthropic_frames
 from rxworker.transport import Client
 from rxworker.transport.base import RecordingTransport
 
@@ -39,7 +39,7 @@ TOKENS = 20_000
 START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 
-BODY = b"".join(frames_for(say("four" * TOKENS), 1, {}))
+BODY = b"".join(anthropic_frames(say("four" * TOKENS)))
 FRAME = len(BODY) // TOKENS
 
 

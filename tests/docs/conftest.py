@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from rxworker.testing import ReplayServer, Reply, call, say
-from rxworker.testing.traffic import Received
+from rxworker.testing.server import Received
 
 ROOT = Path(__file__).parents[2]
 

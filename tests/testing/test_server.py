@@ -26,7 +26,7 @@ from rxworker.testing import (
     stall,
 )
 from rxworker.testing.answer import GARBAGE
-from rxworker.testing.traffic import Received
+from rxworker.testing.server import Received
 
 REPLY = say("Hello, world.") + call("get_weather", city="Kyoto")
 ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"

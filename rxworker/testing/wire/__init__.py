@@ -8,16 +8,12 @@ from __future__ import annotations
 from rxworker.testing.wire import anthropic, gemini, ollama, openai_chat, openai_responses
 from rxworker.testing.wire.format import Wire
 
-WIRES: dict[str, Wire] = {
-    "/messages": Wire("anthropic", anthropic.frames_for, anthropic.error_body),
-    "/chat/completions": Wire("openai_chat", openai_chat.frames_for, openai_chat.error_body),
-    "/responses": Wire(
-        "openai_responses", openai_responses.frames_for, openai_responses.error_body
-    ),
-    ":streamGenerateContent": Wire("gemini", gemini.frames_for, gemini.error_body),
-    "/api/chat": Wire(
-        "ollama", ollama.frames_for, ollama.error_body, content_type="application/x-ndjson"
-    ),
+WIRES = {
+    "/messages": anthropic.WIRE,
+    "/chat/completions": openai_chat.WIRE,
+    "/responses": openai_responses.WIRE,
+    ":streamGenerateContent": gemini.WIRE,
+    "/api/chat": ollama.WIRE,
 }
 
 

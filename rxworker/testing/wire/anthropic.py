@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rxworker.events import Error
-from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import data_frame, field_of, stop_word
+from rxworker.testing.wire.format import Wire, code_of, data_frame, sent_error, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "end_turn",
@@ -49,7 +48,7 @@ def anthropic_frames(
     """
     blocks = reply.blocks(f"toolu_{number}")
     if reply.error is not None and not blocks:
-        return _error(reply.error)
+        return _error(reply)
     frames = [_message_start(reply, number, model)]
     for index, block in enumerate(blocks):
         frames += _block(reply, index, block)
@@ -57,21 +56,15 @@ def anthropic_frames(
     if reply.breaks:
         if blocks:
             frames.pop()  # the last block stays open
-        return frames + (_error(reply.error) if reply.error else [])
+        return frames + _error(reply)
     return [*frames, _message_delta(reply), _frame("message_stop", {})]
 
 
-def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
-    """The frames of a reply to a request with this body."""
-    model = field_of(body, "model")
-    return anthropic_frames(
-        reply, number=number, model=model if isinstance(model, str) else "claude-scripted"
-    )
-
-
-def error_body(message: str) -> JsonObject:
+def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    return {"type": "error", "error": {"type": "api_error", "message": message}}
+    kind = code_of(error, ERROR_WORDS) or "api_error"
+    body: JsonObject = {"type": "error", "error": {"type": kind, "message": error.message}}
+    return {**body, "request_id": error.request_id} if error.request_id else body
 
 
 def _frame(kind: str, fields: JsonObject) -> bytes:
@@ -138,12 +131,9 @@ def _usage(usage: Usage) -> JsonObject:
     }
 
 
-def _error(error: Error) -> list[bytes]:
-    """The frame of an error; a stream that is merely cut has none."""
-    if error.code == TRUNCATED:
-        return []
-    word = error.code if error.code and error.code != error.kind else ERROR_WORDS.get(error.kind)
-    fields: JsonObject = {"error": {"type": word or "api_error", "message": error.message}}
-    if error.request_id:
-        fields["request_id"] = error.request_id
-    return [_frame("error", fields)]
+def _error(reply: Reply) -> list[bytes]:
+    error = sent_error(reply)
+    return [data_frame(error_body(error), "error")] if error else []
+
+
+WIRE = Wire("anthropic", anthropic_frames, error_body)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from rxworker.events import Error
+from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.testing.reply import Reply
+
+
+def model_of(body: JsonObject) -> dict[str, Any]:
+    """The model that the body of a request names, as an argument."""
+    model = body.get("model")
+    return {"model": model} if isinstance(model, str) else {}
 
 
 class Wire(Struct, frozen=True):
@@ -17,15 +25,26 @@ class Wire(Struct, frozen=True):
 
     Attributes:
         name: The provider's name.
-        frames: From a reply, the number of the request and its parsed body to the frames of the answer.
-        error_body: From a message to the body of an answer that is an error.
+        render: The function that makes the frames of a reply.
+        error: From an error to the body of an answer that is an error.
         content_type: The media type of the frames.
+        arguments: From a request's body to further arguments of ``render``.
     """
 
     name: str
-    frames: Callable[[Reply, int, Json], list[bytes]]
-    error_body: Callable[[str], JsonObject]
+    render: Callable[..., list[bytes]]
+    error: Callable[[Error], JsonObject]
     content_type: str = "text/event-stream; charset=utf-8"
+    arguments: Callable[[JsonObject], dict[str, Any]] = model_of
+
+    def frames(self, reply: Reply, number: int, body: Json) -> list[bytes]:
+        """The frames of a reply to a request, given its number and its parsed body."""
+        given = self.arguments(body if isinstance(body, dict) else {})
+        return self.render(reply, number=number, **given)
+
+    def error_body(self, message: str) -> JsonObject:
+        """The body of an answer that is an error of the server."""
+        return self.error(Error(None, message, kind="server"))
 
 
 def data_frame(payload: JsonObject, event: str | None = None) -> bytes:
@@ -67,6 +86,11 @@ def stop_word(reply: Reply, words: dict[StopKind, str]) -> str:
     return reason.raw or words.get(reason.kind) or reason.kind.value
 
 
-def field_of(body: Json, name: str) -> Json:
-    """A field of a request's body, if there is one."""
-    return body.get(name) if isinstance(body, dict) else None
+def code_of(error: Error, words: Mapping[str, str | None]) -> str | None:
+    """The provider's word for an error: its own code where it has one, or that of its kind."""
+    return error.code if error.code and error.code != error.kind else words.get(error.kind)
+
+
+def sent_error(reply: Reply) -> Error | None:
+    """The error that is sent at the end of a reply; ``None`` for a stream that is merely cut."""
+    return None if reply.error is None or reply.error.code == TRUNCATED else reply.error

@@ -10,11 +10,10 @@ from __future__ import annotations
 import msgspec
 
 from rxworker.events import Error
-from rxworker.events.meta import TRUNCATED
-from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.messages import JsonObject, StopKind
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply
-from rxworker.testing.wire.format import given_arguments, stop_word
+from rxworker.testing.wire.format import Wire, given_arguments, sent_error, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "STOP",
@@ -53,13 +52,13 @@ def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripte
     """
     parts = _parts(reply)
     if reply.error is not None and not parts:
-        return _error(reply.error)
+        return _error(reply)
     tail: JsonObject = {"modelVersion": model, "responseId": f"response-{number}"}
     # Running totals: what is written is counted at the end.
     so_far = _usage(reply.usage, ended=False)
     frames = [_frame({"candidates": [_candidate(part)], **so_far, **tail}) for part in parts]
     if reply.breaks:
-        return frames + (_error(reply.error) if reply.error else [])
+        return frames + _error(reply)
     last: JsonObject = {"text": ""}
     if reply.signature and not reply.tool_calls:
         last["thoughtSignature"] = reply.signature
@@ -67,16 +66,12 @@ def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripte
     return [*frames, _frame({"candidates": [ended], **_usage(reply.usage, ended=True), **tail})]
 
 
-def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
-    """The frames of a reply to a request with this body, which does not name the model: the address does."""
-    del body
-    return gemini_frames(reply, number=number)
-
-
-def error_body(message: str) -> JsonObject:
+def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    code, status = OTHER_ERROR
-    return {"error": {"code": code, "message": message, "status": status}}
+    code, status = ERROR_WORDS.get(error.kind, OTHER_ERROR)
+    if error.code and error.code != error.kind:
+        status = error.code
+    return {"error": {"code": code, "message": error.message, "status": status}}
 
 
 def _parts(reply: Reply) -> list[JsonObject]:
@@ -121,16 +116,16 @@ def _usage(usage: Usage | None, *, ended: bool) -> JsonObject:
     return {"usageMetadata": counted}
 
 
-def _error(error: Error) -> list[bytes]:
-    """The bare JSON of an error; a stream that is merely cut has none."""
-    if error.code == TRUNCATED:
+def _error(reply: Reply) -> list[bytes]:
+    """The bare JSON of an error."""
+    error = sent_error(reply)
+    if error is None:
         return []
-    code, status = ERROR_WORDS.get(error.kind, OTHER_ERROR)
-    if error.code and error.code != error.kind:
-        status = error.code
-    fields: JsonObject = {"error": {"code": code, "message": error.message, "status": status}}
-    return [msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"]
+    return [msgspec.json.format(msgspec.json.encode(error_body(error)), indent=2) + b"\n"]
 
 
 def _frame(payload: JsonObject) -> bytes:
     return b"data: " + msgspec.json.encode(payload) + b"\r\n\r\n"
+
+
+WIRE = Wire("gemini", gemini_frames, error_body)

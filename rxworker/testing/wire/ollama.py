@@ -7,10 +7,9 @@ sentence without a code, so that only its words indicate the kind of failure.
 from __future__ import annotations
 
 from rxworker.events import Error
-from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.testing.reply import Reply
-from rxworker.testing.wire.format import field_of, given_arguments, json_line, stop_word
+from rxworker.testing.wire.format import Wire, given_arguments, json_line, sent_error, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "stop",
@@ -39,25 +38,17 @@ def ollama_frames(reply: Reply, *, number: int = 1, model: str = "scripted") -> 
     del number
     messages = _messages(reply)
     if reply.error is not None and not messages:
-        return _error(reply.error)
+        return _error(reply)
     head: JsonObject = {"model": model, "created_at": CREATED}
     lines = [json_line({**head, "message": message, "done": False}) for message in messages]
     if reply.breaks:
-        return lines + (_error(reply.error) if reply.error else [])
+        return lines + _error(reply)
     return [*lines, json_line({**head, "message": _message(), **_done(reply)})]
 
 
-def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
-    """The lines of a reply to a request with this body."""
-    model = field_of(body, "model")
-    return ollama_frames(
-        reply, number=number, model=model if isinstance(model, str) else "scripted"
-    )
-
-
-def error_body(message: str) -> JsonObject:
+def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    return {"error": message}
+    return {"error": error.message}
 
 
 def _messages(reply: Reply) -> list[JsonObject]:
@@ -93,6 +84,9 @@ def _done(reply: Reply) -> JsonObject:
     }
 
 
-def _error(error: Error) -> list[bytes]:
-    """The line of an error; a stream that is merely cut has none."""
-    return [] if error.code == TRUNCATED else [json_line({"error": error.message})]
+def _error(reply: Reply) -> list[bytes]:
+    error = sent_error(reply)
+    return [json_line(error_body(error))] if error else []
+
+
+WIRE = Wire("ollama", ollama_frames, error_body, content_type="application/x-ndjson")

@@ -5,12 +5,13 @@ Thinking is sent as ``reasoning_content``, which is how the compatible servers d
 
 from __future__ import annotations
 
+from typing import Any
+
 from rxworker.events import Error
-from rxworker.events.meta import TRUNCATED
-from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking
+from rxworker.messages import JsonObject, StopKind, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import data_frame, field_of, stop_word
+from rxworker.testing.wire.format import Wire, data_frame, model_of, sent_error, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "stop",
@@ -50,7 +51,7 @@ def openai_chat_frames(
     """
     blocks = reply.blocks(f"call_{number}")
     if reply.error is not None and not blocks:
-        return _error(reply.error)
+        return _error(reply)
     chunk = _Chunk(number, model, include_usage)
     frames = [chunk.choice({"role": "assistant", "content": None if reply.tool_calls else ""})]
     calls = 0
@@ -58,27 +59,26 @@ def openai_chat_frames(
         frames += [chunk.choice(delta) for delta in _deltas(reply, block, calls)]
         calls += not isinstance(block, (Text, Thinking))
     if reply.breaks:
-        return frames + (_error(reply.error) if reply.error else [])
+        return frames + _error(reply)
     frames.append(chunk.choice({}, stop_word(reply, STOP_WORDS)))
     if include_usage and reply.usage is not None:
         frames.append(chunk.usage(reply.usage))
     return [*frames, DONE]
 
 
-def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
-    """The frames of a reply to a request with this body."""
-    model = field_of(body, "model")
-    return openai_chat_frames(
-        reply,
-        number=number,
-        model=model if isinstance(model, str) else "gpt-scripted",
-        include_usage=field_of(field_of(body, "stream_options"), "include_usage") is True,
-    )
+def arguments_of(body: JsonObject) -> dict[str, Any]:
+    """The model that the body of a request names, and whether it requires the usage, as arguments."""
+    options = body.get("stream_options")
+    include_usage = isinstance(options, dict) and options.get("include_usage") is True
+    return {**model_of(body), "include_usage": include_usage}
 
 
-def error_body(message: str) -> JsonObject:
+def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
+    kind, code = ERROR_WORDS.get(error.kind, ("server_error", error.kind))
+    if error.code and error.code != error.kind:
+        code = error.code
+    return {"error": {"message": error.message, "type": kind, "param": None, "code": code}}
 
 
 class _Chunk:
@@ -136,12 +136,9 @@ def _usage(usage: Usage) -> JsonObject:
     return counted
 
 
-def _error(error: Error) -> list[bytes]:
-    """The frame of an error; a stream that is merely cut has none."""
-    if error.code == TRUNCATED:
-        return []
-    kind, code = ERROR_WORDS.get(error.kind, ("server_error", error.kind))
-    if error.code and error.code != error.kind:
-        code = error.code
-    fields: JsonObject = {"message": error.message, "type": kind, "param": None, "code": code}
-    return [data_frame({"error": fields})]
+def _error(reply: Reply) -> list[bytes]:
+    error = sent_error(reply)
+    return [data_frame(error_body(error))] if error else []
+
+
+WIRE = Wire("openai_chat", openai_chat_frames, error_body, arguments=arguments_of)

@@ -10,11 +10,10 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rxworker.events import Error
-from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, ToolCall
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import data_frame, field_of, stop_word
+from rxworker.testing.wire.format import Wire, code_of, data_frame, sent_error, stop_word
 
 Event: TypeAlias = tuple[str, JsonObject]
 
@@ -182,25 +181,18 @@ def openai_responses_frames(
     ]
 
 
-def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
-    """The frames of a reply to a request with this body."""
-    model = field_of(body, "model")
-    return openai_responses_frames(
-        reply, number=number, model=model if isinstance(model, str) else "gpt-scripted"
-    )
-
-
-def error_body(message: str) -> JsonObject:
+def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
+    word = code_of(error, ERROR_WORDS) or error.kind
+    return {"error": {"type": word, "code": word, "message": error.message, "param": None}}
 
 
 def _events(reply: Reply, number: int, model: str) -> list[Event]:
     """The type and the fields of each event."""
     blocks = reply.blocks(f"call_{number}")
-    error = _error(reply.error) if reply.error else None
+    error = sent_error(reply)
     if reply.error is not None and not blocks:
-        return [event("error", error=error)] if error else []
+        return [event("error", error_body(error))] if error else []
     head = _response(number, model)
     events = [
         event("response.created", response=head),
@@ -215,9 +207,10 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
     if not reply.breaks:
         return [*events, _last(reply, head, items)]
     if error:  # reported twice, as by the real service
-        body: JsonObject = {"code": error["code"], "message": error["message"]}
+        code = code_of(error, ERROR_WORDS) or error.kind
+        body: JsonObject = {"code": code, "message": error.message}
         failed: JsonObject = {**head, "status": "failed", "error": body}
-        events += [event("error", error=error), event("response.failed", response=failed)]
+        events += [event("error", error_body(error)), event("response.failed", response=failed)]
     return events
 
 
@@ -261,10 +254,4 @@ def _usage(usage: Usage) -> JsonObject:
     }
 
 
-def _error(error: Error) -> JsonObject | None:
-    """The fields of an error; none for a stream that is merely cut."""
-    if error.code == TRUNCATED:
-        return None
-    code = error.code if error.code and error.code != error.kind else ERROR_WORDS.get(error.kind)
-    word = code or error.kind
-    return {"type": word, "code": word, "message": error.message, "param": None}
+WIRE = Wire("openai_responses", openai_responses_frames, error_body)
