@@ -1,10 +1,4 @@
-"""Where a run is steered: points of the loop, contexts, verdicts, and the order in which hooks run.
-
-Names that only some hooks need are imported at their first use.
-"""
-
-from importlib import import_module
-from typing import TYPE_CHECKING
+"""Where a run is steered: points of the loop, contexts, verdicts, and the order in which hooks run."""
 
 from rxworker.hooks.base import Hook
 from rxworker.hooks.coerce import (
@@ -14,6 +8,7 @@ from rxworker.hooks.coerce import (
     SupportsOnMessageSend,
     SupportsOnTurnEnd,
 )
+from rxworker.hooks.command import CommandError, CommandResult, run_command
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import (
     AbortContext,
@@ -40,25 +35,6 @@ from rxworker.hooks.points import (
 )
 from rxworker.hooks.registry import Hooks, chain
 from rxworker.hooks.settings import enabled_by, first_turn
-
-if TYPE_CHECKING:
-    from rxworker.hooks.command import CommandError, CommandResult, run_command
-
-_LATER = {
-    "CommandError": "command",
-    "CommandResult": "command",
-    "run_command": "command",
-}
-"""The modules of the names that are imported at their first use."""
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-    globals()[name] = value
-    return value
-
 
 __all__ = [
     # making hooks

@@ -16,12 +16,12 @@ from msgspec import Struct
 
 from rxworker.errors import RxWorkerError
 
-SECRET_NAME = re.compile(
-    r"API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|KEYS?($|_|\d)|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE"
-    r"|(^|_)(PASS|PWD|AUTH|PAT|DSN|COOKIE)$|CREDENTIAL|AUTHORIZATION",
-    re.IGNORECASE,
+# Patterns are compiled, and cached by `re`, at their first use: most programs run no commands.
+SECRET_NAME = (
+    r"(?i)API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|KEYS?($|_|\d)|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE"
+    r"|(^|_)(PASS|PWD|AUTH|PAT|DSN|COOKIE)$|CREDENTIAL|AUTHORIZATION"
 )
-SECRET_VALUE = re.compile(
+SECRET_VALUE = (
     r"^\s*((sk|gsk|xai|pplx|csk|nvapi)[-_]|fw_|AIza|AKIA|ghp_|gho_|ghs_|github_pat_|hf_|r8_|Bearer )"
     r"|://[^/\s:@]*:[^/\s@]+@|://[^/\s:@]{20,}@"
 )
@@ -38,7 +38,7 @@ def harmless_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name in PLAIN or not (SECRET_NAME.search(name) or SECRET_VALUE.search(value))
+        if name in PLAIN or not (re.search(SECRET_NAME, name) or re.search(SECRET_VALUE, value))
     }
 
 
@@ -149,9 +149,9 @@ def _kill(transport: asyncio.SubprocessTransport, output: Output) -> None:
 
 
 # What a shell would not pass on as it is: operators, variables, patterns for the names of files. Not `[`: `pip install a[b]` is usual.
-UNQUOTED = re.compile(r"[;|&<>()\n`*?]|\$(?=[\w{(@#$!-])|(?<!\S)[~#]|\A[A-Za-z_]\w*=", re.ASCII)
-IN_QUOTES = re.compile(r"`|\$(?=[\w{(@#$!-])", re.ASCII)
-PART = re.compile(r"(?P<plain>'[^']*'|\\.)|\"(?P<quoted>(?:[^\"\\]|\\.)*)\"", re.DOTALL)
+UNQUOTED = r"(?a)[;|&<>()\n`*?]|\$(?=[\w{(@#$!-])|(?<!\S)[~#]|\A[A-Za-z_]\w*="
+IN_QUOTES = r"(?a)`|\$(?=[\w{(@#$!-])"
+PART = r"(?s)(?P<plain>'[^']*'|\\.)|\"(?P<quoted>(?:[^\"\\]|\\.)*)\""
 
 
 class CommandResult(Struct, frozen=True):
@@ -265,11 +265,11 @@ def _words(command: str | Sequence[str], *, shell: bool) -> list[str]:
 def _for_a_shell(command: str) -> str | None:
     """The first sign in a text that a shell would not pass on as it is."""
     # A letter in place of what is quoted, so that no word begins after it.
-    unquoted = UNQUOTED.search(PART.sub("x", command.strip()))
+    unquoted = re.search(UNQUOTED, re.sub(PART, "x", command.strip()))
     if unquoted is not None:
         return unquoted[0]
-    for part in PART.finditer(command):
-        quoted = part["quoted"] and IN_QUOTES.search(part["quoted"])
+    for part in re.finditer(PART, command):
+        quoted = part["quoted"] and re.search(IN_QUOTES, part["quoted"])
         if quoted:
             return quoted[0]
     return None

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast, overload
 
 from rxworker.errors import HookError, LocalProtocolError, nearest
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd
+from rxworker.hooks.command import CommandResult, run_command
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, rewrite
 from rxworker.messages import Conversation, Json, JsonObject, Message, Text, ToolMeta, ToolResult
 from rxworker.messages.message import Role
 
 if TYPE_CHECKING:
-    from rxworker.hooks.command import CommandResult
     from rxworker.tools import SharedState, Tool, Toolbox
 
 Emit = Callable[[HookMessage | MessageAdd | ConversationReplace], None]
@@ -274,8 +274,6 @@ class HookContext:
         Raises:
             CommandError: It could not be started, or took too long.
         """
-        from rxworker.hooks.command import run_command  # by few hooks
-
         return await run_command(
             command, self.workspace, shell=shell, timeout=timeout, limit=limit, env=env
         )

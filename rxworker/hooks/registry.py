@@ -6,6 +6,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Unpack
 
 import reactivex
@@ -42,64 +43,32 @@ def in_order(hooks: Sequence[AnyHook]) -> tuple[AnyHook, ...]:
     >>> [h.name for h in in_order([hook("a"), hook("b", before="a"), hook("c", priority=1), hook("d", after="x")])]
     ['c', 'b', 'a', 'd']
     """
-    followers, waits = _edges(hooks)
-    ready = [(-hook.priority, place) for place, hook in enumerate(hooks) if not waits[place]]
-    heapq.heapify(ready)
-    ordered: list[AnyHook] = []
-    while ready:
-        _, place = heapq.heappop(ready)
-        ordered.append(hooks[place])
-        for follower in followers[place]:
-            waits[follower] -= 1
-            if not waits[follower]:
-                heapq.heappush(ready, (-hooks[follower].priority, follower))
-    if len(ordered) < len(hooks):
-        stuck = {place for place, count in enumerate(waits) if count}
-        names = " -> ".join(hooks[place].name for place in _circle(followers, stuck))
-        where = hooks[0].point.value
-        raise ConfigurationError(f"the hooks at {where} cannot be put in order: {names}")
-    return tuple(ordered)
-
-
-def _edges(hooks: Sequence[AnyHook]) -> tuple[list[set[int]], list[int]]:
-    """For each hook those that have to come after it, and how many have to come before it."""
     places: dict[str, list[int]] = {}
     for place, hook in enumerate(hooks):
         places.setdefault(hook.name, []).append(place)
-    followers: list[set[int]] = [set() for _ in hooks]
+    sorter: TopologicalSorter[int] = TopologicalSorter()
     for place, hook in enumerate(hooks):
+        sorter.add(place, *(other for name in hook.after for other in places.get(name, ())))
         for name in hook.before:
-            followers[place].update(places.get(name, ()))
-        for name in hook.after:
             for other in places.get(name, ()):
-                followers[other].add(place)
-    waits = [0] * len(hooks)
-    for behind in followers:
-        for place in behind:
-            waits[place] += 1
-    return followers, waits
-
-
-def _circle(followers: Sequence[set[int]], stuck: set[int]) -> list[int]:
-    """One circle, its first hook once more at its end.
-
-    Every stuck hook waits for a stuck one. To go from each to one that it waits for is to come round some time.
-    """
-    waits_for: dict[int, int] = {}
-    for place in sorted(stuck):
-        for follower in followers[place] & stuck:
-            waits_for[follower] = place
-    trail: list[int] = []
-    seen: dict[int, int] = {}
-    place = min(stuck)
-    while place not in seen:
-        seen[place] = len(trail)
-        trail.append(place)
-        place = waits_for[place]
-    circle = trail[seen[place] :]
-    circle.reverse()
-    begin = circle.index(min(circle))
-    return [*circle[begin:], *circle[: begin + 1]]
+                sorter.add(other, place)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        circle: list[int] = error.args[1][1:]
+        begin = circle.index(min(circle))
+        names = " -> ".join(hooks[p].name for p in [*circle[begin:], *circle[: begin + 1]])
+        where = hooks[0].point.value
+        raise ConfigurationError(f"the hooks at {where} cannot be put in order: {names}") from error
+    ready: list[tuple[float, int]] = []
+    ordered: list[AnyHook] = []
+    while sorter:
+        for place in sorter.get_ready():
+            heapq.heappush(ready, (-hooks[place].priority, place))
+        _, place = heapq.heappop(ready)
+        ordered.append(hooks[place])
+        sorter.done(place)
+    return tuple(ordered)
 
 
 class _Chain:
