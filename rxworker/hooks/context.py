@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,22 +45,6 @@ REWRITTEN = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END)
 """Where the conversation can be rewritten: no call waits for its result there."""
 
 
-FIELDS: dict[type[HookContext], frozenset[str]] = {}
-"""The names of the fields of each class of contexts that are assigned when one is made. There are as many as classes."""
-
-
-def fields_of(kind: type[HookContext]) -> frozenset[str]:
-    """The names of the fields of a context that are assigned when it is made."""
-    fields = dataclasses.fields(kind)
-    names = [f.name for f in fields if f.init or f.default is dataclasses.MISSING]
-    FIELDS[kind] = frozenset(names)
-    return FIELDS[kind]
-
-
-def unmade() -> None:
-    """Nothing to undo."""
-
-
 @dataclass(kw_only=True, repr=False, eq=False)
 class HookContext:
     """The fields that every hook receives. What a hook assigns has an effect: anything else is refused with an error.
@@ -84,6 +68,7 @@ class HookContext:
 
     point: ClassVar[HookPoint | None] = None
     changeable: ClassVar[tuple[str, ...]] = ()
+    _is_made: ClassVar[bool] = False
 
     conversation: Conversation
     emit: Emit
@@ -98,16 +83,14 @@ class HookContext:
     reached: list[str] = field(default_factory=list[str])
     spared: frozenset[tuple[str, int]] = frozenset()
 
+    def __post_init__(self) -> None:
+        """The fields are assigned; from here on only those are that a hook may assign."""
+        self._assign("_is_made", True)
+
     def __setattr__(self, name: str, value: object) -> None:
-        # The fields are assigned once, when the context is made: directly, since a context is made for each call.
-        values = self.__dict__
-        kind = type(self)
-        if name not in values and name in (FIELDS.get(kind) or fields_of(kind)):
-            values[name] = value
-        elif name in self.changeable:
-            object.__setattr__(self, name, value)
-        else:
+        if self._is_made and name not in self.changeable:
             raise AttributeError(self._not_assigned(name), name=name, obj=self)
+        object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(
@@ -362,4 +345,10 @@ class HookContext:
 
     def checkpoint(self) -> Callable[[], None]:
         """Remember what may be changed here. Calling what is returned brings it back."""
-        return unmade
+        values = self.__dict__
+        kept = {name: copy.deepcopy(values[name]) for name in self.changeable if name in values}
+
+        def restore() -> None:
+            values.update(kept)
+
+        return restore

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
@@ -68,6 +67,7 @@ class MessageSendContext(HookContext):
         self.messages = [_of_its_own(message) for message in self.conversation.messages]
         self.system = self.conversation.system
         self._before = tuple(self.messages)
+        super().__post_init__()
 
     def check(self) -> None:
         """Check that the request can be sent. An answer of the assistant may be its end: a model that can do so continues it.
@@ -197,12 +197,48 @@ def _with_text(blocks: tuple[Content, ...], text: str) -> tuple[Content, ...]:
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ToolCallContext(HookContext):
-    """Before a tool call.
+class CallContext(HookContext):
+    """Before or after a tool call.
 
     Attributes:
-        call: The call. Its ``input`` may be changed in place, or the call replaced.
+        call: The call.
         tool: The tool itself.
+    """
+
+    call: ToolCall
+    tool: Tool
+    _given: ToolCall = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._given = self.call
+        super().__post_init__()
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call."""
+        return self._given.id
+
+    @property
+    def meta(self) -> ToolMeta:
+        """The tool's description for the model; it cannot be changed."""
+        return self.tool.meta
+
+    @property
+    def tool_name(self) -> str | None:
+        """The name of the tool that is called."""
+        return self.call.name
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The name of the tool that is called."""
+        return (self.call.name,)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class ToolCallContext(CallContext):
+    """Before a tool call. The ``input`` of the call may be changed in place, or the call replaced.
+
+    Attributes:
         allowed: The names of hooks that do not pause the run for this call, whatever they return, since a person has allowed it;
             ``requires_approval`` for the policy of the tool. See `always_allow`.
     """
@@ -210,25 +246,13 @@ class ToolCallContext(HookContext):
     point: ClassVar[HookPoint | None] = HookPoint.BEFORE_TOOL_CALL
     changeable: ClassVar[tuple[str, ...]] = ("call", "input")
 
-    call: ToolCall
-    tool: Tool
     allowed: set[str] = field(default_factory=set[str])
-    _given: ToolCall = field(init=False)
     _of_text: tuple[str, JsonObject] | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        """Remember which call this is about."""
-        self._given = self.call
 
     def prepare(self) -> None:
         """Give the next hook arguments of its own: a hook before it, or a watcher, may still hold the others, and change them behind its back."""
         self.call = replace(self.call, input=copy_arguments(self.call.input))
         self._assign("_of_text", None)
-
-    @property
-    def call_id(self) -> str | None:
-        """The id of the call."""
-        return self._given.id
 
     def check(self) -> None:
         """Check that it is still this call. A text that the hook left as its arguments is decoded, so that the next hook and the tool receive an object.
@@ -268,11 +292,6 @@ class ToolCallContext(HookContext):
         return changed
 
     @property
-    def meta(self) -> ToolMeta:
-        """The tool's description for the model; it cannot be changed."""
-        return self.tool.meta
-
-    @property
     def input(self) -> JsonObject:
         """The arguments, to be changed in place. Free text is the only member, under the name of the tool's parameter."""
         given = self.call.input
@@ -289,19 +308,9 @@ class ToolCallContext(HookContext):
         self.call = replace(self.call, input=value)
 
     @property
-    def tool_name(self) -> str | None:
-        """The name of the tool that is called."""
-        return self.call.name
-
-    @property
     def tool_args(self) -> JsonObject | None:
         """The arguments, as in ``input``."""
         return self.input
-
-    @property
-    def concerned(self) -> tuple[str, ...]:
-        """The name of the tool that is called."""
-        return (self.call.name,)
 
     @property
     def content(self) -> str:
@@ -321,40 +330,21 @@ class ToolCallContext(HookContext):
             raise ValueError(error.message) from error
         self.call = replace(self.call, input=given)
 
-    def checkpoint(self) -> Callable[[], None]:
-        """Remember the call with its arguments."""
-        call = copy.deepcopy(self.call)
-
-        def restore() -> None:
-            self.call = call
-            self._assign("_of_text", None)
-
-        return restore
-
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ToolResultContext(HookContext):
+class ToolResultContext(CallContext):
     """After a tool call.
 
     Attributes:
-        call: The call.
         result: The result of the call; may be replaced.
-        tool: The tool itself.
         finished_by: The name of the hook that has finished the run, if one has. The hooks after it run nevertheless.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.AFTER_TOOL_CALL
     changeable: ClassVar[tuple[str, ...]] = ("result",)
 
-    call: ToolCall
     result: ToolResult
-    tool: Tool
     finished_by: str = field(init=False, default="")
-
-    @property
-    def call_id(self) -> str | None:
-        """The id of the call."""
-        return self.call.id
 
     def check(self) -> None:
         """Check that it is still a result of this call.
@@ -379,16 +369,6 @@ class ToolResultContext(HookContext):
             )
 
     @property
-    def meta(self) -> ToolMeta:
-        """The tool's description for the model."""
-        return self.tool.meta
-
-    @property
-    def tool_name(self) -> str | None:
-        """The name of the tool that was called."""
-        return self.call.name
-
-    @property
     def tool_args(self) -> JsonObject | None:
         """The arguments that the tool received; ``None`` if they could not be decoded, so that it did not run."""
         given = self.call.input
@@ -400,11 +380,6 @@ class ToolResultContext(HookContext):
     def tool_result(self) -> str | None:
         """The text of the result."""
         return self.result.text
-
-    @property
-    def concerned(self) -> tuple[str, ...]:
-        """The name of the tool that was called."""
-        return (self.call.name,)
 
     @property
     def content(self) -> str:
@@ -423,15 +398,6 @@ class ToolResultContext(HookContext):
     def withhold(self, reason: str) -> None:
         """Let the model read an error in place of the result."""
         self.result = ToolResult(self.call.id, reason, is_error=True, name=self.call.name)
-
-    def checkpoint(self) -> Callable[[], None]:
-        """Remember the result."""
-        result = self.result
-
-        def restore() -> None:
-            self.result = result
-
-        return restore
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

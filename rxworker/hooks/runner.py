@@ -18,8 +18,8 @@ from typing import Any, TypeAlias, cast
 from rxworker.errors import HookError
 from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook
-from rxworker.hooks.context import HookContext, unmade
-from rxworker.hooks.contexts import ToolCallContext, ToolResultContext, odd_message
+from rxworker.hooks.context import HookContext
+from rxworker.hooks.contexts import CallContext, ToolCallContext, ToolResultContext, odd_message
 from rxworker.hooks.points import (
     VERDICTS,
     Abort,
@@ -51,8 +51,6 @@ INSTEAD = {
     "'Conversation'": "use context.add_message(message) or context.rewrite_conversation(change)",
 }
 """What a hook does in place of changing a value that is immutable, by the end of the error."""
-
-ON_CALLS = (ToolCallContext, ToolResultContext)
 
 GRACE = 2.0
 """Seconds in which a hook may clean up after its time-out, before it is abandoned."""
@@ -120,7 +118,7 @@ async def _run(
     """Run one hook, and handle its failure as its ``on_failure`` requires."""
     context.enter(name)
     context.prepare()
-    undo = unmade if hook.on_failure == "abort" else context.checkpoint()
+    undo = None if hook.on_failure == "abort" else context.checkpoint()
     try:
         answer = await _in_time(hook, context, report, name)
         context.check()
@@ -136,7 +134,9 @@ async def _run(
             raise
         if hook.chained:  # one of its hooks failed, and that was reported
             report = _ignore
-        undo()
+        if undo is not None:
+            undo()
+            context.prepare()
         return _failed(hook, context, report, name, error)
     if answer is not None and not hook.chained:
         verdict = answer[0]
@@ -238,7 +238,7 @@ async def _answer(
         raise wrong_verdict(f"answered {verdict!r}", name, hook.point)
     if (odd := _odd_field(verdict)) is not None:
         raise wrong_verdict(f"answered a {type(verdict).__name__} with {odd}", name, hook.point)
-    if isinstance(verdict, Finish) and not verdict.final and isinstance(context, ON_CALLS):
+    if isinstance(verdict, Finish) and not verdict.final and isinstance(context, CallContext):
         what = "answered Finish(), which is Finish(final=True) there,"
         raise wrong_verdict(what, name, hook.point)
     return None if is_going_on(verdict) else (verdict, name)
