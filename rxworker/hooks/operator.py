@@ -14,17 +14,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypeVar, cast, get_origin
 
 import reactivex
 from reactivex import Observable, Subject, abc
 from reactivex.disposable import SerialDisposable
 from reactivex.scheduler import CurrentThreadScheduler
-from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import (
@@ -38,6 +34,7 @@ from rxworker.hooks.points import (
     Verdict,
     wrong_verdict,
 )
+from rxworker.tools.function import LoopScheduler, follow
 
 logger = logging.getLogger("rxworker.hooks")
 
@@ -185,35 +182,8 @@ async def verdict_from(
         HookError: It emitted something other than the context or one verdict of the point.
     """
     items: list[object] = []
-    error = await _gather(emitted, items)
-    return refused(point, error) if error is not None else judge(items, context, point, reason)
-
-
-async def _gather(emitted: Observable[Any], items: list[object]) -> Exception | None:
-    """Append what an observable emits until it ends, in whichever thread. Returns the error that it ends with."""
-    loop, thread = asyncio.get_running_loop(), threading.get_ident()
-    # The error is its value: a future takes no StopIteration as an exception.
-    ended: asyncio.Future[Exception | None] = loop.create_future()
-
-    def end(error: Exception | None = None) -> None:
-        if not ended.done():
-            ended.set_result(error)
-
-    def on_end(error: Exception | None = None) -> None:
-        if threading.get_ident() == thread:
-            end(error)
-            return
-        with suppress(RuntimeError):  # the loop has closed: nothing waits any more
-            loop.call_soon_threadsafe(end, error)
-
-    try:
-        subscription = emitted.subscribe(items.append, on_end, on_end, scheduler=_Clock(loop))
-    except Exception as error:
-        return error
-    try:
-        return await ended
-    finally:
-        subscription.dispose()
+    error = await follow(emitted, items.append, _Clock)
+    return judge(items, context, point, reason) if error is None else refused(point, error)
 
 
 def judge(
@@ -227,7 +197,7 @@ def judge(
     if not items:
         return dropped(point, reason)
     if all(item is context for item in items):
-        return passed(point)
+        return PASSED.get(point, Continue())
     first = items[0]
     if len(items) == 1 and isinstance(first, VERDICTS[point]):
         return first
@@ -235,20 +205,19 @@ def judge(
     raise wrong_verdict(what, context.hook, point, THE_CONTEXT)
 
 
-def passed(point: HookPoint) -> Verdict | None:
-    """The verdict at this point if the operator emits the context."""
-    match point:
-        case HookPoint.ON_TURN_END:
-            return Finish()
-        case HookPoint.ON_ABORT:
-            return None
-        case _:
-            return Continue()
+PASSED = {HookPoint.ON_TURN_END: Finish(), HookPoint.ON_ABORT: None}
+"""The verdict if the operator emits the context, where it is not `Continue`."""
+DROPPED: dict[HookPoint, tuple[Callable[[str], Verdict], str]] = {
+    HookPoint.BEFORE_TOOL_CALL: (Skip, REASON),
+    HookPoint.ON_MESSAGE_SEND: (Cancel, "the request was held back"),
+    HookPoint.AFTER_TOOL_CALL: (Abort, "the result was held back"),
+}
+"""The verdict if the operator does not emit the context, and its default reason; none at the other points."""
 
 
-def refused(point: HookPoint, error: Exception) -> Verdict:
+def refused(point: HookPoint, error: BaseException) -> Verdict:
     """The verdict at this point if the operator fails."""
-    if point in (HookPoint.ON_TURN_END, HookPoint.ON_ABORT):
+    if point in (HookPoint.ON_TURN_END, HookPoint.ON_ABORT) or not isinstance(error, Exception):
         raise error
     reason = str(error) or type(error).__name__
     return Cancel(reason) if point is HookPoint.ON_MESSAGE_SEND else Abort(reason)
@@ -256,24 +225,14 @@ def refused(point: HookPoint, error: Exception) -> Verdict:
 
 def dropped(point: HookPoint, reason: str | None) -> Verdict | None:
     """The verdict at this point if the operator does not emit the context."""
-    match point:
-        case HookPoint.BEFORE_TOOL_CALL:
-            return Skip(reason or REASON)
-        case HookPoint.ON_MESSAGE_SEND:
-            return Cancel(reason or "the request was held back")
-        case HookPoint.AFTER_TOOL_CALL:
-            return Abort(reason or "the result was held back")
-        case _:
-            return None
+    if point not in DROPPED:
+        return None
+    verdict, default = DROPPED[point]
+    return verdict(reason or default)
 
 
-class _Clock(AsyncIOThreadSafeScheduler):
+class _Clock(LoopScheduler):
     """For operators that were given no scheduler: they wait on the event loop, and what need not wait is done at once."""
-
-    @property
-    def now(self) -> datetime:
-        """The time of the loop, if that is virtual; otherwise that of day, as reactivex has it."""
-        return getattr(self._loop, "now", None) or super().now
 
     def schedule(
         self, action: abc.ScheduledAction[A], state: A | None = None
@@ -296,9 +255,9 @@ class _Pending(Generic[C]):
         self.context = context
         self.answered = answered
         self.items: list[object] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
-    def answer(self, *items: object, error: Exception | None = None) -> None:
+    def answer(self, *items: object, error: BaseException | None = None) -> None:
         self.items += items
         self.error = self.error or error
         if not self.answered.done():
@@ -361,7 +320,7 @@ class StatefulOperator(OperatorFunction[C]):
         self._loop, self._ended, self._source = loop, False, Subject()
         try:
             self._subscription.disposable = self._source.pipe(self.operator).subscribe(
-                self._on_next, self._on_error, self._end, scheduler=_Clock(loop)
+                self._on_next, self._on_error, self._end, scheduler=_Clock(loop, self._on_error)
             )
         except BaseException:
             self._loop = None
@@ -392,7 +351,7 @@ class StatefulOperator(OperatorFunction[C]):
             if len(meant) > 1:
                 pending.answer(
                     item
-                )  # several items are a mistake, and so is one for several contexts
+                )  # one for several contexts is a mistake, as several for one are
         if not meant:
             logger.warning(
                 "hook %s emitted %r while no context was pending",
@@ -401,7 +360,7 @@ class StatefulOperator(OperatorFunction[C]):
                 extra={"hook": self.__name__},
             )
 
-    def _on_error(self, error: Exception) -> None:
+    def _on_error(self, error: BaseException) -> None:
         # The next context begins anew: an observable that has failed emits nothing more.
         self._loop = None
         if not self._pending:
@@ -413,7 +372,7 @@ class StatefulOperator(OperatorFunction[C]):
             )
         self._end(error)
 
-    def _end(self, error: Exception | None = None) -> None:
+    def _end(self, error: BaseException | None = None) -> None:
         self._ended = True
         for pending in self._pending.values():
             pending.answer(error=error)

@@ -261,42 +261,29 @@ async def in_thread(function: Callable[[], B]) -> B:
         function: The function to run. It has the caller's context variables.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Callable[[], B]] = loop.create_future()
+    # The error is its value: a future takes no StopIteration as an exception.
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
     def work() -> None:
-        outcome = _outcome(function, context)
         try:
+            outcome = context.run(function), None
+        except BaseException as error:
+            outcome = None, error
+        with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
             loop.call_soon_threadsafe(deliver, outcome)
-        except RuntimeError:
-            return  # the loop was closed in the meantime: no task waits
 
-    def deliver(outcome: Callable[[], B]) -> None:
+    def deliver(outcome: tuple[Any, BaseException | None]) -> None:
         thread.is_done = True
         if not done.done():
             done.set_result(outcome)
 
     thread = ToolThread(work, loop)
     thread.start()
-    return (await done)()
-
-
-def _outcome(function: Callable[[], B], context: contextvars.Context) -> Callable[[], B]:
-    """The result of the function, as a function that returns or raises it."""
-    try:
-        value = context.run(function)
-    except BaseException as raised:
-        error = raised
-
-        def fail() -> B:
-            raise error
-
-        return fail
-
-    def give() -> B:
-        return value
-
-    return give
+    value, error = await done
+    if error is not None:
+        raise error
+    return value
 
 
 class _Last:
@@ -319,8 +306,13 @@ class _Last:
         return None if self._held is UNSET else self._held
 
 
-class _Scheduler(AsyncIOThreadSafeScheduler):
-    """Reports what an action raises. The event loop would only log it, and ``SystemExit`` would end the loop."""
+class LoopScheduler(AsyncIOThreadSafeScheduler):
+    """Reports what an action raises. The event loop would only log it, and ``SystemExit`` would end the loop.
+
+    Args:
+        loop: The event loop.
+        fail: Receives the error.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]
@@ -336,6 +328,7 @@ class _Scheduler(AsyncIOThreadSafeScheduler):
     def invoke_action(
         self, action: abc.ScheduledAction[Any], state: Any = None
     ) -> abc.DisposableBase:
+        """Run an action."""
         try:
             return super().invoke_action(action, state)
         except KeyboardInterrupt:
@@ -354,7 +347,11 @@ async def settle(value: object, context: ToolContext) -> object:
     """
     while True:
         if isinstance(value, Observable):
-            value = await _follow(cast("Observable[Any]", value), context)
+            last = _Last(context)
+            error = await follow(cast("Observable[Any]", value), last.take)
+            if error is not None:
+                raise error
+            value = last.result
         elif isinstance(value, AsyncIterator):
             value = await _exhaust(cast("AsyncIterator[object]", value), context)
         elif inspect.isawaitable(value):
@@ -385,23 +382,37 @@ async def _exhaust(items: AsyncIterator[object], context: ToolContext) -> object
     return last.result
 
 
-async def _follow(source: Observable[Any], context: ToolContext) -> object:
-    """Subscribe, on the loop's scheduler; the subscription is disposed when the wait is cancelled."""
+async def follow(
+    source: Observable[Any],
+    take: Callable[[Any], None],
+    scheduler: type[LoopScheduler] = LoopScheduler,
+) -> BaseException | None:
+    """Subscribe, on the event loop, and wait for the end; the subscription is disposed when the wait is cancelled.
+
+    Args:
+        source: The observable. It may notify from any thread.
+        take: Receives each item, in the event loop's thread. What it raises is the end.
+        scheduler: The class of the scheduler that operators get.
+
+    Returns:
+        The error that it ends with.
+    """
     loop, home = asyncio.get_running_loop(), threading.get_ident()
-    last, done = _Last(context), cast("asyncio.Future[BaseException | None]", loop.create_future())
+    # The error is its value: a future takes no StopIteration as an exception.
+    done: asyncio.Future[BaseException | None] = loop.create_future()
 
     def on_loop(function: Callable[[Any], None], argument: Any) -> None:
-        """Observables may notify from any thread; our state belongs to the loop's."""
         if threading.get_ident() == home:
             function(argument)
-        elif not loop.is_closed():
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has closed: nothing waits any more
             loop.call_soon_threadsafe(function, argument)
 
-    def take(item: Any) -> None:
+    def next_item(item: Any) -> None:
         if done.done():
             return
         try:
-            last.take(item)
+            take(item)
         except Exception as error:
             end(error)
 
@@ -409,21 +420,16 @@ async def _follow(source: Observable[Any], context: ToolContext) -> object:
         if not done.done():
             done.set_result(error)
 
-    def on_next(item: Any) -> None:
-        on_loop(take, item)
-
-    def on_error(error: Exception) -> None:
-        on_loop(end, error)
-
-    def on_completed() -> None:
-        on_loop(end, None)
-
-    scheduler = _Scheduler(loop, end)
-    subscription = source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
     try:
-        error = await done
+        subscription = source.subscribe(
+            partial(on_loop, next_item),
+            partial(on_loop, end),
+            partial(on_loop, end, None),
+            scheduler=scheduler(loop, end),
+        )
+    except Exception as error:
+        return error
+    try:
+        return await done
     finally:
         subscription.dispose()
-    if error is not None:
-        raise error
-    return last.result
