@@ -75,6 +75,11 @@ class MessageEncoder(ABC):
     def feed(self, message: Message) -> None:
         """Take the next message."""
 
+    def is_like(self, new: MessageEncoder) -> bool:
+        """Whether it encodes as the new one does."""
+        del new
+        return True
+
     def parts(self, encoded: Sequence[JsonObject]) -> list[Part]:
         """Some members of an array, at least one, for `array`.
 
@@ -111,6 +116,21 @@ class Remembered(Generic[E]):
             encoded = Raw(to_json([self._tool(tool) for tool in tools]))
             self._tools = tuple(tools), encoded
         return encoded
+
+    def encode(self, messages: tuple[Message, ...], new: E, encode: Callable[[E], Body]) -> bytes:
+        """The JSON of a request, made by the encoder that took the beginning of its messages, else by the new one.
+
+        Args:
+            messages: The messages of the request.
+            new: A new encoder.
+            encode: Makes the body of the request, by an encoder.
+        """
+        encoder = self.take(messages)
+        if encoder is None or not encoder.is_like(new):
+            encoder = new
+        body = to_json(encode(encoder))
+        self.keep(messages, encoder, len(body))
+        return body
 
     def take(self, messages: tuple[Message, ...]) -> E | None:
         """The encoder that took the beginning of these messages, if it was kept."""

@@ -1,6 +1,6 @@
-"""Merging what an application puts into ``Options.extra`` into the body of a request. Pure.
+"""The settings of a request in its body, and what an application puts there with ``Options.extra``. Pure.
 
-The rules, at every depth:
+The rules of ``extra``, at every depth:
 
 - An object is merged with an object key by key; the application's values replace ours.
 - An object of another ``type`` replaces ours as a whole, since the members of one type mean nothing in another.
@@ -15,12 +15,23 @@ from collections.abc import Collection
 from typing import Any, cast
 
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.base import Options
 from rxworker.providers.encode_cache import Body
 
 SCHEMAS = frozenset(
     {"schema", "input_schema", "parameters", "parametersJsonSchema", "responseJsonSchema"}
 )
 NAMESPACE = "namespace"
+
+
+def settings_as(options: Options, **names: str) -> JsonObject:
+    """The settings that are set, under the names that a protocol has for them.
+
+    >>> settings_as(Options(max_tokens=5), max_tokens="maxOutputTokens", temperature="temperature")
+    {'maxOutputTokens': 5}
+    """
+    values = {name: getattr(options, setting) for setting, name in names.items()}
+    return {name: value for name, value in values.items() if value is not None and value != ()}
 
 
 def with_extra(body: Body, extra: JsonObject, whole: Collection[str] = ()) -> Body:

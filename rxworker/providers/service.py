@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 
 from rxworker.errors import ProviderError
-from rxworker.messages import JsonObject, ToolMeta
+from rxworker.framing import SseDecoder
+from rxworker.framing.sse_frame import SseFrame
+from rxworker.messages import Conversation, Counts, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
-from rxworker.providers.base import Options, hidden_url, is_secret
+from rxworker.messages.usage import Usage
+from rxworker.providers.base import (
+    HttpRequest,
+    Options,
+    Request,
+    ResponseDecoder,
+    hidden_url,
+    is_secret,
+)
+from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
@@ -27,48 +39,94 @@ from rxworker.providers.endpoint import (
 from rxworker.providers.failure import RETRYABLE_KINDS, Failure, classify, read_failure
 
 
-class Service:
-    """The base of a provider.
+class Service(ABC):
+    """The base of a provider: its requests, its errors, its decoder and its counts. A subclass has what its service has of its own.
 
     Args:
-        name: The name that messages carry.
-        variable: The environment variable of the key.
         model: The model's name.
-        api_key: The key, if it is not that of the variable.
+        api_key: The key, if it is not that of the environment variable.
         base_url: The address of the service, if it is not the provider's default.
+        headers: Headers for every request.
+
+    Attributes:
+        name: The name that messages carry.
+        model: The model's name.
     """
 
+    name: str
+    _variable: str  # the environment variable of the key
+    _key_headers: tuple[str, ...] = ("authorization",)
+    _accept: tuple[str, ...] = ("text/event-stream",)
+    _has_background = False  # whether its responses may go on without their connection
+    _frame_decoder: ClassVar[type[FrameDecoder[SseFrame]]]
+    _numbers: ClassVar[Callable[[JsonObject], Sequence[int | None]]]
+
     def __init__(
-        self, name: str, variable: str, model: str, api_key: str | None, base_url: str | None
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._name = name
-        self._variable = variable
-        self._model = read_model(model)
+        self.model = read_model(model)
         self._api_key = api_key
         self._base_url = base_url
+        self._headers = checked_headers(headers or {})
 
     def __repr__(self) -> str:
         where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
-        return f"{type(self).__name__}({self._model!r}{where})"
+        return f"{type(self).__name__}({self.model!r}{where})"
 
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return self._name
+    def request(
+        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    ) -> HttpRequest:
+        """The request for the next message.
 
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._model
+        Raises:
+            ConfigurationError: No key was found, an address, key or header cannot be sent, or a tool requires something
+                that the protocol does not have.
+            LocalProtocolError: The conversation holds content that the protocol cannot express.
+        """
+        url = self._url()
+        headers = {"content-type": "application/json", "accept": self._accept[0]}
+        own = self._headers
+        if options.headers:
+            own = own | checked_headers(options.headers)
+        if own.keys().isdisjoint(self._key_headers):
+            headers |= self._authorization(url)
+        body = self._body(Request(conversation, tuple(tools), options))
+        is_background = self._has_background and options.extra.get("background") is True
+        return HttpRequest(url, headers | own, body, self._accept, is_background=is_background)
+
+    @abstractmethod
+    def _url(self) -> str:
+        """The address of the requests."""
+
+    @abstractmethod
+    def _authorization(self, url: str) -> dict[str, str]:
+        """The header with the key, if there is a key; read for each request."""
+
+    @abstractmethod
+    def _body(self, request: Request) -> bytes:
+        """The JSON of a request."""
+
+    def decoder(self) -> ResponseDecoder:
+        """A fresh machine from the answer's bytes to events."""
+        return BatchDecoder(SseDecoder(stray=True), type(self)._frame_decoder())
+
+    def counts(self, usage: Usage) -> Counts:
+        """The usage as the provider itself counts it."""
+        return Counts(*type(self)._numbers(usage.raw or {})[:4])
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The error of a response that is not a stream, and its remedy."""
         return explain(
-            self._name,
+            self.name,
             status,
             headers,
             body,
-            model=self._model,
+            model=self.model,
             variable=self._credential,
             secrets=self._secrets(),
         )
@@ -80,19 +138,21 @@ class Service:
 
     def _secrets(self) -> tuple[str | None, ...]:
         """The secrets that a response may repeat, and that an error must not show."""
-        return current_secrets(self._api_key, self._variable)
+        secret = [value for name, value in self._headers.items() if is_secret(name)]
+        own = current_secrets(self._api_key, self._variable)
+        return (*own, *(value.removeprefix("Bearer ") for value in secret))
 
 
 OPENAI = "https://api.openai.com/v1"
-OPENAI_KEY = "OPENAI_API_KEY"
 AZURE = ".azure.com"
 
 
 class OpenAIService(Service):
     """The base of OpenAI's two protocols, which share their address, their key and their arguments. A subclass has the name, the path and the form of a tool."""
 
-    _protocol: ClassVar[str]
-    _path: ClassVar[str]
+    _variable = "OPENAI_API_KEY"
+    _key_headers = ("authorization", "api-key")
+    _path: str
     _encode_tool: ClassVar[Callable[[ToolMeta], JsonObject]]
 
     def __init__(
@@ -105,30 +165,17 @@ class OpenAIService(Service):
     ) -> None:
         if base_url:
             endpoint(base_url, self._path)
-        super().__init__(self._protocol, OPENAI_KEY, model, api_key, base_url)
-        self._headers = checked_headers(headers or {})
+        super().__init__(model, api_key=api_key, base_url=base_url, headers=headers)
         self._remembered = Remembered[Any](type(self)._encode_tool)
 
-    def _endpoint(self) -> str:
+    def _url(self) -> str:
         return endpoint(base_address(self._base_url, "OPENAI_BASE_URL", OPENAI), self._path)
 
-    def _headers_for(self, url: str, options: Options) -> dict[str, str]:
-        """The headers of a request, with the key unless the application has set its own."""
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        own = self._headers
-        if options.headers:
-            own = own | checked_headers(options.headers)
-        if "authorization" not in own and "api-key" not in own:
-            key = read_key(self._api_key, OPENAI_KEY, needed=url == endpoint(OPENAI, self._path))
-            if key and host_of(url).endswith(AZURE):
-                headers["api-key"] = key
-            elif key:
-                headers["authorization"] = f"Bearer {key}"
-        return headers | own
-
-    def _secrets(self) -> tuple[str | None, ...]:
-        secret = [value for name, value in self._headers.items() if is_secret(name)]
-        return (*super()._secrets(), *(value.removeprefix("Bearer ") for value in secret))
+    def _authorization(self, url: str) -> dict[str, str]:
+        key = read_key(self._api_key, self._variable, needed=url == endpoint(OPENAI, self._path))
+        if key and host_of(url).endswith(AZURE):
+            return {"api-key": key}
+        return {"authorization": f"Bearer {key}"} if key else {}
 
 
 RETRYABLE = frozenset({408, 409, 429})

@@ -63,7 +63,7 @@ from rxworker.providers.content import (
     user_echo,
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
-from rxworker.providers.extra import with_extra
+from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.ids import in_letters
 
 NAME = "anthropic"
@@ -77,9 +77,9 @@ _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 def encode(
     model: str,
     request: Request,
-    max_tokens: int,
     encoder: MessagesEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
+    max_tokens: int,
     now: float,
 ) -> Body:
     """The body.
@@ -87,9 +87,9 @@ def encode(
     Args:
         model: The name of the model.
         request: The conversation so far, the tools that the model may call, and the settings.
-        max_tokens: The maximum to write, if the options have none.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
+        max_tokens: The maximum to write, if the options have none.
         now: Seconds since the epoch; a container that has expired is not sent.
 
     Raises:
@@ -115,12 +115,8 @@ def encode(
         body["tools"] = known(tools) if is_known else [encode_tool(tool, code) for tool in tools]
         if options.tool_choice is not None or options.parallel_tool_calls is not None:
             body["tool_choice"] = encode_choice(options.tool_choice, options.parallel_tool_calls)
-    if options.stop_sequences:
-        body["stop_sequences"] = list(options.stop_sequences)
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
-    if options.thinking is not None:
-        body |= encode_thinking(options.thinking)
+    body |= settings_as(options, stop_sequences="stop_sequences", temperature="temperature")
+    body |= encode_thinking(options.thinking)
     if options.output is not None:
         body = with_extra(body, {"output_config": encode_output(options.output)})
     container = valid_id(encoder.echo, now)

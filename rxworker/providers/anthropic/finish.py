@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
-from rxworker.messages import Counts, Json, JsonObject, StopReason
+from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.anthropic.wire import WireStop
 from rxworker.providers.finish_reasons import stop_kind
+from rxworker.providers.usage import numbers_in, total
 
 
 def read_stop(wire: WireStop, called: bool, malformed: bool = False) -> StopReason | None:
@@ -35,16 +33,6 @@ def read_stop(wire: WireStop, called: bool, malformed: bool = False) -> StopReas
     return StopReason(kind, raw, detail)
 
 
-# As they are counted: what is read, written, found in the cache and put there.
-NUMBERS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_input_tokens",
-    "cache_creation_input_tokens",
-)
-SENT = frozenset({int, type(None)})
-
-
 def read_usage(raw: JsonObject) -> Usage:
     """The normal form.
 
@@ -54,26 +42,21 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens
     12
     """
-    numbers: Iterable[int | None] = _numbers(raw)
-    if "iterations" in raw and (passes := _passes(raw)):
-        numbers = map(_sum, zip(*map(_numbers, passes), strict=True))
-    fresh, output, cached, created = numbers
-    read = fresh
-    if fresh is None or cached or created:
-        read = _sum((fresh, cached, created))
-    details = raw.get("output_tokens_details")
-    thinking = _int(details.get("thinking_tokens")) if isinstance(details, dict) else None
-    return Usage(read, output, cached, created, thinking, raw)
+    counted = [numbers(part) for part in _passes(raw)] or [numbers(raw)]
+    fresh, output, cached, created = (total(*column) for column in zip(*counted, strict=True))
+    [thinking] = numbers_in(raw, "output_tokens_details.thinking_tokens")
+    return Usage(total(fresh, cached, created), output, cached, created, thinking, raw)
 
 
-def count(usage: Usage) -> Counts:
-    """The four numbers as Anthropic counts them: its input is what no cache held."""
-    return Counts(*_numbers(usage.raw or {}))
-
-
-def _numbers(raw: JsonObject) -> list[int | None]:
-    sent: list[Any] = [*map(raw.get, NUMBERS)]
-    return sent if SENT.issuperset(map(type, sent)) else [*map(_int, sent)]
+def numbers(raw: JsonObject) -> list[int | None]:
+    """The four numbers as Anthropic counts them: read, written, found in the cache and put there. Its input is what no cache held."""
+    return numbers_in(
+        raw,
+        "input_tokens",
+        "output_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+    )
 
 
 def _passes(raw: JsonObject) -> list[JsonObject]:
@@ -81,12 +64,3 @@ def _passes(raw: JsonObject) -> list[JsonObject]:
     if not isinstance(iterations, list):
         return []
     return [one for one in iterations if isinstance(one, dict) and "model" not in one]
-
-
-def _int(value: Json) -> int | None:
-    return value if type(value) is int else None  # a bool is an int, too, but no number
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    numbers = [value for value in values if value is not None]
-    return sum(numbers) if numbers else None

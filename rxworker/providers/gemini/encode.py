@@ -24,7 +24,6 @@ from msgspec import Struct
 
 from rxworker.messages import (
     Audio,
-    Conversation,
     Document,
     Image,
     Json,
@@ -41,10 +40,10 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.content import is_made
-from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import arguments, check_media, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.extra import with_extra
+from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.gemini.part import CALL
 from rxworker.providers.gemini.signatures import SIGNATURE, split
 from rxworker.providers.schema import refuse_grammar, refuse_programmatic
@@ -173,22 +172,20 @@ _AFTER = UNKNOWN + 1  # where parts stand that answer no call
 Part = tuple[int, JsonObject]  # with its place among the parts of its content
 
 
-def encode(
-    model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-) -> Body:
+def encode(model: str, request: Request) -> Body:
     """The body.
 
     Args:
         model: The name of the model; the body depends on it.
-        conversation: The conversation so far.
-        tools: The tools that the model may call.
-        options: Settings. Gemini has no switch for parallel calls, so that one does nothing.
+        request: The conversation so far, the tools that the model may call, and the settings. Gemini has no switch for
+            parallel calls, so that one does nothing.
 
     Raises:
         ConfigurationError: A tool requires something that the protocol does not have.
         LocalProtocolError: A picture or document has neither bytes nor an address.
     """
-    system, messages = split_system(conversation)
+    tools, options = request.tools, request.options
+    system, messages = split_system(request.conversation)
     contents: list[Json] = list(encode_contents(messages, bool(_SINCE_3.search(model))))
     body: Body = {"contents": contents}
     if system:
@@ -380,13 +377,12 @@ def encode_choice(choice: ToolChoice) -> JsonObject:
 
 def encode_generation(options: Options) -> JsonObject:
     """The limits, the randomness, the thinking, and what the answer must look like."""
-    encoded: JsonObject = {}
-    if options.max_tokens is not None:
-        encoded["maxOutputTokens"] = options.max_tokens
-    if options.temperature is not None:
-        encoded["temperature"] = options.temperature
-    if options.stop_sequences:
-        encoded["stopSequences"] = list(options.stop_sequences)
+    encoded = settings_as(
+        options,
+        max_tokens="maxOutputTokens",
+        temperature="temperature",
+        stop_sequences="stopSequences",
+    )
     if options.thinking is not None:
         encoded["thinkingConfig"] = encode_thinking(options.thinking)
     if options.output is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.finish_reasons import stop_kind
+from rxworker.providers.usage import numbers_in, total
 
 # What stands for no reason at all: the first value of Google's enumerations.
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
@@ -52,11 +53,8 @@ def _text(holder: Json, field: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-PROMPT = "promptTokenCount"
-TOOL_PROMPT = "toolUsePromptTokenCount"
-CANDIDATES = "candidatesTokenCount"
-THOUGHTS = "thoughtsTokenCount"
-CACHED = "cachedContentTokenCount"
+NUMBERS = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")
+APART = ("toolUsePromptTokenCount", "thoughtsTokenCount")
 
 
 def merge_usage(raw: JsonObject, update: JsonObject) -> JsonObject:
@@ -74,30 +72,10 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"promptTokenCount": 5, "candidatesTokenCount": 2, "thoughtsTokenCount": 3}).total_tokens
     10
     """
-    get = raw.get
-    prompt, candidates, thoughts = get(PROMPT), get(CANDIDATES), get(THOUGHTS)
-    if thoughts is None and type(prompt) is int and type(candidates) is int:  # as nearly always
-        beside, cached = _int(get(TOOL_PROMPT)), _int(get(CACHED))
-        return Usage(prompt + (beside or 0), candidates, cached, raw=raw)
-    reasoning = _int(thoughts)
-    return Usage(
-        input_tokens=_sum(_int(prompt), _int(get(TOOL_PROMPT))),
-        output_tokens=_sum(_int(candidates), reasoning),
-        cache_read_tokens=_int(get(CACHED)),
-        reasoning_tokens=reasoning,
-        raw=raw,
-    )
+    prompt, candidates, cached, beside, reasoning = numbers_in(raw, *NUMBERS, *APART)
+    return Usage(total(prompt, beside), total(candidates, reasoning), cached, None, reasoning, raw)
 
 
-def count(usage: Usage) -> Counts:
-    """The four numbers as they were sent: the output is without thoughts."""
-    raw = usage.raw or {}
-    return Counts(_int(raw.get(PROMPT)), _int(raw.get(CANDIDATES)), _int(raw.get(CACHED)))
-
-
-def _sum(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else a + b
-
-
-def _int(value: Json) -> int | None:
-    return value if type(value) is int else None
+def numbers(raw: JsonObject) -> list[int | None]:
+    """The numbers as they were sent: the output is without thoughts."""
+    return numbers_in(raw, *NUMBERS)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
 from rxworker.errors import ConfigurationError
-from rxworker.framing import SseDecoder
-from rxworker.messages import Conversation, Counts, ToolMeta
-from rxworker.messages.usage import Usage
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
-from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.base import Request, hidden_url
 from rxworker.providers.endpoint import (
     base_address,
     checked_headers,
@@ -24,7 +20,7 @@ from rxworker.providers.endpoint import (
 )
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
-from rxworker.providers.gemini.finish import count
+from rxworker.providers.gemini.finish import numbers
 from rxworker.providers.service import Service
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
@@ -83,7 +79,6 @@ def _streamed(base_url: str, path: str, root: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}alt=sse"
 
 
-KEY = "GEMINI_API_KEY"
 OTHER_KEY = "GOOGLE_API_KEY"
 BASE = "GOOGLE_GEMINI_BASE_URL"
 PROJECT = "GOOGLE_CLOUD_PROJECT"
@@ -109,12 +104,20 @@ class Gemini(Service):
     Raises:
         ConfigurationError: The ``base_url`` is not an address.
 
+    >>> from rxworker.providers import Options
+    >>> from rxworker.messages import Conversation
     >>> provider = Gemini("gemini-2.5-flash", api_key="AIza-secret")
     >>> provider
     Gemini('gemini-2.5-flash')
     >>> provider.request(Conversation(), (), Options()).url.rpartition("/")[2]
     'gemini-2.5-flash:streamGenerateContent?alt=sse'
     """
+
+    name = NAME
+    _variable = "GEMINI_API_KEY"
+    _key_headers = ("authorization", "x-goog-api-key")
+    _frame_decoder = GeminiDecoder
+    _numbers = staticmethod(numbers)
 
     def __init__(
         self,
@@ -128,7 +131,7 @@ class Gemini(Service):
     ) -> None:
         if base_url:
             developer_url(base_url, model)
-        super().__init__(NAME, KEY, model, api_key, base_url)
+        super().__init__(model, api_key=api_key, base_url=base_url)
         self._project = project
         self._location = location
         self._access_token = access_token
@@ -142,54 +145,35 @@ class Gemini(Service):
             "location": self._location,
         }
         shown = [f", {name}={value!r}" for name, value in named.items() if value]
-        return f"Gemini({self._model!r}{''.join(shown)})"
+        return f"Gemini({self.model!r}{''.join(shown)})"
 
-    def request(
-        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-    ) -> HttpRequest:
-        """The request for the next message.
-
-        Raises:
-            ConfigurationError: No key, token or project was found, or an address, key or header cannot be sent.
-        """
-        url = self._url()
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        own = checked_headers(options.headers)
-        if "authorization" not in own and "x-goog-api-key" not in own:
-            headers |= self._authorisation(url)
-        body = encode(self._model, conversation, tools, options)
-        return HttpRequest(url, headers | own, msgspec.json.encode(body))
-
-    def decoder(self) -> ResponseDecoder:
-        """A fresh machine from the answer's bytes to events."""
-        return BatchDecoder(SseDecoder(stray=True), GeminiDecoder())
-
-    def counts(self, usage: Usage) -> Counts:
-        """The usage as Gemini counts it: its output is without thoughts."""
-        return count(usage)
+    def _body(self, request: Request) -> bytes:
+        return msgspec.json.encode(encode(self.model, request))
 
     @property
     def _credential(self) -> str:
-        return "access_token=..." if self._at_vertex else KEY
+        return "access_token=..." if self._at_vertex else self._variable
 
     def _secrets(self) -> tuple[str | None, ...]:
         return (*super()._secrets(), *current_secrets(self._last_token, OTHER_KEY))
 
     def _url(self) -> str:
         if not self._at_vertex:
-            return developer_url(base_address(self._base_url, BASE, DEVELOPER), self._model)
+            return developer_url(base_address(self._base_url, BASE, DEVELOPER), self.model)
         project = self._project or os.environ.get(PROJECT)
         if not project:
             raise ConfigurationError(
                 f"no project: set the environment variable {PROJECT}, or pass project=..."
             )
         location = self._location or os.environ.get(LOCATION) or GLOBAL
-        return vertex_url(self._base_url, project, location, self._model)
+        return vertex_url(self._base_url, project, location, self.model)
 
-    def _authorisation(self, url: str) -> dict[str, str]:
+    def _authorization(self, url: str) -> dict[str, str]:
         if self._at_vertex and (self._access_token or not self._api_key):
             return self._bearer()
-        variable = OTHER_KEY if os.environ.get(OTHER_KEY) and not os.environ.get(KEY) else KEY
+        variable = self._variable
+        if os.environ.get(OTHER_KEY) and not os.environ.get(variable):
+            variable = OTHER_KEY
         key = read_key(self._api_key, variable, needed=url.startswith(DEVELOPER + "/"))
         return {"x-goog-api-key": key} if key else {}
 

@@ -36,7 +36,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.content import is_made
-from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.base import Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -46,7 +46,7 @@ from rxworker.providers.content import (
     refuse_file_id,
 )
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.extra import with_extra
+from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.schema import refuse_grammar, refuse_programmatic
 
 # The values for other words than Ollama's own efforts (low, medium, high).
@@ -62,19 +62,6 @@ THINK: dict[str, bool | str] = {
 }
 
 
-def encode_tools(tools: Sequence[ToolMeta], choice: ToolChoice | None) -> list[JsonObject]:
-    """The tools on offer. Ollama has no word for a choice, so the choice is made by what is offered.
-
-    Raises:
-        ConfigurationError: A tool requires something that the protocol does not have.
-    """
-    if choice is not None and choice.mode == "none":
-        return []
-    if choice is not None and choice.mode == "tool":
-        tools = [tool for tool in tools if tool.name == choice.name]
-    return [_tool(tool) for tool in tools]
-
-
 def encode_think(thinking: int | str | None) -> JsonObject:
     """Whether the model thinks, or how hard. A budget in tokens only enables it."""
     if thinking is None:
@@ -82,18 +69,6 @@ def encode_think(thinking: int | str | None) -> JsonObject:
     if isinstance(thinking, str):
         return {"think": THINK.get(thinking, thinking)}
     return {"think": thinking > 0}
-
-
-def encode_options(options: Options) -> JsonObject:
-    """The settings that Ollama expects in ``options``."""
-    encoded: JsonObject = {}
-    if options.max_tokens is not None:
-        encoded["num_predict"] = options.max_tokens
-    if options.temperature is not None:
-        encoded["temperature"] = options.temperature
-    if options.stop_sequences:
-        encoded["stop"] = list(options.stop_sequences)
-    return encoded
 
 
 def _tool(tool: ToolMeta) -> JsonObject:
@@ -108,36 +83,41 @@ def _tool(tool: ToolMeta) -> JsonObject:
 NAME = "ollama"
 
 
-def encode(
-    model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-) -> Body:
+def encode(model: str, request: Request) -> Body:
     """The body.
 
     Args:
         model: The name of the model.
-        conversation: The conversation so far.
-        tools: The tools that the model may call.
-        options: Settings.
+        request: The conversation so far, the tools that the model may call, and the settings.
 
     Raises:
         ConfigurationError: A tool requires something that the protocol does not have.
         LocalProtocolError: The conversation has content that the protocol does not have.
     """
-    body: JsonObject = {
+    options, choice = request.options, request.options.tool_choice or ToolChoice()
+    body: Body = {
         "model": model,
-        "messages": list(encode_messages(conversation)),
+        "messages": list(encode_messages(request.conversation)),
         "stream": True,
+        **encode_think(options.thinking),
     }
-    offered = encode_tools(tools, options.tool_choice)
+    # Ollama has no word for a choice, so the choice is made by what is offered.
+    offered = [
+        _tool(tool)
+        for tool in request.tools
+        if choice.mode != "none" and choice.name in (None, tool.name)
+    ]
     if offered:
         body["tools"] = [*offered]
-    settings = encode_options(options)
+    settings = settings_as(
+        options, max_tokens="num_predict", temperature="temperature", stop_sequences="stop"
+    )
     if settings:
         body["options"] = settings
     if options.output is not None:
         body["format"] = options.output.schema
     # A schema is one value, which is not merged with another.
-    return with_extra({**body, **encode_think(options.thinking)}, options.extra, whole=("format",))
+    return with_extra(body, options.extra, whole=("format",))
 
 
 def encode_messages(conversation: Conversation) -> list[JsonObject]:

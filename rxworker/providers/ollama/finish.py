@@ -6,12 +6,13 @@ import re
 
 from msgspec.structs import replace
 
-from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.failure import Failure
 from rxworker.providers.failure import read_failure as read_any
 from rxworker.providers.finish_reasons import stop_kind
 from rxworker.providers.ollama.wire import WireLine
+from rxworker.providers.usage import numbers_in
 
 
 def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> StopReason | None:
@@ -54,14 +55,9 @@ def read_usage(line: WireLine) -> Usage | None:
     return Usage(line.prompt_eval_count, line.eval_count, raw=raw)
 
 
-def count(usage: Usage) -> Counts:
+def numbers(raw: JsonObject) -> list[int | None]:
     """The numbers as they were sent. Ollama does not report caches."""
-    raw = usage.raw or {}
-    return Counts(_int(raw.get("prompt_eval_count")), _int(raw.get("eval_count")))
-
-
-def _int(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return numbers_in(raw, "prompt_eval_count", "eval_count")
 
 
 # The first that is found in the sentence determines the kind.

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from ipaddress import IPv6Address
-from urllib.parse import urlsplit
 
 import msgspec
 
 from rxworker.framing import NdjsonDecoder
-from rxworker.messages import Conversation, Counts, ToolMeta
-from rxworker.messages.usage import Usage
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
+from rxworker.providers.base import Request, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
-from rxworker.providers.endpoint import (
-    base_address,
-    checked_headers,
-    endpoint,
-    read_key,
-)
+from rxworker.providers.endpoint import base_address, endpoint, host_of, read_key
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
-from rxworker.providers.ollama.finish import count
+from rxworker.providers.ollama.finish import numbers
 from rxworker.providers.service import Service
 
 PATH = "/api/chat"
@@ -77,7 +68,6 @@ def _is_ipv6(host: str) -> bool:
 
 BASE_URL = "http://localhost:11434"
 HOST = "OLLAMA_HOST"
-KEY = "OLLAMA_API_KEY"
 CLOUD = "ollama.com"
 # The first is what Ollama sends; proxies rename it. An error that comes as JSON with status 200 is a line too.
 STREAMS = ("application/x-ndjson", "application/ndjson", "application/json")
@@ -96,41 +86,35 @@ class Ollama(Service):
     Raises:
         ConfigurationError: The ``base_url`` is not an address.
 
+    >>> from rxworker.providers import Options
+    >>> from rxworker.messages import Conversation
     >>> provider = Ollama("qwen3", base_url="box:8000")
     >>> provider.request(Conversation(), (), Options()).url
     'http://box:8000/api/chat'
     """
+
+    name = NAME
+    _variable = "OLLAMA_API_KEY"
+    _accept = STREAMS
+    _numbers = staticmethod(numbers)
 
     def __init__(
         self, model: str, *, base_url: str | None = None, api_key: str | None = None
     ) -> None:
         if base_url:
             chat_address(base_url)
-        super().__init__(NAME, KEY, model, api_key, base_url)
+        super().__init__(model, api_key=api_key, base_url=base_url)
 
-    def request(
-        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-    ) -> HttpRequest:
-        """The request for the next message.
+    def _url(self) -> str:
+        return chat_address(base_address(self._base_url, HOST, BASE_URL))
 
-        Raises:
-            ConfigurationError: A request to the cloud has no key, or an address, key or header cannot be sent.
-            LocalProtocolError: A picture has neither bytes nor an address.
-        """
-        url = chat_address(base_address(self._base_url, HOST, BASE_URL))
-        headers = {"content-type": "application/json", "accept": STREAMS[0]}
-        own = checked_headers(options.headers)
-        if "authorization" not in own:
-            key = read_key(self._api_key, KEY, needed=urlsplit(url).hostname == CLOUD)
-            if key:
-                headers["authorization"] = f"Bearer {key}"
-        body = encode(self._model, conversation, tools, options)
-        return HttpRequest(url, headers | own, msgspec.json.encode(body), accept=STREAMS)
+    def _authorization(self, url: str) -> dict[str, str]:
+        key = read_key(self._api_key, self._variable, needed=host_of(url) == CLOUD)
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def _body(self, request: Request) -> bytes:
+        return msgspec.json.encode(encode(self.model, request))
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
         return BatchDecoder(NdjsonDecoder(), OllamaDecoder())
-
-    def counts(self, usage: Usage) -> Counts:
-        """The usage as it was sent."""
-        return count(usage)

@@ -17,7 +17,6 @@ from msgspec.json import encode as to_json
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Audio,
-    Conversation,
     Document,
     Image,
     Json,
@@ -31,7 +30,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.base import Options, OutputFormat, ToolChoice
+from rxworker.providers.base import OutputFormat, Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -41,7 +40,7 @@ from rxworker.providers.content import (
     user_echo,
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
-from rxworker.providers.extra import with_extra
+from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT, merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
 from rxworker.providers.schema import (
@@ -69,9 +68,7 @@ EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
 
 def encode(
     model: str,
-    conversation: Conversation,
-    tools: Sequence[ToolMeta],
-    options: Options,
+    request: Request,
     encoder: MessagesEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
 ) -> Body:
@@ -79,15 +76,14 @@ def encode(
 
     Args:
         model: The name of the model.
-        conversation: The conversation so far.
-        tools: The tools that the model may call.
-        options: Settings.
+        request: The conversation so far, the tools that the model may call, and the settings.
         encoder: An encoder for the server of the request. It has encoded the beginning of the conversation, or is new.
         known: Gives the tools as JSON.
 
     Raises:
         ConfigurationError: A tool requires something that the protocol does not have.
     """
+    conversation, tools, options = request.conversation, request.tools, request.options
     encoder.feed_new(conversation.messages)
     body: Body = {
         "model": model,
@@ -102,12 +98,8 @@ def encode(
             body["tool_choice"] = _tool_choice(options.tool_choice)
         if options.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = options.parallel_tool_calls
-    if options.max_tokens is not None:
-        body[encoder.dialect.limit] = options.max_tokens
-    if options.stop_sequences:
-        body["stop"] = list(options.stop_sequences)
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
+    limit = encoder.dialect.limit
+    body |= settings_as(options, max_tokens=limit, stop_sequences="stop", temperature="temperature")
     if options.thinking is not None:
         body["reasoning_effort"] = _effort(options.thinking)
     if options.output is not None:
@@ -154,6 +146,10 @@ class MessagesEncoder(MessageEncoder):
                 self._answered += self.parts(results)
             if parts:
                 self._rest += self.parts([{"role": "user", "content": _flat(parts)}])
+
+    def is_like(self, new: MessageEncoder) -> bool:
+        """Whether it encodes for the same dialect."""
+        return isinstance(new, MessagesEncoder) and self.dialect is new.dialect
 
     def messages(self, system: str | None) -> Raw | tuple[Raw | JsonObject, ...]:
         """The messages so far.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.finish_reasons import CUT, NORMAL, known_kind, stop_kind
+from rxworker.providers.usage import numbers_in
 
 STOP_SEQUENCE = StopKind.STOP_SEQUENCE
 
@@ -98,38 +99,25 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"prompt_tokens": 5, "completion_tokens": 2}).total_tokens
     7
     """
-    read, output, cached, created, reasoning = _numbers(raw)
+    read, output, cached, created, reasoning = numbers(raw)
     if output is not None and reasoning:
         apart = (read or 0) + output + reasoning
         output = output + reasoning if raw.get("total_tokens") == apart else output
     return Usage(read, output, cached, created, reasoning, raw)
 
 
-def count(usage: Usage) -> Counts:
-    """The four numbers as they were sent."""
-    return Counts(*_numbers(usage.raw or {})[:4])
-
-
-def _numbers(raw: JsonObject) -> list[int | None]:
-    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning."""
-    details = _details(raw, "prompt_tokens_details")
-    counts = (
-        raw.get("prompt_tokens"),
-        raw.get("completion_tokens"),
-        details.get("cached_tokens"),
-        details.get("cache_write_tokens"),
-        _details(raw, "completion_tokens_details").get("reasoning_tokens"),
-        raw.get("cached_tokens"),  # BatchDecoder, Moonshot
-        raw.get("prompt_cache_hit_tokens"),  # DeepSeek
+def numbers(raw: JsonObject) -> list[int | None]:
+    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning, as they were sent."""
+    *counted, elsewhere, hit = numbers_in(
+        raw,
+        "prompt_tokens",
+        "completion_tokens",
+        "prompt_tokens_details.cached_tokens",
+        "prompt_tokens_details.cache_write_tokens",
+        "completion_tokens_details.reasoning_tokens",
+        "cached_tokens",  # Together, Moonshot
+        "prompt_cache_hit_tokens",  # DeepSeek
     )
-    # A bool is an int, too, but no number.
-    numbers = [number if type(number) is int else None for number in counts]
-    *numbers, elsewhere, hit = numbers
-    if numbers[2] is None:
-        numbers[2] = hit if elsewhere is None else elsewhere
-    return numbers
-
-
-def _details(raw: JsonObject, name: str) -> JsonObject:
-    details = raw.get(name)
-    return details if isinstance(details, dict) else {}
+    if counted[2] is None:
+        counted[2] = hit if elsewhere is None else elsewhere
+    return counted

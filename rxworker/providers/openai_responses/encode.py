@@ -28,7 +28,6 @@ from rxworker.messages import (
     Audio,
     CachePoint,
     Content,
-    Conversation,
     Document,
     Image,
     Json,
@@ -44,7 +43,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.base import Options
+from rxworker.providers.base import Request
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -83,9 +82,7 @@ STORAGE = ("store", "include")
 
 def encode(
     model: str,
-    conversation: Conversation,
-    tools: Sequence[ToolMeta],
-    options: Options,
+    request: Request,
     encoder: InputEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
 ) -> Body:
@@ -93,16 +90,15 @@ def encode(
 
     Args:
         model: The name of the model.
-        conversation: The conversation so far.
-        tools: The tools that the model may call.
-        options: Settings.
+        request: The conversation so far, the tools that the model may call, and the settings.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
 
     Raises:
         ConfigurationError: A tool is strict, and the model cannot be held to its schema.
     """
-    system, messages = split_system(conversation)
+    tools, options = request.tools, request.options
+    system, messages = split_system(request.conversation)
     encoder.feed_new(messages)
     body: Body = {"model": model, "input": array(encoder.items), "stream": True}
     if system:

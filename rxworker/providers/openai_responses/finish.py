@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
 from rxworker.providers.openai_responses.wire import WireResponse
+from rxworker.providers.usage import numbers_in
 
 COMPLETED = "completed"
 INCOMPLETE = "incomplete"
@@ -81,42 +80,25 @@ def _reason(details: Json) -> str | None:
     return reason if isinstance(reason, str) else None
 
 
-NONE: JsonObject = {}
-SENT = frozenset({int, type(None)})
-
-
 def read_usage(raw: JsonObject) -> Usage:
     """The normal form, which is how it counts itself.
 
     >>> read_usage({"input_tokens": 5, "output_tokens": 2}).total_tokens
     7
     """
-    return Usage(*_numbers(raw), raw=raw)
+    return Usage(*numbers(raw), raw=raw)
 
 
-def count(usage: Usage) -> Counts:
-    """The four numbers as they were sent."""
-    return Counts(*_numbers(usage.raw or {})[:4])
-
-
-def _numbers(raw: JsonObject) -> list[int | None]:
-    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning."""
-    read, written = raw.get("input_tokens_details"), raw.get("output_tokens_details")
-    if not isinstance(read, dict):
-        read = NONE
-    if not isinstance(written, dict):
-        written = NONE
-    sent: list[Any] = [
-        raw.get("input_tokens"),
-        raw.get("output_tokens"),
-        read.get("cached_tokens"),
-        read.get("cache_write_tokens"),
-        written.get("reasoning_tokens"),
-    ]
-    if SENT.issuperset(map(type, sent)):
-        return sent
-    # A bool is an int, too, but no number.
-    return [number if type(number) is int else None for number in sent]
+def numbers(raw: JsonObject) -> list[int | None]:
+    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning, as they were sent."""
+    return numbers_in(
+        raw,
+        "input_tokens",
+        "output_tokens",
+        "input_tokens_details.cached_tokens",
+        "input_tokens_details.cache_write_tokens",
+        "output_tokens_details.reasoning_tokens",
+    )
 
 
 # The codes of this protocol alone; whatever begins with one of them.

@@ -12,6 +12,7 @@ from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.messages.content import TextFormat
 from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.encode_cache import Body
+from rxworker.providers.extra import settings_as
 from rxworker.providers.schema import (
     DIRECT,
     PROGRAMMATIC,
@@ -37,16 +38,12 @@ def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
         options: Settings.
         tools: The tools that the model may call in addition to those in ``options.extra``.
     """
-    body: Body = {}
+    body: Body = {**settings_as(options, max_tokens="max_output_tokens", temperature="temperature")}
     is_choice = bool(tools or options.extra.get("tools"))
     if is_choice and options.tool_choice is not None:
         body["tool_choice"] = _tool_choice(options.tool_choice, tools)
     if is_choice and options.parallel_tool_calls is not None:
         body["parallel_tool_calls"] = options.parallel_tool_calls
-    if options.max_tokens is not None:
-        body["max_output_tokens"] = options.max_tokens
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
     if options.thinking is not None:
         body["reasoning"] = {"effort": _effort(options.thinking)}
     if options.output is not None:

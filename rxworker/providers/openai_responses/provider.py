@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -12,24 +13,15 @@ from msgspec.structs import replace
 from rxworker.events import ResponseEvent
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
-from rxworker.messages import Conversation, Counts, Json, ToolMeta
-from rxworker.messages.usage import Usage
-from rxworker.providers.base import (
-    HttpRequest,
-    Options,
-    ResponseDecoder,
-    ResumableDecoder,
-)
+from rxworker.messages import Json
+from rxworker.providers.base import HttpRequest, Request, ResumableDecoder
 from rxworker.providers.batch_decoder import BatchDecoder, Part
-from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode
-from rxworker.providers.openai_responses.finish import count
+from rxworker.providers.openai_responses.finish import numbers
 from rxworker.providers.openai_responses.options import encode_tool
 from rxworker.providers.openai_responses.wire import UNREADABLE
 from rxworker.providers.service import OpenAIService
-
-PATH = "/responses"
 
 
 class OpenAIResponses(OpenAIService):
@@ -52,41 +44,26 @@ class OpenAIResponses(OpenAIService):
     Raises:
         ConfigurationError: The ``base_url`` is not an address, or a header cannot be sent.
 
+    >>> from rxworker.providers import Options
+    >>> from rxworker.messages import Conversation
     >>> OpenAIResponses("gpt-5", api_key="sk-secret").request(Conversation(), (), Options()).url
     'https://api.openai.com/v1/responses'
     """
 
-    _protocol, _path, _encode_tool = NAME, PATH, staticmethod(encode_tool)
-    _remembered: Remembered[InputEncoder]
+    name = NAME
+    _path = "/responses"
+    _has_background = True
+    _encode_tool = staticmethod(encode_tool)
+    _frame_decoder = OpenAIResponsesDecoder
+    _numbers = staticmethod(numbers)
 
-    def request(
-        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-    ) -> HttpRequest:
-        """The request for the next message.
-
-        Raises:
-            ConfigurationError: No key was found, or an address, key or header cannot be sent.
-        """
-        url = self._endpoint()
-        headers = self._headers_for(url, options)
-        remembered = self._remembered
-        encoder = remembered.take(conversation.messages) or InputEncoder()
-        payload = encode(self._model, conversation, tools, options, encoder, remembered.tools)
-        body = msgspec.json.encode(payload)
-        remembered.keep(conversation.messages, encoder, len(body))
-        return HttpRequest(url, headers, body, is_background=payload.get("background") is True)
-
-    def decoder(self) -> ResponseDecoder:
-        """A fresh machine from the answer's bytes to events."""
-        return BatchDecoder(SseDecoder(stray=True), OpenAIResponsesDecoder())
+    def _body(self, request: Request) -> bytes:
+        body = partial(encode, self.model, request, known=self._remembered.tools)
+        return self._remembered.encode(request.conversation.messages, InputEncoder(), body)
 
     def background_decoder(self) -> ResumableDecoder:
         """The same, for a response that goes on without its connection (``extra={"background": True}``)."""
         return BackgroundDecoder()
-
-    def counts(self, usage: Usage) -> Counts:
-        """The usage as it was sent."""
-        return count(usage)
 
 
 class _Numbered(Struct, gc=False):

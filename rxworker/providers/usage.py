@@ -1,0 +1,30 @@
+"""The numbers of a usage, wherever a protocol puts them."""
+
+from __future__ import annotations
+
+from rxworker.messages import Json, JsonObject
+
+
+def numbers_in(raw: JsonObject, *paths: str) -> list[int | None]:
+    """The numbers at some paths; ``None`` for what is not there, and for what is not a number.
+
+    >>> numbers_in({"a": 1, "b": {"c": True, "d": 2}}, "a", "b.c", "b.d", "e.f")
+    [1, None, 2, None]
+    """
+    found: list[int | None] = []
+    for path in paths:
+        value: Json = raw
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        found.append(value if type(value) is int else None)  # a bool is an int, too, not a number
+    return found
+
+
+def total(*numbers: int | None) -> int | None:
+    """The sum of the numbers that were sent; ``None`` if none was.
+
+    >>> total(1, None, 2), total(None)
+    (3, None)
+    """
+    sent = [number for number in numbers if number is not None]
+    return sum(sent) if sent else None
