@@ -1,23 +1,49 @@
 """From the records of a run to the parts of a UI Message Stream, version 1, and to the bytes of a response.
 
-`UiMessageEncoder` has the table from changes to parts. The parts of the message as a whole are here; blocks, calls and notes are in `parts`.
+`HANDLERS` is the table from changes to parts. The parts of calls and of the runs inside the run are in `parts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Literal
 
-from rxworker.events import Record
+from rxworker.events import (
+    BlockType,
+    Error,
+    HookMessage,
+    HookVerdict,
+    LimitReached,
+    MessageAdd,
+    Record,
+    SharedStateChange,
+    SignatureDelta,
+    Usage,
+)
 from rxworker.events.pause import CLIENT_TOOL
-from rxworker.messages import StopKind, StopReason
-from rxworker.protocols.common import RecordEncoder, data_line, interrupt_id, pump
+from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.protocols.common import (
+    RecordEncoder,
+    data_line,
+    interrupt_id,
+    pump,
+    scope_of,
+    type_name,
+)
 from rxworker.protocols.ui_messages import wire
-from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, NestedRuns, NoteParts
+from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
-from rxworker.state import RunState
+from rxworker.state import RunState, apply_change
 from rxworker.views.changes import (
     BlockClose,
     BlockExtra,
@@ -31,8 +57,6 @@ from rxworker.views.changes import (
     Change,
     Note,
     Retract,
-    ScopeClose,
-    ScopeOpen,
     StepClose,
     StepOpen,
     ViewAbort,
@@ -42,8 +66,6 @@ from rxworker.views.changes import (
     ViewPause,
 )
 from rxworker.worker.decisions import distinct
-
-Encode = Callable[[Any], Iterator[UiMessagePart]]
 
 
 class UiMessageEncoder(RecordEncoder[UiMessagePart]):
@@ -76,67 +98,225 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         replay: Literal["past", "last"] | None = None,
     ) -> None:
         super().__init__()
-        calls = CallParts(is_past=replay == "past")
-        message = MessageParts(
-            message_id,
-            calls,
-            can_reset=can_reset,
-            continues=continues,
-            was_offered=continues and replay is None,
-        )
+        self._message_id = message_id
+        self._can_reset = can_reset
+        self._continues = continues
+        self._is_past = replay == "past"
+        # Whether the client runs the calls that the run has offered to it, so that they are not offered again.
+        self._was_offered = continues and replay is None
+        self._calls = CallParts()
         self._nested = NestedRuns()
-        self._message = message
-        self._table = _table(message, BlockParts(calls), calls)
+        self._in_step = False
+        self._signatures: dict[str, str] = {}
+        self._sources = 0
+        self._shared: Json = None
 
     def catch_up(self, state: RunState, run_id: str) -> list[UiMessagePart]:
         """The parts of the current response. The client already has the earlier messages."""
-        self._message.was_offered = True  # what is offered waits for the client now
+        self._was_offered = True  # what is offered waits for the client now
         return super().catch_up(state, run_id)
 
-    def _encode(self, change: Change) -> Iterator[UiMessagePart]:
-        if _is_nested(change):
+    def _encode(self, change: Change) -> Iterable[UiMessagePart]:
+        if scope_of(change).id and not isinstance(change, Note | Retract):
             return self._nested.feed(change)
-        return self._table[type(change)](change)
+        return HANDLERS[type(change)](self, change)
+
+    # The message
+
+    def _begin(self, change: ViewBegin) -> Iterator[UiMessagePart]:
+        """The message begins, or continues with pending calls."""
+        yield wire.Start(self._message_id)
+        for pending in change.pending:
+            name, call = pending.id, pending.call
+            if pending.is_held or (pending.is_offered and not self._was_offered):
+                parts = self._calls.show(name, call)
+            else:
+                parts = self._calls.available(name, call.name, call.input)
+            if self._continues:
+                list(parts)  # the client has it; a second time would have it run its tools again
+            else:
+                yield from parts
+
+    def _open_step(self, _: StepOpen) -> Iterator[UiMessagePart]:
+        self._in_step = True
+        self._calls.has_results = False
+        yield wire.StartStep()
+
+    def _close_step(self, _: StepClose) -> Iterator[UiMessagePart]:
+        self._in_step = False
+        yield wire.FinishStep()
+
+    def _finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
+        """The run has finished. Its last step has no results of calls: a client would send the message again, as if it had run them itself."""
+        if self._calls.has_results:
+            yield wire.StartStep()
+            data = {"stopReason": change.stop_reason}
+            yield Data("data-finish", data, "finish")  # shows the step
+            yield wire.FinishStep()
+        kind = None if change.stop_reason is None else change.stop_reason.kind
+        yield wire.Finish(_FINISH.get(kind, "other"))
+
+    def _pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
+        """The run is paused. The calls that it offers to the client were sent before."""
+        if change.hook == CLIENT_TOOL:
+            yield wire.Finish("tool-calls")
+            return
+        has_request = False
+        ids = distinct([pending.call.id for pending in change.pending])
+        for pending, call_id in zip(change.pending, ids, strict=True):
+            name = interrupt_id(change.run_id, call_id)
+            yield from self._calls.update(pending.id, pending.call, is_held=pending.is_held)
+            if pending.needs_decision:
+                has_request = True
+                yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
+            else:
+                # The client replies when no call of the step waits, so these are approved automatically.
+                yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
+                yield wire.ToolApprovalResponse(name, approved=True)
+        data = {"run": change.run_id, "hook": change.hook, "reason": change.reason}
+        yield Data("data-pause", data, "pause")
+        yield wire.Finish("tool-calls" if has_request else "stop")
+
+    def _abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
+        if change.cause == "cancel":
+            yield wire.Abort(change.reason)
+            return
+        yield wire.ErrorPart(change.reason or change.cause)
+        yield wire.Finish("error")
+
+    def _cut(self, change: ViewCut) -> Iterator[UiMessagePart]:
+        yield wire.Abort(change.reason)
+        yield wire.ErrorPart(change.reason)
+
+    def _retract(self, change: Retract) -> Iterator[UiMessagePart]:
+        if self._can_reset and self._in_step and not change.scope.id:
+            yield wire.ResetStep()
+            return
+        data = {"reason": change.reason, "ids": change.blocks, "toolCallIds": change.calls}
+        yield Data("data-retract", data)
+
+    # Blocks
+
+    def _open(self, change: BlockOpen) -> Iterator[UiMessagePart]:
+        block = change.block
+        if block.block_type is BlockType.THINKING:
+            yield wire.ReasoningStart(block.id)
+        elif block.is_call:
+            yield from self._calls.open(change)
+        else:
+            is_refusal = block.block_type is BlockType.REFUSAL
+            yield wire.TextStart(block.id, {"rxworker": {"refusal": True}} if is_refusal else None)
+
+    def _grow(self, change: BlockGrow) -> Iterator[UiMessagePart]:
+        block = change.block
+        if block.block_type is BlockType.THINKING:
+            yield wire.ReasoningDelta(block.id, change.text)
+        elif block.is_call:
+            yield from self._calls.grow(change)
+        else:
+            yield wire.TextDeltaPart(block.id, change.text)
+
+    def _extra(self, change: BlockExtra) -> Iterator[UiMessagePart]:
+        """A block has a signature, which is sent at its end, or a citation."""
+        event = change.event
+        if isinstance(event, SignatureDelta):
+            self._signatures[change.block.id] = event.signature
+            return
+        url, title = event.citation.get("url"), event.citation.get("title")
+        if isinstance(url, str):
+            self._sources += 1
+            name = f"{change.block.id}.source.{self._sources}"
+            yield wire.SourceUrl(name, url, title if isinstance(title, str) else None)
+        else:
+            yield Data("data-citation", {"id": change.block.id, "citation": event.citation})
+
+    def _close(self, change: BlockClose) -> Iterator[UiMessagePart]:
+        block = change.block
+        if block.is_call:
+            yield from self._calls.close(change)
+            return
+        signature = self._signatures.pop(block.id, None)
+        metadata: JsonObject | None = None
+        if signature is not None:
+            metadata = {"rxworker": {"signature": signature}}
+        is_thinking = block.block_type is BlockType.THINKING
+        yield (wire.ReasoningEnd if is_thinking else wire.TextEnd)(block.id, metadata)
+
+    def _whole(self, change: BlockWhole) -> Iterator[UiMessagePart]:
+        block = change.block
+        data = {"kind": change.kind or block.block_type.value, "echo": change.echo}
+        yield Data("data-block", data, block.id)
+
+    # Calls
+
+    def _start_call(self, change: CallStart) -> Iterator[UiMessagePart]:
+        return self._calls.update(change.id, change.call, is_held=change.is_held)
+
+    def _offer_call(self, change: CallOffer) -> Iterator[UiMessagePart]:
+        """The run waits for the client to run a call; a later run has its result already, if this one is past."""
+        return self._calls.update(change.id, change.call, is_held=self._is_past)
+
+    def _call_progress(self, change: CallProgress) -> Iterator[UiMessagePart]:
+        data = {"toolCallId": change.id, "progress": change.progress}
+        yield Data("data-progress", data, change.id)
+
+    def _end_call(self, change: CallResult) -> Iterator[UiMessagePart]:
+        return self._calls.result(change)
+
+    # Other events
+
+    def _note(self, change: Note) -> Iterator[UiMessagePart]:
+        """The client keeps those that matter later; the others are transient. The shared state is sent whole, since a client replaces a part by its id."""
+        record = change.record
+        event = record.event
+        data_type = f"data-{type_name(event).replace('_', '-')}"
+        match event:
+            case SharedStateChange() if not record.path:
+                self._shared = apply_change(self._shared, event)
+                yield Data("data-state", self._shared, "state")
+            case Usage():
+                name = "/".join(record.path) or "run"
+                yield Data("data-usage", event, f"{name}.{record.turn}.{record.attempt}")
+            case MessageAdd():
+                texts = [message.text for message in event.messages if message.text]
+                if texts:
+                    yield Data("data-message", {"source": event.source, "texts": texts})
+            case HookMessage() | HookVerdict() | LimitReached() | Error():
+                yield Data(data_type, event)
+            case _:
+                yield Data(data_type, event, transient=True)
 
 
-def _is_nested(change: Change) -> bool:
-    """Whether the change belongs to a nested run."""
-    match change:
-        case ScopeOpen() | ScopeClose():
-            return True
-        case BlockOpen() | BlockGrow() | BlockExtra() | BlockClose() | BlockWhole():
-            return bool(change.block.scope.id)
-        case CallStart() | CallOffer() | CallProgress() | CallResult():
-            return bool(change.scope.id)
-        case _:
-            return False
+HANDLERS: dict[type[object], Callable[[UiMessageEncoder, Any], Iterator[UiMessagePart]]] = {
+    ViewBegin: UiMessageEncoder._begin,
+    ViewFinish: UiMessageEncoder._finish,
+    ViewPause: UiMessageEncoder._pause,
+    ViewAbort: UiMessageEncoder._abort,
+    ViewCut: UiMessageEncoder._cut,
+    StepOpen: UiMessageEncoder._open_step,
+    StepClose: UiMessageEncoder._close_step,
+    Retract: UiMessageEncoder._retract,
+    BlockOpen: UiMessageEncoder._open,
+    BlockGrow: UiMessageEncoder._grow,
+    BlockExtra: UiMessageEncoder._extra,
+    BlockClose: UiMessageEncoder._close,
+    BlockWhole: UiMessageEncoder._whole,
+    CallStart: UiMessageEncoder._start_call,
+    CallOffer: UiMessageEncoder._offer_call,
+    CallProgress: UiMessageEncoder._call_progress,
+    CallResult: UiMessageEncoder._end_call,
+    Note: UiMessageEncoder._note,
+}
+"""The parts of each change."""
 
-
-def _table(
-    message: MessageParts, blocks: BlockParts, calls: CallParts
-) -> dict[type[object], Encode]:
-    """The table from changes to their encoders."""
-    return {
-        ViewBegin: message.begin,
-        ViewFinish: message.finish,
-        ViewPause: message.pause,
-        ViewAbort: message.abort,
-        ViewCut: message.cut,
-        StepOpen: message.open_step,
-        StepClose: message.close_step,
-        Retract: message.retract,
-        BlockOpen: blocks.open,
-        BlockGrow: blocks.grow,
-        BlockExtra: blocks.extra,
-        BlockClose: blocks.close,
-        BlockWhole: blocks.whole,
-        CallStart: calls.start,
-        CallOffer: calls.offer,
-        CallProgress: calls.progress,
-        CallResult: calls.result,
-        Note: NoteParts().note,
-    }
-
+_FINISH: dict[StopKind | None, str] = {
+    StopKind.END_TURN: "stop",
+    StopKind.STOP_SEQUENCE: "stop",
+    StopKind.MAX_TOKENS: "length",
+    StopKind.TOOL_USE: "stop",  # a hook has finished the run: no call of it waits
+    StopKind.REFUSAL: "content-filter",
+    StopKind.CONTENT_FILTER: "content-filter",
+}
 
 DONE = b"data: [DONE]\n\n"
 """The last frame of a response."""
@@ -191,127 +371,3 @@ async def ui_message_stream(
 def _is_part(part: UiMessagePart, *, is_first: bool, is_last: bool) -> bool:
     """Whether it belongs to the message: a message of several runs has one start and one end."""
     return (is_first or not isinstance(part, Start)) and (is_last or not isinstance(part, Finish))
-
-
-_FINISH = {
-    StopKind.END_TURN: "stop",
-    StopKind.STOP_SEQUENCE: "stop",
-    StopKind.MAX_TOKENS: "length",
-    StopKind.TOOL_USE: "stop",  # a hook has finished the run: no call of it waits
-    StopKind.REFUSAL: "content-filter",
-    StopKind.CONTENT_FILTER: "content-filter",
-}
-
-
-class MessageParts:
-    """The parts of a message as a whole.
-
-    Args:
-        message_id: The message's id.
-        can_reset: Whether the client supports ``reset-step``.
-        continues: Whether the client has the calls that a resumed run continues with.
-        was_offered: Whether the client runs those that the run has offered to it, so that they are not offered again.
-        calls: The parts of calls.
-
-    >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(ViewBegin("run-1"))]
-    ['message-1']
-    """
-
-    def __init__(
-        self,
-        message_id: str | None,
-        calls: CallParts,
-        *,
-        can_reset: bool,
-        continues: bool = False,
-        was_offered: bool = False,
-    ) -> None:
-        self._continues = continues
-        self.was_offered = was_offered
-        self._message_id = message_id
-        self._calls = calls
-        self._can_reset = can_reset
-        self._in_step = False
-
-    def begin(self, change: ViewBegin) -> Iterator[UiMessagePart]:
-        """The message begins, or continues with pending calls."""
-        yield wire.Start(self._message_id)
-        for pending in change.pending:
-            name, call = pending.id, pending.call
-            if pending.is_held or (pending.is_offered and not self.was_offered):
-                parts = self._calls.show(name, call)
-            else:
-                parts = self._calls.available(name, call.name, call.input)
-            if self._continues:
-                list(parts)  # the client has it; a second time would have it run its tools again
-            else:
-                yield from parts
-
-    def open_step(self, change: StepOpen) -> Iterator[UiMessagePart]:
-        """A turn begins; turns of nested runs are not steps of the message."""
-        if not change.scope.id:
-            self._in_step = True
-            self._calls.has_results = False
-            yield wire.StartStep()
-
-    def close_step(self, change: StepClose) -> Iterator[UiMessagePart]:
-        """A turn has ended."""
-        if not change.scope.id:
-            self._in_step = False
-            yield wire.FinishStep()
-
-    def finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
-        """The run has finished. Its last step has no results of calls: a client would send the message again, as if it had run them itself."""
-        if self._calls.has_results:
-            yield wire.StartStep()
-            yield Data(
-                "data-finish", {"stopReason": change.stop_reason}, "finish"
-            )  # shows the step
-            yield wire.FinishStep()
-        yield wire.Finish(_finish_reason(change.stop_reason))
-
-    def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
-        """The run is paused. The calls that it offers to the client were sent before."""
-        if change.hook == CLIENT_TOOL:
-            yield wire.Finish("tool-calls")
-            return
-        has_request = False
-        ids = distinct([pending.call.id for pending in change.pending])
-        for pending, call_id in zip(change.pending, ids, strict=True):
-            name = interrupt_id(change.run_id, call_id)
-            yield from self._calls.wait(pending)
-            if pending.needs_decision:
-                has_request = True
-                yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
-            else:
-                # The client replies when no call of the step waits, so these are approved automatically.
-                yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
-                yield wire.ToolApprovalResponse(name, approved=True)
-        data = {"run": change.run_id, "hook": change.hook, "reason": change.reason}
-        yield Data("data-pause", data, "pause")
-        yield wire.Finish("tool-calls" if has_request else "stop")
-
-    def abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
-        """The run was aborted."""
-        if change.cause == "cancel":
-            yield wire.Abort(change.reason)
-            return
-        yield wire.ErrorPart(change.reason or change.cause)
-        yield wire.Finish("error")
-
-    def cut(self, change: ViewCut) -> Iterator[UiMessagePart]:
-        """The watch ended before the run."""
-        yield wire.Abort(change.reason)
-        yield wire.ErrorPart(change.reason)
-
-    def retract(self, change: Retract) -> Iterator[UiMessagePart]:
-        """A response is retracted."""
-        if self._can_reset and self._in_step and not change.scope.id:
-            yield wire.ResetStep()
-            return
-        data = {"reason": change.reason, "ids": change.blocks, "toolCallIds": change.calls}
-        yield Data("data-retract", data)
-
-
-def _finish_reason(reason: StopReason | None) -> str:
-    return "other" if reason is None else _FINISH.get(reason.kind, "other")

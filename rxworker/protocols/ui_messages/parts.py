@@ -10,117 +10,27 @@ from collections.abc import Iterator
 
 from rxworker.events import (
     BlockType,
-    Error,
-    Event,
-    HookMessage,
-    HookVerdict,
-    LimitReached,
-    MessageAdd,
-    Record,
-    SharedStateChange,
-    SignatureDelta,
-    Usage,
 )
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Audio, Json, JsonObject, Text, ToolCall, ToolResult
-from rxworker.protocols.common import arguments_of, type_name
+from rxworker.protocols.common import arguments_of
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
-from rxworker.state import apply_change
 from rxworker.views.changes import (
     BlockClose,
     BlockExtra,
     BlockGrow,
     BlockOpen,
     BlockWhole,
-    CallOffer,
     CallProgress,
     CallResult,
     CallStart,
     Change,
-    Note,
     Scope,
     ScopeClose,
     ScopeOpen,
     ShownBlock,
-    WaitingCall,
 )
-
-
-class BlockParts:
-    """The parts of the blocks of a run.
-
-    Args:
-        calls: Takes the blocks that are calls.
-
-    >>> from rxworker.views.changes import Scope, ShownBlock
-    >>> text = ShownBlock(Scope(), "text-1", "response-1", BlockType.TEXT)
-    >>> [part.delta for part in BlockParts(CallParts()).grow(BlockGrow(text, "hi"))]
-    ['hi']
-    """
-
-    def __init__(self, calls: CallParts) -> None:
-        self._calls = calls
-        self._signatures: dict[str, str] = {}
-        self._sources = 0
-
-    def open(self, change: BlockOpen) -> Iterator[UiMessagePart]:
-        """A block begins."""
-        block = change.block
-        if block.block_type is BlockType.THINKING:
-            yield wire.ReasoningStart(block.id)
-        elif block.is_call:
-            yield from self._calls.open(change)
-        else:
-            is_refusal = block.block_type is BlockType.REFUSAL
-            yield wire.TextStart(block.id, {"rxworker": {"refusal": True}} if is_refusal else None)
-
-    def grow(self, change: BlockGrow) -> Iterator[UiMessagePart]:
-        """A block has more text."""
-        block = change.block
-        if block.block_type is BlockType.THINKING:
-            yield wire.ReasoningDelta(block.id, change.text)
-        elif block.is_call:
-            yield from self._calls.grow(change)
-        else:
-            yield wire.TextDeltaPart(block.id, change.text)
-
-    def extra(self, change: BlockExtra) -> Iterator[UiMessagePart]:
-        """A block has a signature, which is sent at its end, or a citation."""
-        event = change.event
-        if isinstance(event, SignatureDelta):
-            self._signatures[change.block.id] = event.signature
-            return
-        url, title = event.citation.get("url"), event.citation.get("title")
-        if isinstance(url, str):
-            self._sources += 1
-            name = f"{change.block.id}.source.{self._sources}"
-            yield wire.SourceUrl(name, url, title if isinstance(title, str) else None)
-        else:
-            yield Data("data-citation", {"id": change.block.id, "citation": event.citation})
-
-    def close(self, change: BlockClose) -> Iterator[UiMessagePart]:
-        """A block ends."""
-        block = change.block
-        if block.is_call:
-            yield from self._calls.close(change)
-            return
-        signature = self._signatures.pop(block.id, None)
-        metadata: JsonObject | None = None
-        if signature is not None:
-            metadata = {"rxworker": {"signature": signature}}
-        is_thinking = block.block_type is BlockType.THINKING
-        yield (
-            wire.ReasoningEnd(block.id, metadata)
-            if is_thinking
-            else wire.TextEnd(block.id, metadata)
-        )
-
-    def whole(self, change: BlockWhole) -> Iterator[UiMessagePart]:
-        """A whole block arrives."""
-        block = change.block
-        data = {"kind": change.kind or block.block_type.value, "echo": change.echo}
-        yield Data("data-block", data, block.id)
 
 
 class _Call:
@@ -140,9 +50,6 @@ class CallParts:
     A client runs a call of its tools when its input is available, with that input. So the input of a call that is held is only streamed, until the run
     offers the call to the client.
 
-    Args:
-        is_past: Whether a later run continues the message, which has taken the results of the calls that were offered.
-
     Attributes:
         has_results: Whether the current step has results of calls other than those of the provider.
 
@@ -150,10 +57,9 @@ class CallParts:
     [{'where': 'here'}]
     """
 
-    def __init__(self, *, is_past: bool = False) -> None:
+    def __init__(self) -> None:
         self.has_results = False
         self._calls: dict[str, _Call] = {}
-        self._is_past = is_past
 
     def open(self, change: BlockOpen) -> Iterator[UiMessagePart]:
         """The model begins to write a call."""
@@ -199,27 +105,18 @@ class CallParts:
         self._calls[name] = _Call(value, is_available=True)
         yield wire.ToolInputAvailable(name, tool, value, is_provided or None)
 
-    def start(self, change: CallStart) -> Iterator[UiMessagePart]:
-        """A call starts. Its arguments are sent if a hook or an approval has changed them, or they were not available."""
-        show = self.show if change.is_held else self._update
-        return show(change.id, change.call)
+    def update(self, name: str, call: ToolCall, *, is_held: bool) -> Iterator[UiMessagePart]:
+        """The arguments of a call that starts or waits, if they are others than before. Those of a held one are only shown.
 
-    def offer(self, change: CallOffer) -> Iterator[UiMessagePart]:
-        """The run waits for the client to run a call."""
-        return (
-            self.show(change.id, change.call)
-            if self._is_past
-            else self._update(change.id, change.call)
-        )
-
-    def wait(self, waiting: WaitingCall) -> Iterator[UiMessagePart]:
-        """A call waits for a decision, with these arguments, which a hook may have changed."""
-        show = self.show if waiting.is_held else self._update
-        return show(waiting.id, waiting.call)
-
-    def _update(self, name: str, call: ToolCall) -> Iterator[UiMessagePart]:
+        Args:
+            name: The call's id, as it is shown.
+            call: The call, with the arguments that a hook or an approval may have changed.
+            is_held: Whether the client is not to run it.
+        """
         known = self._calls.get(name)
-        if known is None or not known.is_available or known.input != call.input:
+        if is_held:
+            yield from self.show(name, call)
+        elif known is None or not known.is_available or known.input != call.input:
             yield from self.available(name, call.name, call.input)
 
     def show(self, name: str, call: ToolCall) -> Iterator[UiMessagePart]:
@@ -230,11 +127,6 @@ class CallParts:
             encoding = "text" if isinstance(call.input, str) else None
             yield wire.ToolInputStart(name, call.name, encoding)
             yield wire.ToolInputDelta(name, arguments_of(call.input))
-
-    def progress(self, change: CallProgress) -> Iterator[UiMessagePart]:
-        """A tool reports progress."""
-        data = {"toolCallId": change.id, "progress": change.progress}
-        yield Data("data-progress", data, change.id)
 
     def result(self, change: CallResult) -> Iterator[UiMessagePart]:
         """A call has its result."""
@@ -341,52 +233,3 @@ def _about(block: ShownBlock) -> JsonObject:
     if block.tool:
         about["tool"] = block.tool
     return about
-
-
-class NoteParts:
-    """The parts of other events. The client keeps those that matter later; the others are transient.
-
-    >>> notes = NoteParts()
-    >>> def change(*operation: object) -> Note:
-    ...     return Note(Scope(), Record(1, "run-1", 1, 1, 0.0, SharedStateChange(*operation)))
-    >>> parts = [*notes.note(change("replace", "", {"done": 0})), *notes.note(change("replace", "/done", 1))]
-    >>> [(part.type, part.id, part.data) for part in parts]
-    [('data-state', 'state', {'done': 0}), ('data-state', 'state', {'done': 1})]
-    """
-
-    def __init__(self) -> None:
-        self._shared: Json = None
-
-    def note(self, change: Note) -> Iterator[UiMessagePart]:
-        """Any other event. The shared state is sent whole, since a client replaces a part by its id."""
-        record = change.record
-        if isinstance(record.event, SharedStateChange) and not record.path:
-            self._shared = apply_change(self._shared, record.event)
-            yield Data("data-state", self._shared, "state")
-        else:
-            yield from _note(record)
-
-
-def _note(record: Record) -> Iterator[UiMessagePart]:
-    event = record.event
-    match event:
-        case Usage():
-            name = "/".join(record.path) or "run"
-            yield Data("data-usage", event, f"{name}.{record.turn}.{record.attempt}")
-        case MessageAdd():
-            texts = [message.text for message in event.messages if message.text]
-            if texts:
-                yield Data("data-message", {"source": event.source, "texts": texts})
-        case HookMessage() | HookVerdict() | LimitReached() | Error():
-            yield Data(data_type(event), event)
-        case _:
-            yield Data(data_type(event), event, transient=True)
-
-
-def data_type(event: Event) -> str:
-    """The type of an event's part.
-
-    >>> data_type(LimitReached("turns", 3))
-    'data-limit-reached'
-    """
-    return f"data-{type_name(event).replace('_', '-')}"

@@ -2,77 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from msgspec import Struct
 
 from rxworker.messages import Json, JsonObject
 
 
-class _Wire(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The base of what goes over the wire."""
+class UiMessagePart(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Any part of the UI Message Stream that is sent."""
 
 
-class Start(_Wire, frozen=True, tag="start"):
+class Start(UiMessagePart, frozen=True, tag="start"):
     """The message begins."""
 
     message_id: str | None = None
 
 
-class StartStep(_Wire, frozen=True, tag="start-step"):
+class StartStep(UiMessagePart, frozen=True, tag="start-step"):
     """A turn begins."""
 
 
-class FinishStep(_Wire, frozen=True, tag="finish-step"):
+class FinishStep(UiMessagePart, frozen=True, tag="finish-step"):
     """A turn has ended."""
 
 
-class ResetStep(_Wire, frozen=True, tag="reset-step"):
+class ResetStep(UiMessagePart, frozen=True, tag="reset-step"):
     """The parts since the turn began are retracted."""
 
 
-class TextStart(_Wire, frozen=True, tag="text-start"):
+class TextStart(UiMessagePart, frozen=True, tag="text-start"):
     """A text begins."""
 
     id: str
     provider_metadata: JsonObject | None = None
 
 
-class TextDeltaPart(_Wire, frozen=True, tag="text-delta"):
+class TextDeltaPart(UiMessagePart, frozen=True, tag="text-delta"):
     """More of a text."""
 
     id: str
     delta: str
 
 
-class TextEnd(_Wire, frozen=True, tag="text-end"):
+class TextEnd(UiMessagePart, frozen=True, tag="text-end"):
     """A text ends, with the provider's signature."""
 
     id: str
     provider_metadata: JsonObject | None = None
 
 
-class ReasoningStart(_Wire, frozen=True, tag="reasoning-start"):
+class ReasoningStart(UiMessagePart, frozen=True, tag="reasoning-start"):
     """Reasoning begins."""
 
     id: str
 
 
-class ReasoningDelta(_Wire, frozen=True, tag="reasoning-delta"):
+class ReasoningDelta(UiMessagePart, frozen=True, tag="reasoning-delta"):
     """More of the reasoning."""
 
     id: str
     delta: str
 
 
-class ReasoningEnd(_Wire, frozen=True, tag="reasoning-end"):
+class ReasoningEnd(UiMessagePart, frozen=True, tag="reasoning-end"):
     """Reasoning ends, with the provider's signature."""
 
     id: str
     provider_metadata: JsonObject | None = None
 
 
-class SourceUrl(_Wire, frozen=True, tag="source-url"):
+class SourceUrl(UiMessagePart, frozen=True, tag="source-url"):
     """A source of a text."""
 
     source_id: str
@@ -80,7 +78,7 @@ class SourceUrl(_Wire, frozen=True, tag="source-url"):
     title: str | None = None
 
 
-class ToolInputStart(_Wire, frozen=True, tag="tool-input-start"):
+class ToolInputStart(UiMessagePart, frozen=True, tag="tool-input-start"):
     """A call begins."""
 
     tool_call_id: str
@@ -89,14 +87,14 @@ class ToolInputStart(_Wire, frozen=True, tag="tool-input-start"):
     provider_executed: bool | None = None
 
 
-class ToolInputDelta(_Wire, frozen=True, tag="tool-input-delta"):
+class ToolInputDelta(UiMessagePart, frozen=True, tag="tool-input-delta"):
     """More of a call's arguments, as JSON text."""
 
     tool_call_id: str
     input_text_delta: str
 
 
-class ToolInputAvailable(_Wire, frozen=True, tag="tool-input-available"):
+class ToolInputAvailable(UiMessagePart, frozen=True, tag="tool-input-available"):
     """A call's arguments are complete."""
 
     tool_call_id: str
@@ -105,7 +103,7 @@ class ToolInputAvailable(_Wire, frozen=True, tag="tool-input-available"):
     provider_executed: bool | None = None
 
 
-class ToolInputError(_Wire, frozen=True, tag="tool-input-error"):
+class ToolInputError(UiMessagePart, frozen=True, tag="tool-input-error"):
     """A call's arguments are invalid or incomplete."""
 
     tool_call_id: str
@@ -114,7 +112,7 @@ class ToolInputError(_Wire, frozen=True, tag="tool-input-error"):
     error_text: str
 
 
-class ToolApprovalRequest(_Wire, frozen=True, tag="tool-approval-request"):
+class ToolApprovalRequest(UiMessagePart, frozen=True, tag="tool-approval-request"):
     """A call requires approval."""
 
     approval_id: str
@@ -123,14 +121,14 @@ class ToolApprovalRequest(_Wire, frozen=True, tag="tool-approval-request"):
     is_automatic: bool | None = None
 
 
-class ToolApprovalResponse(_Wire, frozen=True, tag="tool-approval-response"):
+class ToolApprovalResponse(UiMessagePart, frozen=True, tag="tool-approval-response"):
     """A call is approved."""
 
     approval_id: str
     approved: bool
 
 
-class ToolOutputAvailable(_Wire, frozen=True, tag="tool-output-available"):
+class ToolOutputAvailable(UiMessagePart, frozen=True, tag="tool-output-available"):
     """The result of a call."""
 
     tool_call_id: str
@@ -138,7 +136,7 @@ class ToolOutputAvailable(_Wire, frozen=True, tag="tool-output-available"):
     provider_executed: bool | None = None
 
 
-class ToolOutputError(_Wire, frozen=True, tag="tool-output-error"):
+class ToolOutputError(UiMessagePart, frozen=True, tag="tool-output-error"):
     """A call failed."""
 
     tool_call_id: str
@@ -146,13 +144,13 @@ class ToolOutputError(_Wire, frozen=True, tag="tool-output-error"):
     provider_executed: bool | None = None
 
 
-class ToolOutputDenied(_Wire, frozen=True, tag="tool-output-denied"):
+class ToolOutputDenied(UiMessagePart, frozen=True, tag="tool-output-denied"):
     """A call was denied."""
 
     tool_call_id: str
 
 
-class Data(_Wire, frozen=True):
+class Data(UiMessagePart, frozen=True):
     """A part that the protocol does not have; ``type`` begins with ``data-``.
 
     Attributes:
@@ -168,48 +166,19 @@ class Data(_Wire, frozen=True):
     transient: bool | None = None
 
 
-class Finish(_Wire, frozen=True, tag="finish"):
+class Finish(UiMessagePart, frozen=True, tag="finish"):
     """The message is complete."""
 
     finish_reason: str | None = None
 
 
-class Abort(_Wire, frozen=True, tag="abort"):
+class Abort(UiMessagePart, frozen=True, tag="abort"):
     """The message was aborted."""
 
     reason: str | None = None
 
 
-class ErrorPart(_Wire, frozen=True, tag="error"):
+class ErrorPart(UiMessagePart, frozen=True, tag="error"):
     """The run failed."""
 
     error_text: str
-
-
-UiMessagePart: TypeAlias = (
-    Start
-    | StartStep
-    | FinishStep
-    | ResetStep
-    | TextStart
-    | TextDeltaPart
-    | TextEnd
-    | ReasoningStart
-    | ReasoningDelta
-    | ReasoningEnd
-    | SourceUrl
-    | ToolInputStart
-    | ToolInputDelta
-    | ToolInputAvailable
-    | ToolInputError
-    | ToolApprovalRequest
-    | ToolApprovalResponse
-    | ToolOutputAvailable
-    | ToolOutputError
-    | ToolOutputDenied
-    | Data
-    | Finish
-    | Abort
-    | ErrorPart
-)
-"""Any part of the UI Message Stream that is sent."""
