@@ -1,13 +1,16 @@
 """From the records of a run to the updates of a session of the Agent Client Protocol.
 
-`AcpEncoder` has the table from changes to updates. The protocol has no place for some changes: a message that is retracted is followed by a
+`HANDLERS` is the table from changes to updates. The protocol has no place for some changes: a message that is retracted is followed by a
 notice; a run inside the run is shown by its calls, and by its texts as the content of the call that started it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
+
+from msgspec.structs import asdict, replace
 
 from rxworker.events import (
     BlockType,
@@ -24,7 +27,15 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.acp import wire
 from rxworker.protocols.acp.calls import UNNAMED, call_fields, diff_of, kind_of
 from rxworker.protocols.acp.content import blocks_of, result_blocks
-from rxworker.protocols.acp.wire import CallContent, CallOpen, CallUpdate, Diff, TextContent, Update
+from rxworker.protocols.acp.wire import (
+    CallContent,
+    CallFields,
+    CallOpen,
+    CallUpdate,
+    Diff,
+    TextContent,
+    Update,
+)
 from rxworker.protocols.common import RecordEncoder
 from rxworker.tools.reports import FileEdit, Plan, read_report
 from rxworker.views.changes import (
@@ -37,7 +48,6 @@ from rxworker.views.changes import (
     Change,
     Note,
     Retract,
-    ShownBlock,
     ViewAbort,
     ViewBegin,
     ViewCut,
@@ -45,7 +55,6 @@ from rxworker.views.changes import (
     ViewPause,
 )
 
-Encode: TypeAlias = Callable[[Any], Iterator[Update]]
 End: TypeAlias = ViewFinish | ViewPause | ViewAbort | ViewCut
 
 FROM_USER = ("send", "resume")
@@ -75,57 +84,137 @@ class AcpEncoder(RecordEncoder[Update]):
         super().__init__()
         self.end: End | None = None
         self.limit = ""
+        self._cwd = cwd
         self._shows_user = shows_user
-        self._calls = _Calls(cwd)
-        self._texts = _Texts(self._calls)
-        self._table: dict[type[Change], Encode] = {
-            ViewBegin: self._calls.begin,
-            BlockOpen: self._calls.open,
-            BlockGrow: self._grow,
-            BlockClose: self._close,
-            CallStart: self._calls.start,
-            CallProgress: self._calls.progress,
-            CallResult: self._calls.result,
-            Retract: self._texts.retract,
-            Note: self._note,
-            ViewFinish: self._ended,
-            ViewPause: self._ended,
-            ViewAbort: self._ended,
-            ViewCut: self._ended,
-        }
+        # The arguments of open calls, and the texts of runs inside the run, by their blocks.
+        self._pieces: defaultdict[str, list[str]] = defaultdict(list)
+        # The calls that are shown.
+        self._known: set[str] = set()
+        # The output of a call before its last progress; a client replaces the whole content.
+        self._content: defaultdict[str, list[CallContent | Diff]] = defaultdict(list)
+        self._edited: set[str] = set()
 
     def feed(self, record: Record) -> list[Update]:
         """Encode a record, which may give no updates."""
-        updates: list[Update] = []
-        event = record.event
+        event, before = record.event, list[Update]()
         if self._shows_user and not record.path and isinstance(event, RunStart | RunResume):
-            updates.extend(self._inputs(event, record))
-        updates.extend(super().feed(record))
-        return updates
+            added = event.added if isinstance(event, RunStart) else 0
+            messages = event.conversation.messages
+            before = self._user(messages[len(messages) - added :], record)
+        return [*before, *super().feed(record)]
 
     def _encode(self, change: Change) -> Iterable[Update]:
-        encode = self._table.get(type(change))
-        return () if encode is None else encode(change)
+        encode = HANDLERS.get(type(change))
+        return () if encode is None else encode(self, change)
 
-    def _inputs(self, event: RunStart | RunResume, record: Record) -> Iterator[Update]:
-        added = event.added if isinstance(event, RunStart) else 0
-        messages = event.conversation.messages
-        yield from self._user(messages[len(messages) - added :], record)
+    def _user(self, messages: tuple[Message, ...], record: Record) -> list[Update]:
+        return [
+            wire.UserChunk(block, f"{record.run_id}.{record.seq}.{place}")
+            for place, message in enumerate(messages)
+            if message.role == "user"
+            for block in blocks_of(message.content)
+        ]
 
-    def _user(self, messages: tuple[Message, ...], record: Record) -> Iterator[Update]:
-        for place, message in enumerate(messages):
-            if message.role == "user":
-                for block in blocks_of(message.content):
-                    yield wire.UserChunk(block, f"{record.run_id}.{record.seq}.{place}")
+    def _begin(self, change: ViewBegin) -> Iterable[Update]:
+        self._known.update(waiting.id for waiting in change.pending)
+        return ()
+
+    def _end(self, change: End) -> Iterable[Update]:
+        self.end = change
+        return ()
+
+    # Blocks
+
+    def _open(self, change: BlockOpen) -> Iterator[Update]:
+        block = change.block
+        if block.is_call:
+            kind, title = kind_of(block.tool), block.tool or UNNAMED
+            yield self._shown(CallFields(block.id, title=title, kind=kind, status="pending"))
 
     def _grow(self, change: BlockGrow) -> Iterator[Update]:
-        if change.block.is_call:
-            self._calls.grow(change)
-            return iter(())
-        return self._texts.grow(change)
+        block = change.block
+        if block.is_call or block.scope.id:
+            self._pieces[block.id].append(change.text)
+        elif block.block_type is BlockType.THINKING:
+            yield wire.ThoughtChunk(TextContent(change.text), block.id)
+        else:
+            yield wire.AgentChunk(TextContent(change.text), block.id)
 
     def _close(self, change: BlockClose) -> Iterator[Update]:
-        return self._calls.close(change) if change.block.is_call else self._texts.close(change)
+        block = change.block
+        text = "".join(self._pieces.pop(block.id, ()))
+        if not block.is_call:
+            call_id = block.scope.call_id
+            if text and block.block_type is not BlockType.THINKING and call_id in self._known:
+                self._content[call_id].append(CallContent(TextContent(text)))
+                yield self._update(call_id)
+        elif change.aborted is not None:
+            yield CallUpdate(block.id, status="failed")
+        else:
+            given = text if block.is_free_text else parse_arguments(text)
+            yield self._described(block.id, ToolCall(block.id, block.tool, given))
+
+    def _retract(self, change: Retract) -> Iterator[Update]:
+        for name in change.calls:
+            yield CallUpdate(name, status="failed")
+        if change.blocks and not change.scope.id:
+            text = f"[The response above is void, and is repeated: {change.reason}]"
+            yield wire.AgentChunk(TextContent(text), f"{change.blocks[0]}.void")
+
+    # Calls
+
+    def _start(self, change: CallStart) -> Iterator[Update]:
+        yield self._described(change.id, change.call, "in_progress")
+
+    def _progress(self, change: CallProgress) -> Iterator[Update]:
+        match read_report(change.progress):
+            case Plan(steps=steps):
+                yield wire.PlanUpdate(
+                    [wire.PlanEntry(s.content, s.priority, s.status) for s in steps]
+                )
+            case _ if change.id not in self._known:
+                pass  # the watcher has missed the call
+            case FileEdit() as edit:
+                if change.id not in self._edited:  # it knows better than the arguments
+                    self._edited.add(change.id)
+                    self._content[change.id] = []
+                self._content[change.id].append(diff_of(edit, self._cwd))
+                yield self._update(change.id)
+            case None:
+                yield self._update(change.id, CallContent(TextContent(_line(change.progress))))
+
+    def _result(self, change: CallResult) -> Iterator[Update]:
+        result, name = change.result, change.id
+        if name not in self._known:
+            if change.is_placeholder:
+                return
+            yield self._described(name, change.call or ToolCall(name, result.name, {}))
+        output = [CallContent(block) for block in result_blocks(result)]
+        yield CallUpdate(
+            name,
+            status="failed" if result.is_error else "completed",
+            content=[*self._content.pop(name, ()), *output],
+            raw_output=result.text or None,
+        )
+
+    def _described(
+        self, name: str, call: ToolCall, status: wire.CallStatus | None = None
+    ) -> CallOpen | CallUpdate:
+        fields = call_fields(name, call, self._cwd)
+        if fields.content is not None:
+            self._content[name] = list(fields.content)
+        return self._shown(replace(fields, status=status))
+
+    def _shown(self, fields: CallFields) -> CallOpen | CallUpdate:
+        """The next update of a call, with these fields."""
+        kind = CallUpdate if fields.tool_call_id in self._known else CallOpen
+        self._known.add(fields.tool_call_id)
+        return kind(**asdict(fields))
+
+    def _update(self, name: str, *last: CallContent) -> CallUpdate:
+        return CallUpdate(name, content=[*self._content[name], *last])
+
+    # Other events
 
     def _note(self, change: Note) -> Iterator[Update]:
         record = change.record
@@ -141,153 +230,23 @@ class AcpEncoder(RecordEncoder[Update]):
             case _:
                 pass
 
-    def _ended(self, change: End) -> Iterator[Update]:
-        self.end = change
-        return iter(())
 
-
-class _Texts:
-    """The texts and thoughts of a run.
-
-    Args:
-        calls: Takes the texts of runs inside the run.
-    """
-
-    def __init__(self, calls: _Calls) -> None:
-        self._calls = calls
-        self._inner: dict[str, list[str]] = {}
-
-    def grow(self, change: BlockGrow) -> Iterator[Update]:
-        block = change.block
-        if block.scope.id:
-            self._inner.setdefault(block.id, []).append(change.text)
-        elif block.block_type is BlockType.THINKING:
-            yield wire.ThoughtChunk(TextContent(change.text), block.id)
-        else:
-            yield wire.AgentChunk(TextContent(change.text), block.id)
-
-    def close(self, change: BlockClose) -> Iterator[Update]:
-        text = "".join(self._inner.pop(change.block.id, ()))
-        if text and change.block.block_type is not BlockType.THINKING:
-            yield from self._calls.add(change.block.scope.call_id, TextContent(text))
-
-    def retract(self, change: Retract) -> Iterator[Update]:
-        for name in change.calls:
-            yield CallUpdate(tool_call_id=name, status="failed")
-        if change.blocks and not change.scope.id:
-            text = f"[The response above is void, and is repeated: {change.reason}]"
-            yield wire.AgentChunk(TextContent(text), f"{change.blocks[0]}.void")
-
-
-class _Calls:
-    """The calls of a run.
-
-    Args:
-        cwd: The folder of the session.
-    """
-
-    def __init__(self, cwd: str) -> None:
-        self._cwd = cwd
-        self._pieces: dict[str, list[str]] = {}
-        self._known: set[str] = set()
-        # The output of a call before its last progress; a client replaces the whole content.
-        self._content: dict[str, list[CallContent | Diff]] = {}
-        self._edited: set[str] = set()
-
-    def begin(self, change: ViewBegin) -> Iterator[Update]:
-        self._known.update(waiting.id for waiting in change.pending)
-        return iter(())
-
-    def open(self, change: BlockOpen) -> Iterator[Update]:
-        block = change.block
-        if block.is_call:
-            self._pieces[block.id] = []
-            kind = kind_of(block.tool)
-            yield self._shown(block.id)(
-                tool_call_id=block.id, title=block.tool or UNNAMED, kind=kind, status="pending"
-            )
-
-    def grow(self, change: BlockGrow) -> None:
-        self._pieces[change.block.id].append(change.text)
-
-    def close(self, change: BlockClose) -> Iterator[Update]:
-        block = change.block
-        text = "".join(self._pieces.pop(block.id, ()))
-        if change.aborted is not None:
-            yield CallUpdate(tool_call_id=block.id, status="failed")
-            return
-        yield self._described(block.id, _call_of(block, text))
-
-    def start(self, change: CallStart) -> Iterator[Update]:
-        yield self._described(change.id, change.call, "in_progress")
-
-    def progress(self, change: CallProgress) -> Iterator[Update]:
-        match read_report(change.progress):
-            case Plan(steps=steps):
-                yield wire.PlanUpdate(
-                    [wire.PlanEntry(s.content, s.priority, s.status) for s in steps]
-                )
-            case _ if change.id not in self._known:
-                pass  # the watcher has missed the call
-            case FileEdit() as edit:
-                if change.id not in self._edited:  # it knows better than the arguments
-                    self._edited.add(change.id)
-                    self._content[change.id] = []
-                self._content[change.id].append(diff_of(edit, self._cwd))
-                yield self._update(change.id)
-            case None:
-                yield self._update(change.id, TextContent(_line(change.progress)))
-
-    def add(self, name: str, block: wire.ContentBlock) -> Iterator[Update]:
-        """Add content to a call, if it is shown."""
-        if name not in self._known:
-            return
-        self._content.setdefault(name, []).append(CallContent(block))
-        yield self._update(name)
-
-    def result(self, change: CallResult) -> Iterator[Update]:
-        result, name = change.result, change.id
-        if name not in self._known:
-            if change.is_placeholder:
-                return
-            yield self._described(name, change.call or ToolCall(name, result.name, {}))
-        output = [CallContent(block) for block in result_blocks(result)]
-        yield CallUpdate(
-            tool_call_id=name,
-            status="failed" if result.is_error else "completed",
-            content=[*self._content.pop(name, ()), *output],
-            raw_output=result.text or None,
-        )
-
-    def _described(
-        self, name: str, call: ToolCall, status: wire.CallStatus | None = None
-    ) -> CallOpen | CallUpdate:
-        fields = call_fields(name, call, self._cwd)
-        if fields.content is not None:
-            self._content[name] = list(fields.content)
-        return self._shown(name)(
-            tool_call_id=name,
-            title=fields.title,
-            kind=fields.kind,
-            status=status,
-            content=fields.content,
-            locations=fields.locations,
-            raw_input=fields.raw_input,
-        )
-
-    def _shown(self, name: str) -> type[CallOpen | CallUpdate]:
-        """The type of the next update of a call."""
-        kind = CallUpdate if name in self._known else CallOpen
-        self._known.add(name)
-        return kind
-
-    def _update(self, name: str, *last: wire.ContentBlock) -> CallUpdate:
-        content = [*self._content.get(name, ()), *map(CallContent, last)]
-        return CallUpdate(tool_call_id=name, content=content)
-
-
-def _call_of(block: ShownBlock, text: str) -> ToolCall:
-    return ToolCall(block.id, block.tool, text if block.is_free_text else parse_arguments(text))
+HANDLERS: dict[type[object], Callable[[AcpEncoder, Any], Iterable[Update]]] = {
+    ViewBegin: AcpEncoder._begin,
+    BlockOpen: AcpEncoder._open,
+    BlockGrow: AcpEncoder._grow,
+    BlockClose: AcpEncoder._close,
+    CallStart: AcpEncoder._start,
+    CallProgress: AcpEncoder._progress,
+    CallResult: AcpEncoder._result,
+    Retract: AcpEncoder._retract,
+    Note: AcpEncoder._note,
+    ViewFinish: AcpEncoder._end,
+    ViewPause: AcpEncoder._end,
+    ViewAbort: AcpEncoder._end,
+    ViewCut: AcpEncoder._end,
+}
+"""The updates of each change; other changes have none."""
 
 
 def _line(progress: Json) -> str:

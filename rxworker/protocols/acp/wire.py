@@ -124,7 +124,7 @@ class Location(AcpStruct, frozen=True):
     line: int | None = None
 
 
-class CallFields(AcpStruct, frozen=True, kw_only=True):
+class CallFields(AcpStruct, frozen=True):
     """The fields that show a call; for a call that is shown already, only those that have changed."""
 
     tool_call_id: str
