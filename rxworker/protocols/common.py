@@ -11,7 +11,9 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.events import Record
@@ -33,6 +35,8 @@ from rxworker.views.changes import Change, Scope
 from rxworker.views.tracker import Tracker
 from rxworker.worker import Decision
 from rxworker.worker.decisions import Dismiss
+
+A = TypeVar("A")
 
 
 class InterruptReply(Struct, frozen=True):
@@ -98,6 +102,40 @@ def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
                 f"there are two different answers about the call {reply.call_id!r}: send one"
             )
     return decisions
+
+
+def decode_request(data: bytes, kind: type[A], name: str) -> A:
+    """Decode the JSON of a request.
+
+    Args:
+        data: The body.
+        kind: The type of the request.
+        name: The name of the request, for the error.
+
+    Raises:
+        LocalProtocolError: It is no such request.
+
+    >>> decode_request(b"[1, 2]", list[int], "list of numbers")
+    [1, 2]
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LocalProtocolError(f"this is no {name}: {error}") from error
+
+
+def tool_result(
+    call_id: str, content: Iterable[Content], *, is_error: bool = False, name: str = ""
+) -> ToolResult:
+    """The result of a client's tool: a text, if its content has nothing else.
+
+    >>> tool_result("call_1", [Text("sun"), Text("ny")]).content
+    'sunny'
+    """
+    blocks = tuple(block for block in content if isinstance(block, Text | Image | Document))
+    result = ToolResult(call_id, blocks, is_error, name)
+    is_text = all(isinstance(block, Text) for block in blocks)
+    return replace(result, content=result.text) if is_text else result
 
 
 def tool_meta(name: str, description: str, parameters: JsonObject | None) -> ToolMeta:

@@ -12,8 +12,6 @@ from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Content,
     Conversation,
-    Document,
-    Image,
     Json,
     JsonObject,
     Message,
@@ -25,9 +23,11 @@ from rxworker.messages import (
 from rxworker.protocols.common import (
     InterruptReply,
     MessageCollector,
+    decode_request,
     media,
     split_interrupt,
     tool_meta,
+    tool_result,
 )
 from rxworker.state.shared_state import checked_json
 from rxworker.worker.decisions import (
@@ -145,7 +145,6 @@ class _Input(Struct, frozen=True, rename="camel"):
     parent_run_id: str | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Input)
 _PARTS = tuple[_Part, ...]
 
 
@@ -159,10 +158,7 @@ def read_run_input(data: bytes) -> AgUiInput:
     >>> given.messages[0].text
     'hi'
     """
-    try:
-        read = _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise LocalProtocolError(f"this is no RunAgentInput of AG-UI: {error}") from error
+    read = decode_request(data, _Input, "RunAgentInput of AG-UI")
     collector = MessageCollector()
     names: dict[str, str] = {}
     for message in read.messages:
@@ -206,29 +202,22 @@ def _collect(message: _Message, collector: MessageCollector, names: dict[str, st
         case "system" | "developer":
             collector.add("system", _content(message.content))
         case "tool":
-            collector.add_result(_result(message, names))
+            if message.tool_call_id is None:
+                raise LocalProtocolError(
+                    "a message of a tool has no toolCallId: name the call that it answers"
+                )
+            result = tool_result(
+                message.tool_call_id,
+                _content(message.content),
+                is_error=message.error is not None,
+                name=names.get(message.tool_call_id, ""),
+            )
+            collector.add_result(result)
         case "reasoning" | "activity":
             return
         case role:
             roles = "user, assistant, system, developer, tool, reasoning or activity"
             raise LocalProtocolError(f"a message has the role {role!r}: it must be {roles}")
-
-
-def _result(message: _Message, names: dict[str, str]) -> ToolResult:
-    if message.tool_call_id is None:
-        raise LocalProtocolError(
-            "a message of a tool has no toolCallId: name the call that it answers"
-        )
-    content = _content(message.content)
-    blocks = tuple(block for block in content if isinstance(block, Text | Image | Document))
-    is_text = all(isinstance(block, Text) for block in blocks)
-    text = "".join(block.text for block in blocks if isinstance(block, Text))
-    return ToolResult(
-        message.tool_call_id,
-        text if is_text else blocks,
-        is_error=message.error is not None,
-        name=names.get(message.tool_call_id, ""),
-    )
 
 
 def _content(content: object) -> list[Content]:

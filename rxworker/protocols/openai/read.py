@@ -5,19 +5,17 @@ Sources: https://platform.openai.com/docs/api-reference, https://www.openrespons
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Content,
     Conversation,
-    Document,
-    Image,
     Json,
     JsonObject,
     Message,
@@ -27,7 +25,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.protocols.common import media
+from rxworker.protocols.common import decode_request, media, tool_result
 from rxworker.providers import Options, ToolChoice
 from rxworker.tools.inline import inlined
 
@@ -75,24 +73,9 @@ class OpenAIRequest(Struct, frozen=True):
 
     def settings(self, options: Options) -> Options:
         """A worker's settings with those of the client. A limit of tokens can only become lower."""
-        given = self.options
-        limits = [n for n in (options.max_tokens, given.max_tokens) if n is not None]
-        return replace(
-            options,
-            max_tokens=min(limits, default=None),
-            **{
-                name: value
-                for name in (
-                    "temperature",
-                    "stop_sequences",
-                    "tool_choice",
-                    "output",
-                    "thinking",
-                    "parallel_tool_calls",
-                )
-                if (value := getattr(given, name)) not in (None, ())
-            },
-        )
+        limits = [n for n in (options.max_tokens, self.options.max_tokens) if n is not None]
+        given = {n: v for n, v in asdict(self.options).items() if v not in (None, (), {})}
+        return replace(options, **given | {"max_tokens": min(limits, default=None)})
 
 
 Parts: TypeAlias = str | list[dict[str, Any]] | None
@@ -124,33 +107,30 @@ class _ChatMessage(Struct, frozen=True):
     tool_call_id: str = ""
 
 
-class _ChatTool(Struct, frozen=True):
-    type: str
-    function: _Function | None = None
+class _Request(Struct, frozen=True, kw_only=True):
+    """The members that the requests of both APIs have."""
+
+    model: str
+    stream: bool | None = None
+    tools: tuple[dict[str, Any], ...] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    temperature: float | None = None
 
 
 class _StreamOptions(Struct, frozen=True):
     include_usage: bool = False
 
 
-class _Completion(Struct, frozen=True):
-    model: str
+class _Completion(_Request, frozen=True):
     messages: tuple[_ChatMessage, ...]
-    stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    tools: tuple[_ChatTool, ...] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
     n: int | None = None
     max_tokens: Limit = None
     max_completion_tokens: Limit = None
-    temperature: float | None = None
     stop: str | tuple[str, ...] | None = None
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
-
-
-_COMPLETION = msgspec.json.Decoder(_Completion)
 
 
 def read_completion_request(data: bytes) -> OpenAIRequest:
@@ -162,47 +142,49 @@ def read_completion_request(data: bytes) -> OpenAIRequest:
     >>> read_completion_request(b'{"model":"desk","messages":[{"role":"user","content":"hi"}]}').input[0].text
     'hi'
     """
-    try:
-        given = _COMPLETION.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise LocalProtocolError(f"this is no request of Chat Completions: {error}") from error
+    given = decode_request(data, _Completion, "request of Chat Completions")
     if given.n not in (None, 1):
         raise LocalProtocolError("n: a worker gives one answer")
     collector = _Collector()
     for message in given.messages:
         _add_chat(message, collector)
+    stop = (given.stop,) if isinstance(given.stop, str) else given.stop or ()
     kept = given.response_format or {}
-    schema = kept.get("json_schema") if kept.get("type") == "json_schema" else None
-    options = Options(
+    options = _options(
+        given,
         max_tokens=given.max_completion_tokens or given.max_tokens,
-        temperature=given.temperature,
-        stop_sequences=(given.stop,) if isinstance(given.stop, str) else given.stop or (),
-        tool_choice=_choice(given.tool_choice),
-        parallel_tool_calls=given.parallel_tool_calls,
-        output=_output(schema),
+        stop_sequences=stop,
+        output=_output(kept.get("json_schema") if kept.get("type") == "json_schema" else None),
         thinking=given.reasoning_effort,
     )
     return collector.request(
-        given.model,
-        tools=_chat_tools(given.tools or ()),
-        options=options,
-        stream=bool(given.stream),
+        given,
+        options,
+        [_tool(tool, tool.get("function")) for tool in given.tools or ()],
         include_usage=given.stream_options is not None and given.stream_options.include_usage,
     )
 
 
-def _chat_tools(tools: Sequence[_ChatTool]) -> tuple[ToolMeta, ...]:
-    metas: list[ToolMeta] = []
-    for tool in tools:
-        if tool.type != "function" or tool.function is None:
-            raise LocalProtocolError(f"tools: {tool.type!r} is not supported, only functions are")
-        metas.append(_meta(tool.function))
-    return tuple(metas)
+def _options(given: _Request, **more: Any) -> Options:
+    return Options(
+        temperature=given.temperature,
+        tool_choice=_choice(given.tool_choice),
+        parallel_tool_calls=given.parallel_tool_calls,
+        **more,
+    )
 
 
-def _meta(function: _Function) -> ToolMeta:
-    schema = inlined(function.parameters or {"type": "object", "properties": {}})
-    return ToolMeta(function.name, function.description or "", schema, strict=bool(function.strict))
+def _tool(tool: dict[str, Any], function: object) -> ToolMeta:
+    """A tool of a request, and the member of it that describes the function."""
+    if tool.get("type") != "function":
+        kind = str(tool.get("type"))[:40]
+        raise LocalProtocolError(f"tools: {kind!r} is not supported, only functions are")
+    try:
+        read = msgspec.convert(function, _Function)
+    except msgspec.ValidationError as error:
+        raise LocalProtocolError(f"tools: {error}") from error
+    schema = inlined(read.parameters or {"type": "object", "properties": {}})
+    return ToolMeta(read.name, read.description or "", schema, strict=bool(read.strict))
 
 
 def _choice(given: str | dict[str, Any] | None) -> ToolChoice | None:
@@ -248,12 +230,8 @@ def _output(given: object) -> OutputFormat | None:
 
 def _add_chat(message: _ChatMessage, collector: _Collector) -> None:
     match message.role:
-        case "system" | "developer":
-            collector.add_system(
-                "".join(c.text for c in _content(message.content) if isinstance(c, Text))
-            )
-        case "user":
-            collector.add("user", _content(message.content))
+        case "system" | "developer" | "user":
+            collector.add(message.role, _content(message.content))
         case "assistant":
             calls = [
                 _call(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()
@@ -325,25 +303,16 @@ class _Item(Struct, frozen=True):
     output: Parts = None
 
 
-class _Response(Struct, frozen=True):
-    model: str
+class _Response(_Request, frozen=True):
     input: str | tuple[_Item, ...] = ()
     instructions: str | None = None
-    stream: bool | None = None
     background: bool | None = None
     previous_response_id: str | None = None
-    tools: tuple[dict[str, Any], ...] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
     max_output_tokens: Limit = None
-    temperature: float | None = None
     text: _TextFormat | None = None
     reasoning: _Reasoning | None = None
     metadata: Metadata | None = None
     store: bool | None = None
-
-
-_RESPONSE = msgspec.json.Decoder(_Response)
 
 
 def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> OpenAIRequest:
@@ -359,15 +328,12 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
     >>> read_response_request(b'{"model":"desk","input":"hi"}').input[0].text
     'hi'
     """
-    try:
-        given = _RESPONSE.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise LocalProtocolError(f"this is no request of Responses: {error}") from error
+    given = decode_request(data, _Response, "request of Responses")
     if given.background and given.store is False:
         raise LocalProtocolError("background: a response in the background has to be stored")
     collector = _Collector()
     if given.instructions:
-        collector.add_system(given.instructions)
+        collector.add("system", [Text(given.instructions)])
     text_or_items = given.input
     is_text = isinstance(text_or_items, str)
     input_items = (_Item(role="user", content=text_or_items),) if is_text else text_or_items
@@ -381,23 +347,19 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
         else:
             references.append(name)
     kept = (given.text.format if given.text else None) or {}
-    choice = _choice(given.tool_choice)
-    options = Options(
+    options = _options(
+        given,
         max_tokens=given.max_output_tokens,
-        temperature=given.temperature,
-        tool_choice=choice,
-        parallel_tool_calls=given.parallel_tool_calls,
         output=_output(kept if kept.get("type") == "json_schema" else None),
         thinking=given.reasoning.effort if given.reasoning else None,
     )
     return collector.request(
-        given.model,
-        tools=tuple(map(_response_tool, given.tools or ())),
-        options=options,
-        stream=bool(given.stream),
+        given,
+        options,
+        [_tool(tool, tool) for tool in given.tools or ()],
         background=bool(given.background),
         previous=given.previous_response_id,
-        repeated=_repeated(given, choice),
+        repeated=_repeated(given, options.tool_choice),
         references=tuple(references),
     )
 
@@ -421,24 +383,9 @@ def _repeated(given: _Response, choice: ToolChoice | None) -> JsonObject:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _response_tool(tool: dict[str, Any]) -> ToolMeta:
-    if tool.get("type") != "function":
-        raise LocalProtocolError(
-            f"tools: {str(tool.get('type'))[:40]!r} is not supported, only functions are"
-        )
-    try:
-        return _meta(msgspec.convert(tool, _Function))
-    except msgspec.ValidationError as error:
-        raise LocalProtocolError(f"tools: {error}") from error
-
-
 def _add_item(item: _Item, collector: _Collector) -> None:
     match item.type:
-        case "message" if item.role in ("system", "developer"):
-            collector.add_system(
-                "".join(c.text for c in _content(item.content) if isinstance(c, Text))
-            )
-        case "message" if item.role in ("user", "assistant"):
+        case "message" if item.role in ("system", "developer", "user", "assistant"):
             collector.add(item.role, _content(item.content))
         case "function_call":
             collector.add("assistant", [_call(item.call_id, item.name, item.arguments)])
@@ -457,40 +404,37 @@ class _Collector:
         self._messages: list[tuple[Literal["user", "assistant"], list[Content]]] = []
         self._system: list[str] = []
 
-    def add_system(self, text: str) -> None:
-        """Add to the system prompt."""
-        if text:
-            self._system.append(text)
-
     def add(self, role: str, content: list[Content]) -> None:
-        """Add content of a role."""
-        if not content:
-            return
+        """Add content of a role; that of the system joins the system prompt."""
         known = "user" if role == "user" else "assistant"
-        if self._messages and self._messages[-1][0] == known:
+        if role in ("system", "developer"):
+            self._system.append("".join(c.text for c in content if isinstance(c, Text)))
+        elif content and self._messages and self._messages[-1][0] == known:
             self._messages[-1][1].extend(content)
-        else:
+        elif content:
             self._messages.append((known, content))
 
     def add_result(self, call_id: str, content: list[Content]) -> None:
         """Add the result of a tool."""
         if not call_id:
             raise LocalProtocolError("the result of a tool needs the id of its call")
-        parts = tuple(c for c in content if isinstance(c, Text | Image | Document))
-        is_text = all(isinstance(part, Text) for part in parts)
-        result = ToolResult(call_id, parts)
-        self.add("user", [replace(result, content=result.text) if is_text else result])
+        self.add("user", [tool_result(call_id, content)])
 
-    def request(self, model: str, **given: Any) -> OpenAIRequest:
+    def request(
+        self, given: _Request, options: Options, tools: Iterable[ToolMeta], **more: Any
+    ) -> OpenAIRequest:
         """The request."""
         messages = [Message(role, tuple(content)) for role, content in self._messages]
         last = len(messages)
         while last and messages[last - 1].role == "user":
             last -= 1
         return OpenAIRequest(
-            model,
+            given.model,
             Conversation(tuple(messages[:last])),
             tuple(messages[last:]),
-            "\n\n".join(self._system),
-            **given,
+            "\n\n".join(filter(None, self._system)),
+            tuple(tools),
+            options,
+            bool(given.stream),
+            **more,
         )

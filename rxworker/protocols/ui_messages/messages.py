@@ -35,6 +35,7 @@ from rxworker.protocols.common import (
     CallIds,
     InterruptReply,
     MessageCollector,
+    decode_request,
     interrupt_id,
     media,
     split_interrupt,
@@ -121,9 +122,6 @@ class _Request(Struct, frozen=True, rename="camel"):
     state: Any = None
 
 
-_DECODER = msgspec.json.Decoder(_Request)
-
-
 def read_chat_request(data: bytes) -> ChatRequest:
     """Read a request.
 
@@ -135,10 +133,7 @@ def read_chat_request(data: bytes) -> ChatRequest:
     >>> given.messages[0].text
     'hi'
     """
-    try:
-        read = _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise LocalProtocolError(f"this is no request of useChat: {error}") from error
+    read = decode_request(data, _Request, "request of useChat")
     if read.trigger not in ("submit-message", "regenerate-message"):
         raise LocalProtocolError(
             f"the trigger is {read.trigger!r}: it must be submit-message or regenerate-message"
