@@ -7,10 +7,10 @@ that it has; the server sends what follows. A client reconnects in the same way,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Record
@@ -23,8 +23,8 @@ from rxworker.worker.decisions import PendingCalls
 DeliveryName: TypeAlias = Literal["coalesce", "reliable", "latest", "drop_oldest"]
 """The names of the hub's deliveries."""
 
-MAX_NAME = 80
-"""The maximum length of a name or an id in a client's message."""
+Name: TypeAlias = Annotated[str, Meta(max_length=80)]
+"""A name or an id in a client's message."""
 
 
 class WatchRun(Struct, frozen=True, tag="watch", omit_defaults=True):
@@ -37,10 +37,10 @@ class WatchRun(Struct, frozen=True, tag="watch", omit_defaults=True):
         name: The name of the watcher.
     """
 
-    run_id: str = field(name="run")
-    after: int = 0
+    run_id: Name = field(name="run")
+    after: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
     delivery: DeliveryName = "coalesce"
-    name: str = ""
+    name: Name = ""
 
 
 class UnwatchRun(Struct, frozen=True, tag="unwatch"):
@@ -50,7 +50,7 @@ class UnwatchRun(Struct, frozen=True, tag="unwatch"):
         run_id: The run's id.
     """
 
-    run_id: str = field(name="run")
+    run_id: Name = field(name="run")
 
 
 class ListRuns(Struct, frozen=True, tag="list"):
@@ -148,17 +148,9 @@ def read_client_message(data: bytes | str) -> ClientMessage:
     WatchRun(run_id='run-1', after=17, delivery='coalesce', name='')
     """
     try:
-        message = _client.decode(data)
+        return _client.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise RemoteProtocolError(f"this is not a message of a client: {error}") from error
-    if isinstance(message, WatchRun):
-        if not 0 <= message.after < 1 << 53:
-            raise RemoteProtocolError("after is the number of a record, from 0")
-        if len(message.name) > MAX_NAME:
-            raise RemoteProtocolError(f"a name has at most {MAX_NAME} characters")
-    if not isinstance(message, ListRuns) and len(message.run_id) > MAX_NAME:
-        raise RemoteProtocolError(f"a run's id has at most {MAX_NAME} characters")
-    return message
 
 
 def read_server_message(data: bytes | str) -> ServerMessage:

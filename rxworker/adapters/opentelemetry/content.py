@@ -6,7 +6,7 @@ https://github.com/open-telemetry/semantic-conventions, v1.41.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -73,10 +73,6 @@ class Recorder:
         """The system prompt."""
         return self._json([{"type": "text", "content": self._text(text)}])
 
-    def messages(self, messages: Iterable[Message]) -> str:
-        """The messages of a conversation."""
-        return self._json([self._message(message) for message in messages])
-
     def output(self, message: Message, stop: StopReason | None) -> str:
         """The answer of a model."""
         return self._json([{**self._message(message), "finish_reason": finish_reason(stop)}])
@@ -92,7 +88,8 @@ class Recorder:
     def input(self, conversation: Conversation, last: int | None = None) -> str:
         """The last messages of a conversation, or all."""
         messages = conversation.messages
-        return self.messages(messages if last is None else messages[len(messages) - last :])
+        shown = messages if last is None else messages[len(messages) - last :]
+        return self._json([self._message(message) for message in shown])
 
     def _json(self, value: Json) -> str:
         try:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
+from rxworker.messages.usage import Usage
 
 Semconv: TypeAlias = Literal["1.37", "1.41", "latest"]
 """A version of the conventions: the first with messages as attributes, the last of the common repository, and that of their own repository."""
@@ -29,8 +30,8 @@ TOKENS = (1, 4, 16, 64, 256, *(4**n for n in range(5, 14)))
 class Names(Struct, frozen=True):
     """The names of one version. The defaults are those of 1.41.
 
-    >>> SEMCONV["1.37"].cache_read, SEMCONV["latest"].duration
-    ('', 'gen_ai.client.inference.duration')
+    >>> SEMCONV["latest"].duration
+    'gen_ai.client.inference.duration'
     """
 
     schema_url: str = "https://opentelemetry.io/schemas/1.41.0"
@@ -52,11 +53,13 @@ class Names(Struct, frozen=True):
     response_model: str = "gen_ai.response.model"
     finish_reasons: str = "gen_ai.response.finish_reasons"
     first_chunk_of_response: str = "gen_ai.response.time_to_first_chunk"
-    input_tokens: str = "gen_ai.usage.input_tokens"
-    output_tokens: str = "gen_ai.usage.output_tokens"
-    cache_read: str = "gen_ai.usage.cache_read.input_tokens"
-    cache_creation: str = "gen_ai.usage.cache_creation.input_tokens"
-    reasoning: str = "gen_ai.usage.reasoning.output_tokens"
+    usage: tuple[str, ...] = (  # of the counts of `counts_of`
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.reasoning.output_tokens",
+    )
     turn: str = "rxworker.turn"
     # execute_tool
     tool_name: str = "gen_ai.tool.name"
@@ -78,11 +81,7 @@ class Names(Struct, frozen=True):
     token_usage: str = "gen_ai.client.token.usage"
     token_type: str = "gen_ai.token.type"
     token_modality: str = "gen_ai.token.modality"
-    input_counter: str = ""
-    output_counter: str = ""
-    cache_read_counter: str = ""
-    cache_creation_counter: str = ""
-    reasoning_counter: str = ""
+    counters: tuple[str, ...] = ()  # of the counts of `counts_of`
 
 
 _1_41 = Names()
@@ -92,9 +91,7 @@ SEMCONV: Mapping[Semconv, Names] = {
         schema_url="https://opentelemetry.io/schemas/1.37.0",
         stream="",
         first_chunk_of_response="",
-        cache_read="",
-        cache_creation="",
-        reasoning="",
+        usage=_1_41.usage[:2],
         tool_arguments="",
         tool_result="",
         first_chunk="",
@@ -104,18 +101,20 @@ SEMCONV: Mapping[Semconv, Names] = {
     "latest": replace(
         _1_41,
         schema_url="",
-        cache_creation="gen_ai.usage.cache_write.input_tokens",
+        usage=tuple(name.replace("cache_creation", "cache_write") for name in _1_41.usage),
         duration="gen_ai.client.inference.duration",
         first_chunk="gen_ai.client.inference.time_to_first_chunk",
         per_chunk="gen_ai.client.inference.time_per_output_chunk",
         agent_duration="gen_ai.invoke_agent.duration",
         tool_duration="gen_ai.execute_tool.duration",
         token_usage="",
-        input_counter="gen_ai.client.inference.usage.input_tokens",
-        output_counter="gen_ai.client.inference.usage.output_tokens",
-        cache_read_counter="gen_ai.client.inference.usage.cache_read.input_tokens",
-        cache_creation_counter="gen_ai.client.inference.usage.cache_write.input_tokens",
-        reasoning_counter="gen_ai.client.inference.usage.reasoning.output_tokens",
+        counters=(
+            "gen_ai.client.inference.usage.input_tokens",
+            "gen_ai.client.inference.usage.output_tokens",
+            "gen_ai.client.inference.usage.cache_read.input_tokens",
+            "gen_ai.client.inference.usage.cache_write.input_tokens",
+            "gen_ai.client.inference.usage.reasoning.output_tokens",
+        ),
     ),
 }
 """The names of each version."""
@@ -126,6 +125,21 @@ PROVIDERS = {
     "gemini": "gcp.gemini",
 }
 """The conventions' names of our providers, where they differ."""
+
+
+def counts_of(usage: Usage) -> tuple[int | None, ...]:
+    """The counts of a usage, in the order of their names.
+
+    >>> counts_of(Usage(100, 20, reasoning_tokens=5))
+    (100, 20, None, None, 5)
+    """
+    return (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_creation_tokens,
+        usage.reasoning_tokens,
+    )
 
 
 def semconv_of(version: Semconv | None = None) -> Semconv:

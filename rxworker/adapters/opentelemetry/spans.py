@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from opentelemetry import context as contexts
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace import Status as SpanStatus
@@ -22,7 +22,7 @@ from reactivex import abc
 
 from rxworker.adapters.opentelemetry.content import Recorder
 from rxworker.adapters.opentelemetry.metrics import Attributes, Instruments
-from rxworker.adapters.opentelemetry.names import PROVIDERS, Names
+from rxworker.adapters.opentelemetry.names import PROVIDERS, Names, counts_of
 from rxworker.errors import ProviderError, RunCancelledError, RunHandedOverError, reason_of
 from rxworker.events import (
     AttemptRetract,
@@ -50,7 +50,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_TYPE_OF
 from rxworker.log.values import CONVERSATION
-from rxworker.messages import StopReason
+from rxworker.messages import Conversation, StopReason
 from rxworker.messages.content import ResultContent
 from rxworker.messages.lenient_json import whole
 from rxworker.operators.kernel import connect
@@ -84,60 +84,66 @@ class _Failure(Struct, frozen=True):
     is_error: bool = True
 
 
-class _Chat:
-    """A request that is open."""
+class _Chat(Struct):
+    """A request that is open.
 
-    __slots__ = ("attempts", "attributes", "began", "context", "error", "first", "last", "model", "requested", "response", "span", "stop", "usage")  # fmt: skip
+    Attributes:
+        attributes: The attributes of its metrics.
+        began: When the first attempt was requested.
+        requested: When this attempt was requested.
+        last: When its last chunk came.
+        first: When its first chunk came.
+    """
 
-    def __init__(
-        self, span: Span, context: contexts.Context, began: float, attributes: Attributes
-    ) -> None:
-        self.span = span
-        self.context = context
-        self.attributes = attributes  # of its metrics
-        self.began = self.requested = began
-        self.attempts = 1
-        self.first: float | None = None  # when the first chunk of this attempt came
-        self.last = began  # when the last one came
-        self.response: str | None = None
-        self.model: str | None = None
-        self.stop: StopReason | None = None
-        self.usage: Usage | None = None
-        self.error: _Failure | None = None
-
-
-class _Tool:
-    """A tool call that is open."""
-
-    __slots__ = ("began", "context", "name", "span", "stopped")
-
-    def __init__(self, span: Span, context: contexts.Context, began: float, name: str) -> None:
-        self.span = span
-        self.context = context
-        self.began = began
-        self.name = name
-        self.stopped: tuple[float, bool] | None = (
-            None  # it waits for its hooks: since when, and whether it failed
-        )
+    span: Span
+    context: contexts.Context
+    attributes: Attributes
+    began: float
+    requested: float
+    last: float
+    first: float | None = None
+    attempts: int = 1
+    response: str | None = None
+    model: str | None = None
+    stop: StopReason | None = None
+    usage: Usage | None = None
+    error: _Failure | None = None
 
 
-class _Scope:
-    """A run that is open."""
+class _Tool(Struct):
+    """A tool call that is open.
 
-    __slots__ = ("abort", "began", "chat", "context", "metric", "requested", "span", "state", "status", "tools", "usage")  # fmt: skip
+    Attributes:
+        stopped: Set while it waits for its hooks: since when, and whether it failed.
+    """
 
-    def __init__(self, span: Span, began: float, metric: Attributes, state: RunState) -> None:
-        self.span = span
-        self.context = set_span_in_context(span)
-        self.began = began
-        self.metric = metric
-        self.state = state  # folded only where content is recorded
-        self.status = "running"
-        self.abort: RunAbort | None = None
-        self.requested: tuple[str, str] = "", ""  # the provider and the model of the last request
-        self.usage: Usage | None = None
-        self.chat: _Chat | None = None
-        self.tools: dict[tuple[int, str], _Tool] = {}
+    span: Span
+    context: contexts.Context
+    began: float
+    name: str
+    stopped: tuple[float, bool] | None = None
+
+
+class _Scope(Struct):
+    """A run that is open.
+
+    Attributes:
+        metric: The attributes of its metrics.
+        state: Its state, folded only where content is recorded.
+        requested: The provider and the model of the last request.
+    """
+
+    span: Span
+    context: contexts.Context
+    began: float
+    metric: Attributes
+    state: RunState
+    status: str = "running"
+    abort: RunAbort | None = None
+    requested: tuple[str, str] = ("", "")
+    usage: Usage | None = None
+    chat: _Chat | None = None
+    tools: dict[tuple[int, str], _Tool] = field(default_factory=dict[tuple[int, str], _Tool])
 
 
 class RunSpans(abc.ObserverBase[Record]):
@@ -168,7 +174,8 @@ class RunSpans(abc.ObserverBase[Record]):
         self._id = run.id
         session = session_of(run)
         self._worker, self._name = session.worker, session.name
-        self._conversation = session.run_labels.get(CONVERSATION)
+        conversation = session.run_labels.get(CONVERSATION)
+        self._common: Attributes = {names.conversation: conversation} if conversation else {}
         self._tracer = tracer
         self._names = names
         self._instruments = instruments
@@ -230,9 +237,7 @@ class RunSpans(abc.ObserverBase[Record]):
 
     def _begin_scope(self, record: Record, event: RunStart | RunResume | RunRecover) -> None:
         path, names = record.path, self._names
-        attributes: Attributes = {names.operation: "invoke_agent"}
-        if self._conversation:
-            attributes[names.conversation] = self._conversation
+        attributes: Attributes = {names.operation: "invoke_agent", **self._common}
         if path:
             outer = self._scopes.get(path[:-1])
             if outer is None:
@@ -264,18 +269,15 @@ class RunSpans(abc.ObserverBase[Record]):
             self._has_tracer = span.get_span_context().is_valid  # else no SDK is set up
         metric: Attributes = {names.agent_name: name} if name else {}
         state = RunState(path=path) if path else self._seed
-        scope = self._scopes[path] = _Scope(span, record.time, metric, state)
+        context = set_span_in_context(span)
+        scope = self._scopes[path] = _Scope(span, context, record.time, metric, state)
         if self._recorder is not None:
             scope.state = fold_run((record,), state)
             if not isinstance(event, RunRecover):
-                self._record_input(scope, event.added if isinstance(event, RunStart) else 0)
+                added = event.added if isinstance(event, RunStart) else 0
+                self._record_input(span, scope.state.conversation, added)
         if isinstance(event, RunRecover):
-            taken: Attributes = {
-                "epoch": event.epoch,
-                "owner": event.owner,
-                "reason": _shown(event.reason),
-            }
-            self._note(span, record, "rxworker.run.recover", taken)
+            self._noted(scope, record, event)
 
     def _end_scope(self, path: tuple[str, ...], scope: _Scope, failure: _Failure | None) -> None:
         del self._scopes[path]
@@ -304,18 +306,19 @@ class RunSpans(abc.ObserverBase[Record]):
         metric = scope.metric
         if failure is not None:
             metric = {**metric, names.error_type: failure.type}
-        self._instruments.run(max(time - scope.began, 0.0), metric, scope.context)
+        self._instruments.agent.record(max(time - scope.began, 0.0), metric, scope.context)
         span.end(_ns(time))
 
-    def _record_input(self, scope: _Scope, added: int) -> None:
-        recorder, names, conversation = self._recorder, self._names, scope.state.conversation
-        if recorder is None or not scope.span.is_recording():
+    def _record_input(
+        self, span: Span, conversation: Conversation, last: int | None = None
+    ) -> None:
+        """Record the system prompt and the last messages of a conversation, or all."""
+        recorder, names = self._recorder, self._names
+        if recorder is None or not span.is_recording():
             return
         if conversation.system:
-            scope.span.set_attribute(
-                names.system_instructions, recorder.system(conversation.system)
-            )
-        scope.span.set_attribute(names.input_messages, recorder.input(conversation, added))
+            span.set_attribute(names.system_instructions, recorder.system(conversation.system))
+        span.set_attribute(names.input_messages, recorder.input(conversation, last))
 
     def _stopped(self, scope: _Scope, record: Record, _: RunStop) -> None:
         scope.status = "finished"
@@ -359,22 +362,16 @@ class RunSpans(abc.ObserverBase[Record]):
         }
         if model:
             metric[names.request_model] = model
-        attributes: Attributes = {**metric, names.turn: record.turn}
-        if self._conversation:
-            attributes[names.conversation] = self._conversation
+        attributes: Attributes = {**metric, names.turn: record.turn, **self._common}
         if names.stream:
             attributes[names.stream] = True
         name = f"chat {model}" if model else "chat"
         span, context = self._start(scope, record, name, attributes, SpanKind.CLIENT)
-        chat = scope.chat = _Chat(span, context, record.time, metric)
+        time = record.time
+        chat = scope.chat = _Chat(span, context, metric, began=time, requested=time, last=time)
         if record.path:  # the models of a run inside are known from its requests alone
             scope.span.set_attributes(metric | {names.operation: "invoke_agent"})
-        recorder = self._recorder
-        if recorder is not None and span.is_recording():
-            conversation = scope.state.conversation
-            if conversation.system:
-                span.set_attribute(names.system_instructions, recorder.system(conversation.system))
-            span.set_attribute(names.input_messages, recorder.input(conversation))
+        self._record_input(span, scope.state.conversation)
         return chat
 
     def _chunk(self, chat: _Chat, time: float) -> None:
@@ -382,8 +379,8 @@ class RunSpans(abc.ObserverBase[Record]):
         if chat.first is None:
             chat.first = time
             seconds = max(time - chat.requested, 0.0)
-            self._instruments.first_chunk(seconds, chat.attributes, chat.context)
-        elif self._instruments.per_chunk is not None:
+            self._instruments.first_chunk.record(seconds, chat.attributes, chat.context)
+        else:
             seconds = max(time - chat.last, 0.0)
             self._instruments.per_chunk.record(seconds, chat.attributes, chat.context)
         chat.last = time
@@ -504,7 +501,7 @@ class RunSpans(abc.ObserverBase[Record]):
         recorder = self._recorder
         if recorder is not None and content is not None and names.tool_result:
             span.set_attribute(names.tool_result, recorder.result(content))
-        self._instruments.tool(max(time - tool.began, 0.0), metric, tool.context)
+        self._instruments.tool.record(max(time - tool.began, 0.0), metric, tool.context)
         span.end(_ns(time))
 
     # Spans
@@ -534,16 +531,12 @@ class RunSpans(abc.ObserverBase[Record]):
         span = scope.span if tool is None else tool.span
         self._note(span, record, "rxworker.hook.verdict", about)
 
-    def _limited(self, scope: _Scope, record: Record, event: LimitReached) -> None:
-        about: Attributes = {"limit": event.limit, "value": event.value}
-        self._note(scope.span, record, "rxworker.limit", about)
-
-    def _detached(self, scope: _Scope, record: Record, event: WatcherDetach) -> None:
-        about: Attributes = {"watcher": event.watcher, "error": _shown(event.error)}
-        self._note(scope.span, record, "rxworker.watcher.detach", about)
-
-    def _handed_over(self, scope: _Scope, record: Record, event: HandOver) -> None:
-        self._note(scope.span, record, "rxworker.run.hand_over", {"reason": _shown(event.reason)})
+    def _noted(self, scope: _Scope, record: Record, event: Struct) -> None:
+        """Add an event of `_NOTES` to the span of its run."""
+        name, *members = _NOTES[type(event)]
+        values = {member: getattr(event, member) for member in members}
+        about = {m: _shown(v) if isinstance(v, str) else v for m, v in values.items()}
+        self._note(scope.span, record, name, about)
 
     def _turn_stopped(self, scope: _Scope, record: Record, _: TurnStop) -> None:
         """End the tools whose results the hooks have left as they were."""
@@ -559,15 +552,8 @@ class RunSpans(abc.ObserverBase[Record]):
     def _put_usage(self, attributes: Attributes, usage: Usage | None) -> None:
         if usage is None:
             return
-        names = self._names
-        for name, count in (
-            (names.input_tokens, usage.input_tokens),
-            (names.output_tokens, usage.output_tokens),
-            (names.cache_read, usage.cache_read_tokens),
-            (names.cache_creation, usage.cache_creation_tokens),
-            (names.reasoning, usage.reasoning_tokens),
-        ):
-            if name and count is not None:
+        for name, count in zip(self._names.usage, counts_of(usage), strict=False):
+            if count is not None:
                 attributes[name] = count
 
     def _fail(self, span: Span, attributes: Attributes, failure: _Failure | None) -> None:
@@ -603,12 +589,18 @@ _STARTED, _COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
 _ERROR = SpanStatus(StatusCode.ERROR)
 _DELTAS: frozenset[type[object]] = frozenset({*BLOCK_TYPE_OF, Deltas})
 _BEGINNINGS: frozenset[type[object]] = frozenset({RunStart, RunResume, RunRecover})
+_NOTES: dict[type[object], tuple[str, ...]] = {
+    RunRecover: ("rxworker.run.recover", "epoch", "owner", "reason"),
+    LimitReached: ("rxworker.limit", "limit", "value"),
+    WatcherDetach: ("rxworker.watcher.detach", "watcher", "error"),
+    HandOver: ("rxworker.run.hand_over", "reason"),
+}
+"""Events of the span of a run: the name, and the members of the record's event."""
 _HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, Record, Any], None]] = {
     RunStart: RunSpans._began_again,
     RunStop: RunSpans._stopped,
     RunPause: RunSpans._paused,
     RunAbort: RunSpans._aborted,
-    HandOver: RunSpans._handed_over,
     TurnStop: RunSpans._turn_stopped,
     AttemptStart: RunSpans._requested,
     AttemptRetract: RunSpans._retracted,
@@ -619,6 +611,7 @@ _HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, Record, Any], None]] =
     ToolStop: RunSpans._tool_stopped,
     ToolOutput: RunSpans._tool_output,
     HookVerdict: RunSpans._verdict,
-    LimitReached: RunSpans._limited,
-    WatcherDetach: RunSpans._detached,
+    HandOver: RunSpans._noted,
+    LimitReached: RunSpans._noted,
+    WatcherDetach: RunSpans._noted,
 }

@@ -222,6 +222,7 @@ async def test_a_failed_tool_shows_its_error_only_with_content(received: Receive
 def test_every_name_of_the_conventions_begins_as_theirs_or_ours_do() -> None:
     for names in SEMCONV.values():
         for field in names.__struct_fields__:
-            name: str = getattr(names, field)
+            value: str | tuple[str, ...] = getattr(names, field)
             known = ("gen_ai.", "rxworker.", "error.type", "https://")
-            assert not name or name.startswith(known), field
+            for name in (value,) if isinstance(value, str) else value:
+                assert not name or name.startswith(known), field
