@@ -7,7 +7,7 @@ that is still running. So each call that was shown gets a result, at the latest 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ from rxworker.views.changes import (
     BlockGrow,
     BlockOpen,
     CallResult,
-    Change,
+    Changes,
     Scope,
     ShownBlock,
 )
@@ -54,6 +54,8 @@ class CallTracker:
 
     Attributes:
         own_tools: The names of the tools that the worker runs itself; ``None`` where it is not known.
+        answered: The ids of the calls that have had their result in this turn.
+        seconds: How long each call ran whose result follows.
     """
 
     def __init__(
@@ -64,9 +66,9 @@ class CallTracker:
         self._used = used
         self._elsewhere = elsewhere or {}
         self._waiting: dict[str, deque[OpenCall]] = {}
-        self._answered: set[str] = set()
+        self.answered: set[str] = set()
         self._shown: set[str] = set()
-        self._seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}
 
     def shown_id(self, native: str) -> str:
         """The id under which the latest call of this id is shown."""
@@ -81,7 +83,7 @@ class CallTracker:
 
     def has_answered(self, native: str) -> bool:
         """Whether a call of this id that was shown here has had its result in this turn."""
-        return native in self._answered and native in self._shown
+        return native in self.answered and native in self._shown
 
     def show(
         self,
@@ -114,7 +116,7 @@ class CallTracker:
         """Whether a call of a tool is held back; ``starts`` if the worker runs it now, or reports that it has no such tool."""
         return not starts if self.own_tools is None else tool not in self.own_tools
 
-    def announce(self, call: ToolCall, response: str, *, starts: bool = False) -> Iterator[Change]:
+    def announce(self, call: ToolCall, response: str, *, starts: bool = False) -> Changes:
         """Show a call whose block was not seen, in one go; ``starts`` if the worker runs it now."""
         text = call.input if isinstance(call.input, str) else encode_lenient(call.input).decode()
         is_free_text = isinstance(call.input, str)
@@ -140,14 +142,6 @@ class CallTracker:
             del self._waiting[native]
         return call
 
-    def note_answered(self, native: str) -> None:
-        """Remember that a call that an earlier run showed has its result."""
-        self._answered.add(native)
-
-    def note_seconds(self, native: str, seconds: float) -> None:
-        """Remember how long a call ran; its result follows."""
-        self._seconds[native] = seconds
-
     def answer(
         self,
         result: ToolResult,
@@ -155,24 +149,24 @@ class CallTracker:
         *,
         is_denied: bool = False,
         again: bool = False,
-    ) -> Iterator[Change]:
+    ) -> Changes:
         """Report the result of a call. A second result of the same call is dropped, unless ``again`` is set."""
         native = result.tool_use_id
         call = self.take(native)
-        if call is None and native in self._answered and not again:
+        if call is None and native in self.answered and not again:
             return
-        self._answered.add(native)
+        self.answered.add(native)
         yield CallResult(
             self._scope,
             self.shown_id(native) if call is None else call.shown,
             result,
-            self._seconds.pop(native, seconds),
+            self.seconds.pop(native, seconds),
             is_denied,
             call=self._elsewhere.get(native) if call is None else None,
             is_provided=call is not None and call.is_provided,
         )
 
-    def give_up(self, shown: str, text: str) -> Iterator[Change]:
+    def give_up(self, shown: str, text: str) -> Changes:
         """Report a placeholder as the result of one call."""
         for native, waiting in list(self._waiting.items()):
             for call in [one for one in waiting if one.shown == shown]:
@@ -181,16 +175,16 @@ class CallTracker:
             if not waiting:
                 del self._waiting[native]
 
-    def give_up_all(self, text: str) -> Iterator[Change]:
+    def give_up_all(self, text: str) -> Changes:
         """Report a placeholder as the result of each waiting call."""
         for native in list(self._waiting):
             while (call := self.take(native)) is not None:
                 yield self._placeholder(call, text)
-        self._answered.clear()
+        self.answered.clear()
 
     def _wait(self, call: OpenCall) -> None:
         self._waiting.setdefault(call.native, deque()).append(call)
-        self._answered.discard(call.native)
+        self.answered.discard(call.native)
 
     def _placeholder(self, call: OpenCall, text: str) -> CallResult:
         result = ToolResult(call.native, text, is_error=True, name=call.name)

@@ -7,6 +7,7 @@ is a table from changes to the events of its protocol.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -316,3 +317,6 @@ Change: TypeAlias = (
     | ViewCut
 )
 """Any change of a view."""
+
+Changes: TypeAlias = Iterator[Change]
+"""The changes that follow, in order."""

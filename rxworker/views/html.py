@@ -36,10 +36,9 @@ def view_html(view: RunView) -> str:
     items = [item for item in view.items if isinstance(item, BlockView)]
     left_out = len(items) - MOST_ITEMS
     parts = [f"<div><small>{escape(_head(view))}</small></div>"]
-    conversation = view.conversation
-    question = "" if conversation is None else _last_question(view)
-    if question:
-        parts.append(f"<div><b>{_text(question)}</b></div>")
+    last = None if view.conversation is None else view.conversation.last
+    if last is not None and last.role == "user" and last.text:
+        parts.append(f"<div><b>{_text(last.text)}</b></div>")
     if left_out > 0:
         parts.append(f"<div><small>{left_out} earlier items</small></div>")
     parts += map(_item, items[-MOST_ITEMS:])
@@ -54,12 +53,6 @@ def _head(view: RunView) -> str:
     if usage.total_tokens:
         shown.append(f"{usage.total_tokens:,} tokens")
     return " · ".join([*shown, f"{view.seconds:.1f} s"])
-
-
-def _last_question(view: RunView) -> str:
-    messages = () if view.conversation is None else view.conversation.messages
-    last = messages[-1] if messages else None
-    return last.text if last is not None and last.role == "user" else ""
 
 
 def _item(item: BlockView) -> str:
@@ -97,13 +90,14 @@ def _result(result: ToolResult) -> str:
 def _end(view: RunView) -> str:
     match view.end:
         case ViewPause(reason=reason, hook=hook):
-            return f"<div><b>paused</b> {_text(reason or hook)}</div>"
-        case ViewAbort(cause=cause, reason=reason):
-            return f"<div><b>{escape(cause)}</b> {_text(reason)}</div>"
-        case ViewCut(reason=reason):
-            return f"<div><b>cut</b> {_text(reason)}</div>"
+            kind, why = "paused", reason or hook
+        case ViewAbort(cause=kind, reason=why):
+            pass
+        case ViewCut(reason=why):
+            kind = "cut"
         case _:
             return ""
+    return f"<div><b>{escape(kind)}</b> {_text(why)}</div>"
 
 
 def _text(text: str) -> str:

@@ -51,6 +51,7 @@ from rxworker.views.changes import (
     ViewCut,
     ViewFinish,
     ViewPause,
+    WaitingCall,
 )
 from rxworker.views.tracker import Tracker
 
@@ -294,7 +295,10 @@ class RunView:
 
     def _begin(self, change: ViewBegin) -> None:
         self.conversation = change.conversation
-        for waiting in change.pending:
+        self._wait(change.pending)
+
+    def _wait(self, pending: tuple[WaitingCall, ...]) -> None:
+        for waiting in pending:
             item = self._call(Scope(), waiting.id, waiting.call.id, waiting.call.name)
             item.call, item.stage, item.ended = waiting.call, "waiting", None
 
@@ -347,23 +351,19 @@ class RunView:
             item.stage = "waiting"
 
     def _whole(self, change: BlockWhole) -> None:
-        block, now = change.block, self.now
-        turn = self._turn(block.scope)
-        self._add(
-            BlockView(
-                block.scope, turn, now, now, "done",
-                block=block, kind=change.kind, echo=change.echo,
-            )
-        )  # fmt: skip
+        block = change.block
+        item = BlockView(block.scope, self._turn(block.scope), self.now, block=block)
+        item.kind, item.echo = change.kind, change.echo
+        item.end(self.now)
+        self._add(item)
 
     def _start_call(self, change: CallStart) -> None:
         item = self._call(change.scope, change.id, change.call.id, change.call.name)
         item.call, item.stage, item.started, item.ended = change.call, "running", self.now, None
 
     def _report(self, change: CallProgress) -> None:
-        shown_id = change.id
-        call_id = shown_id.rpartition("/")[2].partition("~")[0]
-        item = self._call(change.scope, shown_id, call_id, "")
+        call_id = change.id.rpartition("/")[2].partition("~")[0]
+        item = self._call(change.scope, change.id, call_id, "")
         item.progress, item.reports = change.progress, item.reports + 1
 
     def _take_result(self, change: CallResult) -> None:
@@ -425,9 +425,8 @@ class RunView:
     def _begin_attempt(
         self, scope: Scope, record: Record, provider: str = "", model: str = ""
     ) -> AttemptView:
-        attempt = AttemptView(
-            scope, record.turn, self.now, None, "open", record.attempt, provider, model
-        )
+        number = record.attempt
+        attempt = AttemptView(scope, record.turn, self.now, None, "open", number, provider, model)
         self.attempts.append(attempt)
         return attempt
 
@@ -466,9 +465,7 @@ class RunView:
     def _finish(self, change: ViewPause | ViewFinish | ViewAbort | ViewCut) -> None:
         self.end = change
         if isinstance(change, ViewPause):
-            for waiting in change.pending:
-                item = self._call(Scope(), waiting.id, waiting.call.id, waiting.call.name)
-                item.call, item.stage, item.ended = waiting.call, "waiting", None
+            self._wait(change.pending)
 
     def _turn(self, scope: Scope) -> int:
         return self._turns.get(scope.id, 0)

@@ -134,9 +134,8 @@ def _calls(blocks: Iterable[BlockState], block_type: BlockType) -> tuple[CalledT
 
 
 def _arguments(block: BlockState) -> str:
-    values = list(block.values)
-    if values:
-        return msgspec.json.encode(assemble_arguments(values)).decode()
+    if block.values:
+        return msgspec.json.encode(assemble_arguments(block.values)).decode()
     return joined(block.text)
 
 

@@ -56,8 +56,11 @@ from rxworker.views.changes import (
     CallProgress,
     CallStart,
     Change,
+    Changes,
     Note,
     Scope,
+    ScopeClose,
+    ScopeOpen,
     ViewAbort,
     ViewBegin,
     ViewCut,
@@ -65,224 +68,11 @@ from rxworker.views.changes import (
     ViewPause,
     WaitingCall,
 )
-from rxworker.views.scopes import NOT_RUN, ScopeTracker, TrackerState
+from rxworker.views.scopes import NOT_RUN, ScopeTracker
+
+Path = tuple[str, ...]
 
 CUT = "the turn ended before it was whole"
-
-
-def block(
-    _state: TrackerState, tracker: ScopeTracker, record: Record, event: BlockEvent
-) -> Iterator[Change]:
-    """An event of a block."""
-    yield from tracker.blocks.enter(record.turn, record.attempt, is_start=False)
-    if tracker.turn is None and record.turn:
-        yield from tracker.open_step(record.turn)
-    yield from tracker.blocks.feed(event)
-
-
-def turn_start(
-    _state: TrackerState, tracker: ScopeTracker, record: Record, _: TurnStart
-) -> Iterator[Change]:
-    """A turn starts: everything that the turn before left open ends."""
-    yield from tracker.end(CUT)
-    yield from tracker.open_step(record.turn)
-
-
-def turn_stop(
-    _state: TrackerState, tracker: ScopeTracker, _: Record, __: TurnStop
-) -> Iterator[Change]:
-    """A turn has ended."""
-    yield from tracker.end(CUT)
-
-
-def attempt_start(
-    _state: TrackerState, tracker: ScopeTracker, record: Record, event: AttemptStart
-) -> Iterator[Change]:
-    """A request starts."""
-    tracker.calls.own_tools = event.own_tools
-    yield from tracker.blocks.enter(record.turn, record.attempt, is_start=True)
-    yield Note(tracker.scope, record)
-
-
-def attempt_retract(
-    _state: TrackerState, tracker: ScopeTracker, record: Record, event: AttemptRetract
-) -> Iterator[Change]:
-    """An attempt is retracted."""
-    yield from tracker.blocks.retract(event.reason)
-    yield Note(tracker.scope, record)
-
-
-def status(
-    _state: TrackerState, tracker: ScopeTracker, record: Record, event: Status
-) -> Iterator[Change]:
-    """A response starts or has ended; a second start retracts the first."""
-    yield from tracker.blocks.enter(record.turn, record.attempt, is_start=False)
-    if event.status is ResponseStatus.STARTED:
-        yield from tracker.blocks.start()
-    tracker.stop_reason = event.stop_reason or tracker.stop_reason
-    yield Note(tracker.scope, record)
-
-
-def tool_start(
-    _: TrackerState, tracker: ScopeTracker, __: Record, event: ToolStart
-) -> Iterator[Change]:
-    """A tool starts. A call that was not shown yet is shown with its arguments."""
-    call = event.call
-    yield from tracker.blocks.end_call(call.id)
-    waiting = tracker.calls.find(call.id)
-    if waiting is None and tracker.calls.has_answered(call.id):
-        waiting = tracker.calls.expect(call)
-    if waiting is None:
-        yield from tracker.calls.announce(call, tracker.blocks.response, starts=True)
-        waiting = tracker.calls.find(call.id)
-    if waiting is not None:
-        is_held = tracker.calls.is_held(call.name, starts=True)
-        yield CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
-
-
-def tool_progress(
-    _: TrackerState, tracker: ScopeTracker, __: Record, event: ToolProgress
-) -> Iterator[Change]:
-    """A tool reports progress."""
-    waiting = tracker.calls.find(event.call_id)
-    shown = waiting.shown if waiting else tracker.calls.shown_id(event.call_id)
-    yield CallProgress(tracker.scope, shown, event.progress)
-
-
-def tool_stop(
-    state: TrackerState, tracker: ScopeTracker, record: Record, event: ToolStop
-) -> Iterator[Change]:
-    """A tool has ended. Its result follows later if hooks may change it."""
-    result = event.result
-    native = event.call_id
-    yield from state.scopes.leave((*record.path, native), "its call has ended")
-    yield from tracker.blocks.end_call(native)
-    if result is None:
-        tracker.calls.note_seconds(native, event.seconds)
-        yield Note(tracker.scope, record)
-        return
-    if result.content == DISCARDED_EARLY and tracker.calls.find(native) is not None:
-        yield Note(tracker.scope, record)  # the call may be run again
-        return
-    again = not record.path and native in state.refused
-    state.refused.discard(native)
-    is_denied = again and result.is_error
-    yield from tracker.calls.answer(result, event.seconds, is_denied=is_denied, again=again)
-
-
-def tool_output(
-    _: TrackerState, tracker: ScopeTracker, __: Record, event: ToolOutput
-) -> Iterator[Change]:
-    """A result as the hooks left it."""
-    yield from tracker.calls.answer(event.result)
-
-
-def message_add(
-    _: TrackerState, tracker: ScopeTracker, record: Record, event: MessageAdd
-) -> Iterator[Change]:
-    """Messages are added to the conversation, with the results that they hold."""
-    for message in event.messages:
-        for result in message.tool_results:
-            yield from tracker.blocks.end_call(result.tool_use_id)
-            yield from tracker.calls.answer(result)
-    yield Note(tracker.scope, record)
-
-
-def run_start(
-    state: TrackerState, tracker: ScopeTracker, record: Record, _: RunStart | RunResume
-) -> Iterator[Change]:
-    """A run starts or resumes."""
-    if record.path and tracker.has_begun:
-        yield from state.scopes.leave(record.path, "it began anew")
-        changes: list[Change] = []
-        tracker = state.scopes.enter(record.path, changes)
-        yield from changes
-    tracker.has_begun = True
-
-
-def run_stop(
-    state: TrackerState, tracker: ScopeTracker, record: Record, _: RunStop
-) -> Iterator[Change]:
-    """A run has finished."""
-    if record.path:
-        yield from state.scopes.leave(record.path, None)
-        return
-    state.is_over = True
-    yield from state.scopes.end("", NOT_RUN)
-    yield ViewFinish(tracker.stop_reason)
-
-
-def run_abort(
-    state: TrackerState, _: ScopeTracker, record: Record, event: RunAbort
-) -> Iterator[Change]:
-    """A run ended without a result."""
-    if record.path:
-        yield from state.scopes.leave(record.path, event.reason or event.cause, event.cause)
-        return
-    state.is_over = True
-    yield from state.scopes.end(event.reason, f"{NOT_RUN} The run ended: {event.reason}")
-    yield ViewAbort(event.cause, event.reason)
-
-
-def run_requeue(
-    state: TrackerState, tracker: ScopeTracker, record: Record, _: RunRequeue
-) -> Iterator[Change]:
-    """A run that was aborted goes on."""
-    if not record.path:
-        state.is_over = False
-    yield Note(tracker.scope, record)
-
-
-def run_pause(
-    state: TrackerState, tracker: ScopeTracker, record: Record, event: RunPause
-) -> Iterator[Change]:
-    """A run pauses: its pending calls wait, and all other calls get a placeholder."""
-    pause = event.pause
-    if record.path:
-        why = f"it paused: {pause.reason or pause.hook}"
-        yield from state.scopes.leave(record.path, why, "pause")
-        return
-    pending: list[WaitingCall] = []
-    is_offered = pause.hook == CLIENT_TOOL
-    for index, call in enumerate(pause.pending):
-        yield from tracker.blocks.end_call(call.id)
-        if tracker.calls.find(call.id) is None:
-            if tracker.calls.has_answered(call.id):
-                tracker.calls.expect(call)
-            else:
-                yield from tracker.calls.announce(call, tracker.blocks.response)
-        waiting = tracker.calls.take(call.id)
-        shown = waiting.shown if waiting else call.id
-        is_held = not is_offered and tracker.calls.is_held(call.name)
-        pending.append(WaitingCall(shown, call, index in pause.required, is_held=is_held))
-        if is_offered:
-            yield CallOffer(tracker.scope, shown, call)
-    state.is_over = True
-    yield from state.scopes.end("", NOT_RUN)
-    yield ViewPause(state.run, pause.hook, pause.reason, tuple(pending))
-
-
-HANDLERS: dict[
-    type[object], Callable[[TrackerState, ScopeTracker, Record, Any], Iterator[Change]]
-] = {
-    RunStart: run_start,
-    RunResume: run_start,
-    TurnStart: turn_start,
-    TurnStop: turn_stop,
-    AttemptStart: attempt_start,
-    AttemptRetract: attempt_retract,
-    Status: status,
-    ToolStart: tool_start,
-    ToolProgress: tool_progress,
-    ToolStop: tool_stop,
-    ToolOutput: tool_output,
-    MessageAdd: message_add,
-    RunStop: run_stop,
-    RunAbort: run_abort,
-    RunRequeue: run_requeue,
-    RunPause: run_pause,
-    **dict.fromkeys(BLOCK_EVENTS, block),
-}
 
 
 class Tracker:
@@ -297,6 +87,10 @@ class Tracker:
             by their paths while the call is open (`ArgumentValue`).
         goes_on: Whether changes may follow a `ViewAbort`, of a run that was put back. Protocols have no such message: for them the run is over.
 
+    Attributes:
+        seq: The number of the last record.
+        is_over: Whether the last change has been returned.
+
     Example:
         >>> from rxworker.events import TextDelta
         >>> tracker = Tracker()
@@ -308,39 +102,42 @@ class Tracker:
     """
 
     def __init__(self, *, is_detailed: bool = False, goes_on: bool = False) -> None:
-        self._state = TrackerState(is_detailed=is_detailed)
+        self.seq = 0
+        self.is_over = False
+        self._is_detailed = is_detailed
         self._goes_on = goes_on
-
-    @property
-    def seq(self) -> int:
-        """The number of the last record."""
-        return self._state.seq
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the last change has been returned."""
-        return self._state.is_over
+        self._run = ""
+        self._has_begun = False
+        self._sees_all = False
+        self._scopes: dict[Path, ScopeTracker] = {}
+        self._times: Counter[Path] = Counter()
+        self._refused: set[str] = set()  # calls that a person refused, whose results follow
 
     def feed(self, record: Record) -> list[Change]:
         """Return the changes that a record makes. A record that was seen already makes none."""
-        state, kind = self._state, type(record.event)
-        if record.seq <= state.seq or (
-            state.is_over and not (self._goes_on and kind is RunRequeue and not record.path)
+        kind = type(record.event)
+        if record.seq <= self.seq or (
+            self.is_over and not (self._goes_on and kind is RunRequeue and not record.path)
         ):
             return []
-        state.seq = record.seq
+        self.seq = record.seq
         changes: list[Change] = []
-        if not state.has_begun:
+        if not self._has_begun:
             changes.extend(self._begin(record))
         if kind in HIDDEN:
             return changes
         handler = HANDLERS.get(kind)
         if handler is None:
-            # It opens nothing, or its type is unknown here: a custom one, or one of a later version.
-            changes.extend(self._note(record))
+            # It opens nothing, not even a scope, or its type is unknown here: a custom one, or one of a later version.
+            if isinstance(record.event, Gap):
+                for each in self._scopes.values():
+                    each.response.is_all_seen = False
+            tracker = self._scopes.get(record.path)
+            scope = Scope(path=record.path) if tracker is None else tracker.scope
+            changes.append(Note(scope, record))
             return changes
-        tracker = state.scopes.enter(record.path, changes)
-        changes.extend(handler(state, tracker, record, record.event))
+        tracker = self._enter(record.path, changes)
+        changes.extend(handler(self, tracker, record, record.event))
         return changes
 
     def catch_up(self, state: RunState, run_id: str) -> list[Change]:
@@ -350,10 +147,9 @@ class Tracker:
             state: The state before the first record that the watcher receives.
             run_id: The run's id.
         """
-        tracked = self._state
-        if tracked.has_begun:
+        if self._has_begun:
             return []
-        tracked.seq = state.seq
+        self.seq = state.seq
         begin = RunResume(
             state.conversation,
             PauseState(
@@ -365,18 +161,18 @@ class Tracker:
             own_tools=state.own_tools,
         )
         changes = list(self._begin(Record(state.seq, run_id, 0, 0, 0.0, begin)))
-        tracked.refused.clear()
+        self._refused.clear()
         if state.shared_state is not None:
             whole = SharedStateChange("replace", "", state.shared_state)
             changes.append(Note(Scope(), Record(state.seq, run_id, 0, 0, 0.0, whole)))
-        tracker = tracked.scopes.enter((), changes)
+        tracker = self._scopes[()]
         response = None if state.is_closed else state.response
         if response is not None:
-            tracker.blocks.catch_up(state.seq, has_started=response.status is not None)
+            tracker.catch_up(state.seq, has_started=response.status is not None)
             for event in replay_events(response):
-                changes.extend(tracker.blocks.feed(event))
+                changes.extend(tracker.feed(event))
         for result in state.results:
-            changes.extend(tracker.blocks.end_call(result.tool_use_id))
+            changes.extend(tracker.end_call(result.tool_use_id))
             changes.extend(tracker.calls.answer(result, again=True))
         return changes
 
@@ -386,31 +182,32 @@ class Tracker:
         Args:
             reason: Why there are no more records, for people.
         """
-        state = self._state
-        if state.is_over:
+        if self.is_over:
             return []
-        changes: list[Change] = [] if state.has_begun else [ViewBegin("")]
-        state.has_begun = state.is_over = True
-        changes.extend(state.scopes.end(reason, None))
+        changes: list[Change] = [] if self._has_begun else [ViewBegin("")]
+        self._has_begun = True
+        changes.extend(self._end(reason, None))
         changes.append(ViewCut(reason))
         return changes
 
-    def _begin(self, record: Record) -> Iterator[Change]:
-        state = self._state
-        state.has_begun, state.run = True, record.run_id
+    def _begin(self, record: Record) -> Changes:
+        self._has_begun, self._run = True, record.run_id
+        # No response is missed by a watcher from the first record on, also where no `AttemptStart` begins it.
+        self._sees_all = record.first <= 1
         event = None if record.path else record.event
         before = event.conversation if isinstance(event, RunStart | RunResume) else None
         messages = () if before is None else before.messages
         used = Counter(call.id for message in messages for call in message.tool_calls)
         calls = CallTracker(Scope(), used, _last_calls(before))
-        state.scopes.begin(record.run_id, calls)
+        self._scopes[()] = ScopeTracker(
+            Scope(), self._run, calls, is_detailed=self._is_detailed, sees_all=self._sees_all
+        )
         pending: tuple[WaitingCall, ...] = ()
         places: tuple[int, ...] = ()
         if isinstance(event, RunResume):
             is_offered = event.pause.hook == CLIENT_TOOL
-            for result in event.pause.refused.values():
-                state.refused.add(result.tool_use_id)
-                calls.note_answered(result.tool_use_id)
+            self._refused = {result.tool_use_id for result in event.pause.refused.values()}
+            calls.answered |= self._refused
             calls.own_tools = event.own_tools
             pending = tuple(
                 WaitingCall(
@@ -424,14 +221,209 @@ class Tracker:
             places = tuple([each.place for each in event.pause.calls])
         yield ViewBegin(record.run_id, before, pending, places)
 
-    def _note(self, record: Record) -> Iterator[Change]:
-        """A note opens nothing, not even a scope."""
-        state = self._state
-        if isinstance(record.event, Gap):
-            for each in state.scopes:
-                each.blocks.note_gap()
-        tracker = state.scopes.find(record.path)
-        yield Note(Scope(path=record.path) if tracker is None else tracker.scope, record)
+    def _enter(self, path: Path, changes: list[Change]) -> ScopeTracker:
+        """The scope of this path; it and its parents are opened if they are not open."""
+        tracker = self._scopes.get(path)
+        if tracker is not None:
+            return tracker
+        around = self._enter(path[:-1], changes)
+        self._times[path] += 1
+        again = self._times[path]
+        call = around.calls.find(path[-1])
+        scope = Scope(
+            id="/".join(path) + (f"~{again}" if again > 1 else ""),
+            path=path,
+            name=call.name if call else "",
+            call_id=call.shown if call else "",
+            parent=around.scope.id,
+        )
+        calls = CallTracker(scope, Counter())
+        tracker = ScopeTracker(scope, self._run, calls, sees_all=self._sees_all)
+        self._scopes[path] = tracker
+        changes.append(ScopeOpen(scope))
+        return tracker
+
+    def _leave(
+        self, path: Path, error: str | None, cause: str = "", answer: str | None = NOT_RUN
+    ) -> Changes:
+        """Close the scope of a run inside, and those inside it."""
+        below = [other for other in self._scopes if other[: len(path)] == path and other != path]
+        for other in (*sorted(below, key=len, reverse=True), path):
+            tracker = self._scopes.pop(other, None)
+            if tracker is not None:
+                why, what = (error, cause) if other == path else ("the run around it ended", "")
+                yield from tracker.end(why or "", answer)
+                yield ScopeClose(tracker.scope, why, what)
+
+    def _end(self, reason: str, answer: str | None) -> Changes:
+        """The run is over: close all scopes inside, and end what is open in the run itself."""
+        self.is_over = True
+        for path in [path for path in self._scopes if len(path) == 1]:
+            yield from self._leave(path, reason or "the run around it ended", answer=answer)
+        if () in self._scopes:
+            yield from self._scopes[()].end(reason, answer)
+
+    def _block(self, tracker: ScopeTracker, record: Record, event: BlockEvent) -> Changes:
+        """An event of a block."""
+        yield from tracker.enter(record.turn, record.attempt)
+        if tracker.turn is None and record.turn:
+            yield from tracker.open_step(record.turn)
+        yield from tracker.feed(event)
+
+    def _turn_start(self, tracker: ScopeTracker, record: Record, _: TurnStart) -> Changes:
+        """A turn starts: everything that the turn before left open ends."""
+        yield from tracker.end(CUT)
+        yield from tracker.open_step(record.turn)
+
+    def _turn_stop(self, tracker: ScopeTracker, _: Record, __: TurnStop) -> Changes:
+        """A turn has ended."""
+        yield from tracker.end(CUT)
+
+    def _attempt(self, tracker: ScopeTracker, record: Record, event: AttemptStart) -> Changes:
+        """A request starts."""
+        tracker.calls.own_tools = event.own_tools
+        yield from tracker.enter(record.turn, record.attempt, is_start=True)
+        yield Note(tracker.scope, record)
+
+    def _retract(self, tracker: ScopeTracker, record: Record, event: AttemptRetract) -> Changes:
+        """An attempt is retracted."""
+        yield from tracker.retract(event.reason)
+        yield Note(tracker.scope, record)
+
+    def _status(self, tracker: ScopeTracker, record: Record, event: Status) -> Changes:
+        """A response starts or has ended; a second start retracts the first."""
+        yield from tracker.enter(record.turn, record.attempt)
+        if event.status is ResponseStatus.STARTED:
+            yield from tracker.start()
+        tracker.stop_reason = event.stop_reason or tracker.stop_reason
+        yield Note(tracker.scope, record)
+
+    def _tool_start(self, tracker: ScopeTracker, __: Record, event: ToolStart) -> Changes:
+        """A tool starts. A call that was not shown yet is shown with its arguments."""
+        call = event.call
+        yield from tracker.end_call(call.id)
+        waiting = tracker.calls.find(call.id)
+        if waiting is None and tracker.calls.has_answered(call.id):
+            waiting = tracker.calls.expect(call)
+        if waiting is None:
+            yield from tracker.calls.announce(call, tracker.response.name, starts=True)
+            waiting = tracker.calls.find(call.id)
+        if waiting is not None:
+            is_held = tracker.calls.is_held(call.name, starts=True)
+            yield CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
+
+    def _tool_progress(self, tracker: ScopeTracker, __: Record, event: ToolProgress) -> Changes:
+        """A tool reports progress."""
+        waiting = tracker.calls.find(event.call_id)
+        shown = waiting.shown if waiting else tracker.calls.shown_id(event.call_id)
+        yield CallProgress(tracker.scope, shown, event.progress)
+
+    def _tool_stop(self, tracker: ScopeTracker, record: Record, event: ToolStop) -> Changes:
+        """A tool has ended. Its result follows later if hooks may change it."""
+        result = event.result
+        native = event.call_id
+        yield from self._leave((*record.path, native), "its call has ended")
+        yield from tracker.end_call(native)
+        if result is None:
+            tracker.calls.seconds[native] = event.seconds
+            yield Note(tracker.scope, record)
+            return
+        if result.content == DISCARDED_EARLY and tracker.calls.find(native) is not None:
+            yield Note(tracker.scope, record)  # the call may be run again
+            return
+        again = not record.path and native in self._refused
+        self._refused.discard(native)
+        is_denied = again and result.is_error
+        yield from tracker.calls.answer(result, event.seconds, is_denied=is_denied, again=again)
+
+    def _tool_output(self, tracker: ScopeTracker, __: Record, event: ToolOutput) -> Changes:
+        """A result as the hooks left it."""
+        yield from tracker.calls.answer(event.result)
+
+    def _message_add(self, tracker: ScopeTracker, record: Record, event: MessageAdd) -> Changes:
+        """Messages are added to the conversation, with the results that they hold."""
+        for message in event.messages:
+            for result in message.tool_results:
+                yield from tracker.end_call(result.tool_use_id)
+                yield from tracker.calls.answer(result)
+        yield Note(tracker.scope, record)
+
+    def _run_start(self, tracker: ScopeTracker, record: Record, _: RunStart | RunResume) -> Changes:
+        """A run starts or resumes."""
+        if record.path and tracker.has_begun:
+            yield from self._leave(record.path, "it began anew")
+            changes: list[Change] = []
+            tracker = self._enter(record.path, changes)
+            yield from changes
+        tracker.has_begun = True
+
+    def _run_stop(self, tracker: ScopeTracker, record: Record, _: RunStop) -> Changes:
+        """A run has finished."""
+        if record.path:
+            yield from self._leave(record.path, None)
+            return
+        yield from self._end("", NOT_RUN)
+        yield ViewFinish(tracker.stop_reason)
+
+    def _run_abort(self, _: ScopeTracker, record: Record, event: RunAbort) -> Changes:
+        """A run ended without a result."""
+        if record.path:
+            yield from self._leave(record.path, event.reason or event.cause, event.cause)
+            return
+        yield from self._end(event.reason, f"{NOT_RUN} The run ended: {event.reason}")
+        yield ViewAbort(event.cause, event.reason)
+
+    def _run_requeue(self, tracker: ScopeTracker, record: Record, _: RunRequeue) -> Changes:
+        """A run that was aborted goes on."""
+        if not record.path:
+            self.is_over = False
+        yield Note(tracker.scope, record)
+
+    def _run_pause(self, tracker: ScopeTracker, record: Record, event: RunPause) -> Changes:
+        """A run pauses: its pending calls wait, and all other calls get a placeholder."""
+        pause = event.pause
+        if record.path:
+            why = f"it paused: {pause.reason or pause.hook}"
+            yield from self._leave(record.path, why, "pause")
+            return
+        pending: list[WaitingCall] = []
+        is_offered = pause.hook == CLIENT_TOOL
+        for index, call in enumerate(pause.pending):
+            yield from tracker.end_call(call.id)
+            if tracker.calls.find(call.id) is None:
+                if tracker.calls.has_answered(call.id):
+                    tracker.calls.expect(call)
+                else:
+                    yield from tracker.calls.announce(call, tracker.response.name)
+            waiting = tracker.calls.take(call.id)
+            shown = waiting.shown if waiting else call.id
+            is_held = not is_offered and tracker.calls.is_held(call.name)
+            pending.append(WaitingCall(shown, call, index in pause.required, is_held=is_held))
+            if is_offered:
+                yield CallOffer(tracker.scope, shown, call)
+        yield from self._end("", NOT_RUN)
+        yield ViewPause(self._run, pause.hook, pause.reason, tuple(pending))
+
+
+HANDLERS: dict[type[object], Callable[[Tracker, ScopeTracker, Record, Any], Changes]] = {
+    RunStart: Tracker._run_start,
+    RunResume: Tracker._run_start,
+    TurnStart: Tracker._turn_start,
+    TurnStop: Tracker._turn_stop,
+    AttemptStart: Tracker._attempt,
+    AttemptRetract: Tracker._retract,
+    Status: Tracker._status,
+    ToolStart: Tracker._tool_start,
+    ToolProgress: Tracker._tool_progress,
+    ToolStop: Tracker._tool_stop,
+    ToolOutput: Tracker._tool_output,
+    MessageAdd: Tracker._message_add,
+    RunStop: Tracker._run_stop,
+    RunAbort: Tracker._run_abort,
+    RunRequeue: Tracker._run_requeue,
+    RunPause: Tracker._run_pause,
+    **dict.fromkeys(BLOCK_EVENTS, Tracker._block),
+}
 
 
 def replay_events(response: ResponseState) -> Iterator[BlockEvent]:

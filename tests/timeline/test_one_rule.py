@@ -285,7 +285,9 @@ BEGUN_ANEW: list[Event] = [*BEFORE_THE_FIRST_STATUS, TextDelta(0, "b"), STARTED,
 
 
 @example([*BEFORE_THE_FIRST_STATUS, TextDelta(0, "b"), BlockStop(0, T.TEXT)])
+@example([*BEFORE_THE_FIRST_STATUS[1:], TextDelta(0, "b"), BlockStop(0, T.TEXT)])
 @example(BEGUN_ANEW)
+@example(BEGUN_ANEW[1:])
 @example([*BEGUN_ANEW, AttemptRetract("cut"), *BEGUN_ANEW])
 @given(streams)
 def test_they_agree_on_any_stream(events: list[Event]) -> None:
