@@ -55,7 +55,7 @@ from rxworker.hooks import (
     ToolCallContext,
     ToolResultContext,
 )
-from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
+from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.operators.kernel import Operator, Sink, many, stage
@@ -511,14 +511,17 @@ async def _ask(
             allowed.append(each)
             continue
         hooks = context.hooks.at(BEFORE)
-        verdict, hook, left, reached = Continue(), "", call, list[str]()
-        is_allowed = (call.name, REQUIRES_APPROVAL) in context.allowed
-        if hooks:
-            verdict, hook, left, reached, is_allowed = await _run_call_hooks(
-                context, scope, each, tool, emit
-            )
+        hook_context = ToolCallContext(
+            call=call,
+            tool=tool,
+            spared=frozenset(each.spared),
+            allowed={hook for name, hook in context.allowed if name == call.name},
+            **context.hook_input(scope.variables),
+        )
+        verdict, hook = await context.hooks.run(BEFORE, hook_context, emit)
+        left = hook_context.call
         # A person has approved exactly these arguments.
-        is_approved = is_allowed or (
+        is_approved = REQUIRES_APPROVAL in hook_context.allowed or (
             each.is_approved and (left is call or signature_of(left) == signature_of(call))
         )
         result = result_by(verdict, hook, call, tool)
@@ -547,7 +550,7 @@ async def _ask(
         discard_early(context, scope)
         spared = tuple(numbered(names_in(hooks)))
         calls = [replace(each, spared=spared, is_approved=True) for each in allowed]
-        calls.append(PausedCall(place, left, spared[: len(reached)]))
+        calls.append(PausedCall(place, left, spared[: len(hook_context.reached)]))
         calls += map(_not_asked, waiting[number + 1 :])
         emit(RunPause(_pause(scope, hook, calls, results, reason, (len(allowed),))))
         return None
@@ -575,32 +578,6 @@ def _missing(context: RunContext, each: PausedCall, emit: Emit) -> ToolResult:
     return result
 
 
-async def _run_call_hooks(
-    context: RunContext, scope: TurnScope, each: PausedCall, tool: Tool, emit: Emit
-) -> tuple[Verdict, str, ToolCall, list[str], bool]:
-    """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, which were reached, and whether they allow it without approval."""
-    hook_context = ToolCallContext(
-        call=each.call,
-        tool=tool,
-        spared=frozenset(each.spared),
-        allowed={hook for name, hook in context.allowed if name == each.call.name},
-        **context.hook_input(scope.variables),
-    )
-    verdict, hook = await context.hooks.run(BEFORE, hook_context, emit)
-    return (
-        verdict,
-        hook,
-        hook_context.call,
-        hook_context.reached,
-        REQUIRES_APPROVAL in hook_context.allowed,
-    )
-
-
-def _of_its_own(call: ToolCall) -> ToolCall:
-    """The call with arguments of its own, which a hook may change in place: the watchers hold the others."""
-    return replace(call, input=copy_arguments(call.input))
-
-
 async def _after_result_hooks(
     context: RunContext,
     scope: TurnScope,
@@ -615,7 +592,8 @@ async def _after_result_hooks(
     is_held = each.place in _held_back(context) or any(hook.matches(result.name) for hook in hooks)
     if tool is not None and hooks:
         hook_context = ToolResultContext(
-            call=_of_its_own(each.call),
+            # With arguments of its own, which a hook may change in place: the watchers hold the others.
+            call=replace(each.call, input=copy_arguments(each.call.input)),
             result=result,
             tool=tool,
             **context.hook_input(scope.variables),

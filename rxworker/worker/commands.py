@@ -12,7 +12,6 @@ import msgspec
 
 from rxworker.errors import (
     CommandConflictError,
-    LocalProtocolError,
     LogError,
     as_exception,
     describe,
@@ -25,7 +24,7 @@ from rxworker.log.values import CARRIED, Command, SentMessages, carried_over, se
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed
-from rxworker.worker.journal import TOO_LATE, Mailbox, PauseRequest
+from rxworker.worker.journal import Mailbox, PauseRequest, not_delivered
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -122,9 +121,7 @@ class CommandReader:
         for task in self._tasks:
             task.cancel()
         for delivered in self._sending.values():
-            if not delivered.done():
-                delivered.set_exception(LocalProtocolError(TOO_LATE))
-                delivered.exception()  # the sender need not await it
+            not_delivered(delivered)
 
     def send(self, messages: tuple[Message, ...]) -> asyncio.Future[None]:
         """Send messages through the log, so that they survive this process.
@@ -158,9 +155,7 @@ class CommandReader:
             if is_destroyed(error, asyncio.current_task()):
                 raise
             self._sending.pop(token, None)
-            if not delivered.done():
-                delivered.set_exception(self._as_exception(error))
-                delivered.exception()  # the sender need not await it
+            not_delivered(delivered, self._as_exception(error))
 
     async def _read(self) -> None:
         try:

@@ -50,6 +50,8 @@ USUAL_STAGES = tuple(STAGES.values())
 class Definition:
     """The part of a `Worker` that its sessions read: everything but their verbs."""
 
+    priority = 0  # of its runs, where they are queued
+
     def __init__(
         self,
         model: Provider | Model,

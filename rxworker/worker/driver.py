@@ -23,10 +23,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Generic, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 from reactivex import Observable
 
@@ -80,6 +80,19 @@ FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
     Phase.ENDED: frozenset(),
 }
 """Which phases may follow a phase. Only a run without a log ends without the phase ENDING, and only when it has finished or its task never began."""
+
+
+def _wake(
+    waiting: Sequence[asyncio.Future[Any]], error: Exception | None = None, result: object = None
+) -> None:
+    """Wake the tasks that wait for these futures."""
+    for each in waiting:
+        if each.done():
+            continue
+        if error is None:
+            each.set_result(result)
+        else:
+            each.set_exception(error)
 
 
 class RunDriver(Generic[T_co]):
@@ -155,7 +168,7 @@ class RunDriver(Generic[T_co]):
             error = self._failure(cause)
         else:
             self._open(context, scope)
-            self._wake_starting(None)
+            _wake(self._starting)
             try:
                 await asyncio.sleep(0)  # a task that waits for this acts before the first turn
             except asyncio.CancelledError as cause:
@@ -459,9 +472,10 @@ class RunDriver(Generic[T_co]):
             self._release(None if isinstance(outcome, Exception) else outcome, is_loaded)
         finally:
             self._end_records(error)
-            if not is_loaded:
-                self._wake_starting(error)
-            self._wake(error)
+            if error is not None:
+                self.is_awaited = self.is_awaited or any(not each.done() for each in self._starting)
+            _wake(self._starting, error)
+            _wake(self._waiting, error, outcome)
         if error is not None:
             self._log(error)
 
@@ -484,25 +498,6 @@ class RunDriver(Generic[T_co]):
             timer.cancel()
         if self._interrupt is not None:
             raise_from_loop(self._loop, self._interrupt)
-
-    def _wake_starting(self, error: Exception | None) -> None:
-        for starting in self._starting:
-            if starting.done():
-                continue
-            if error is None:
-                starting.set_result(None)
-            else:
-                self.is_awaited = True
-                starting.set_exception(error)
-
-    def _wake(self, error: Exception | None) -> None:
-        for waiting in self._waiting:
-            if waiting.done():
-                continue
-            if error is None:
-                waiting.set_result(self.outcome.result())
-            else:
-                waiting.set_exception(error)
 
     def _log(self, error: Exception) -> None:
         """Log an error that no task awaits and no watcher has received."""

@@ -259,9 +259,14 @@ class Mailbox(Struct, eq=False):
         """Fail the waiting messages, since the run has ended."""
         waiting, self.waiting = self.waiting, []
         for _, delivered, _ in waiting:
-            if not delivered.done():
-                delivered.set_exception(LocalProtocolError(TOO_LATE))
-                delivered.exception()  # the sender need not await it
+            not_delivered(delivered)
+
+
+def not_delivered(delivered: asyncio.Future[None], error: Exception | None = None) -> None:
+    """Fail the future of a message, by default since its run has ended. The sender need not await it."""
+    if not delivered.done():
+        delivered.set_exception(error or LocalProtocolError(TOO_LATE))
+        delivered.exception()
 
 
 BY_CALLER = "pause"

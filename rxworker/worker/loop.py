@@ -15,11 +15,12 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
+import reactivex
 from reactivex import Observable, abc
+from reactivex import operators as ops
 
 from rxworker.errors import RunCancelledError, as_exception, describe
-from rxworker.operators.disposables import Both, SerialDisposable
-from rxworker.operators.kernel import Many, Sink, Stage, connect, many
+from rxworker.operators.kernel import Many, Stage, connect, many
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.clock import LoopClock
 
@@ -242,30 +243,11 @@ def repeat_turns(
     if isinstance(scheduler, LoopClock):
         return CoroutineObservable(turns, set())
 
-    def subscribe(
-        observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
-        current = SerialDisposable()
-        next_one = SerialDisposable()
+    def begin(_: abc.SchedulerBase) -> Observable[A]:
+        return turn()
 
-        def begin(_: abc.SchedulerBase, __: object = None) -> None:
-            try:
-                started = turn()
-            except Exception as error:
-                observer.on_error(error)
-                return
-            subscription = SerialDisposable()
-            current.put(subscription)
-            subscription.put(connect(started, sink, scheduler))
+    def is_next(_: Observable[A]) -> bool:
+        return goes_on()
 
-        def ended() -> None:
-            if goes_on():
-                next_one.put(scheduler.schedule(begin))
-            else:
-                observer.on_completed()
-
-        sink = Sink(observer.on_next, observer.on_error, ended, many(observer))
-        next_one.put(scheduler.schedule(begin))
-        return Both(next_one, current)
-
-    return Stage(subscribe)
+    one = reactivex.defer(begin).pipe(ops.subscribe_on(scheduler))
+    return one.pipe(ops.do_while(is_next))

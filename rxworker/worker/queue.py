@@ -173,9 +173,7 @@ class QueuedWorker(Worker):
         log: EventLog | None = None,
     ) -> QueuedSession:
         """Another session, whose runs are queued."""
-        session = QueuedSession(self, conversation, shared_state=shared_state, log=log)
-        session.priority = self.priority
-        return session
+        return QueuedSession(self, conversation, shared_state=shared_state, log=log)
 
     async def decide_later(
         self,
@@ -215,13 +213,8 @@ class QueuedWorker(Worker):
 
 
 class QueuedSession(Session):
-    """A session whose runs are queued: it stores their beginning. Made by a `QueuedWorker`.
+    """A session whose runs are queued: it stores their beginning. Made by a `QueuedWorker`."""
 
-    Attributes:
-        priority: Of two queued runs the one with the higher priority is taken first.
-    """
-
-    priority: int = 0
     _performs = False  # the process that takes the run does
 
     async def submit(
@@ -304,7 +297,7 @@ class QueuedSession(Session):
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         row = super()._row(title, resumes=resumes)
-        return replace(row, status="queued", priority=self.priority)
+        return replace(row, status="queued", priority=self.worker.priority)
 
     def _begin(
         self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = ""

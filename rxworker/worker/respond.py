@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import copy_context
+from typing import Any
 
+import reactivex
 from msgspec import Struct
-from reactivex import Observable, abc
+from reactivex import Observable
+from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, TruncatedError, reason_of
 from rxworker.events import (
@@ -21,7 +24,6 @@ from rxworker.events import (
 )
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
 from rxworker.operators import error_to_exception
-from rxworker.operators.kernel import Stage
 from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.call_tools import discard_early, start_early
@@ -82,7 +84,8 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             scope.early = None
             context.timeline.retract(reason_of(error))
             emitter.emit(AttemptRetract(reason_of(error), wait))
-        await emitter.listen(_pause(wait, context.scheduler))
+        pause: Observable[Any] = reactivex.timer(wait, scheduler=context.scheduler)
+        await emitter.listen(pause.pipe(ops.ignore_elements()))
 
 
 def _expect_end(context: RunContext) -> None:
@@ -103,20 +106,6 @@ def _expect_end(context: RunContext) -> None:
     raise TruncatedError(
         f"{which} completed without the event that ends a response, Status(COMPLETED)"
     )
-
-
-def _pause(seconds: float, scheduler: abc.SchedulerBase) -> Observable[Event]:
-    """Complete after ``seconds`` of the scheduler's time, without an event."""
-
-    def subscribe(
-        observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
-        def end(_: abc.SchedulerBase, __: object = None) -> None:
-            observer.on_completed()
-
-        return scheduler.schedule_relative(seconds, end)
-
-    return Stage(subscribe)
 
 
 def _may_repeat(context: RunContext, begun: int) -> bool:
