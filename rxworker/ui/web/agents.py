@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from rxworker.protocols.native import encode_json
 from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.client_tools import answers_of, equip
-from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry, first_event
+from rxworker.ui.web.entry import STOPPED, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
 from rxworker.ui.web.runs import STOP_SECONDS, Runs, pending_of
@@ -47,8 +47,7 @@ def protocol_routes(state: ServerState) -> list[Route]:
     routes: list[Route] = []
     for name, protocol in UI_PROTOCOLS.items():
         routes.append(post(protocol.path, _post(state, name, protocol), name))
-        watch = _get(state, name, protocol)
-        routes.append(get(f"/api/runs/{{id}}/{name}", watch, has_head=False))
+        routes.append(get(f"/api/runs/{{id}}/{name}", _get(state, name), has_head=False))
     return routes
 
 
@@ -64,27 +63,32 @@ def _post(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
         except LocalProtocolError as error:
             raise ApiError(400, "bad_request", str(error)) from None
         entry = await _begin(state, request, given)
-        entry.message_id = given.message_id
-        run = replace(_watched(request, entry, name), continues=given.message_id is not None)
-        if entry.is_dismissed:
-            run = replace(run, batches=_dismissal(entry))
-        stream = given.stream or protocol.stream
-        await _send(state, request, entry, stream(run), protocol.headers)
+        async with state.streams.connected(request, entry, begins=not entry.is_dismissed):
+            entry.message_id = given.message_id
+            run = replace(_watched(request, entry, name), continues=given.message_id is not None)
+            if entry.is_dismissed:
+                run = replace(run, batches=_dismissal(entry))
+            await _send(state, request, entry, (given.stream or protocol.stream)(run), protocol)
 
     return start
 
 
-def _get(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
+def _get(state: ServerState, name: str) -> Handler:
     """Watch a run from its first record."""
 
     async def watch(request: WebRequest) -> None:
-        runs = state.runs_of(request)
-        entry = await runs.find(request.params["id"])
-        await entry.open()
-        run = _watched(request, entry, name, _continued_runs(runs, entry))
-        await _send(state, request, entry, protocol.stream(run), protocol.headers)
+        entry = await state.runs_of(request).find(request.params["id"])
+        await _send_again(state, request, entry, name)
 
     return watch
+
+
+async def _send_again(state: ServerState, request: WebRequest, entry: RunEntry, name: str) -> None:
+    """Send a run from its first record, after the runs whose message it continues."""
+    protocol = UI_PROTOCOLS[name]
+    async with state.streams.connected(request, entry):
+        run = _watched(request, entry, name, _continued_runs(state.runs_of(request), entry))
+        await _send(state, request, entry, protocol.stream(run), protocol)
 
 
 async def get_chat(state: ServerState, request: WebRequest) -> web.Response | None:
@@ -96,8 +100,7 @@ async def get_chat(state: ServerState, request: WebRequest) -> web.Response | No
     name = request.params["id"]
     if len(name) <= MAX_ID:
         runs.note_resuming(name)
-    conversation = runs.conversation(name)
-    entry = None if conversation is None else conversation.current
+    entry = runs.current(name)
     if entry is None:
         return web.Response(status=204)
     await entry.open()
@@ -105,9 +108,7 @@ async def get_chat(state: ServerState, request: WebRequest) -> web.Response | No
         return web.Response(status=204)
     entry.left_out_at = None
     # The client replaces its copy of the message with this stream.
-    run = _watched(request, entry, "chat", _continued_runs(runs, entry))
-    protocol = UI_PROTOCOLS["chat"]
-    await _send(state, request, entry, protocol.stream(run), protocol.headers)
+    await _send_again(state, request, entry, "chat")
     return None
 
 
@@ -117,8 +118,7 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
     The answer of a running run is left out: `get_chat` streams all of it.
     """
     runs = state.runs_of(request)
-    conversation = runs.conversation(request.params["id"])
-    entry = None if conversation is None else conversation.current
+    entry = runs.current(request.params["id"])
     if entry is None:
         return json_response([])
     await entry.open()
@@ -142,8 +142,7 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
 
 async def post_chat_stop(state: ServerState, request: WebRequest) -> web.Response:
     """Stop the run of a chat. For clients that resume, because for these a closed connection does not stop the run."""
-    conversation = state.runs_of(request).conversation(request.params["id"])
-    entry = None if conversation is None else conversation.current
+    entry = state.runs_of(request).current(request.params["id"])
     if entry is not None and entry.status == "running":
         await entry.cancel("now", STOPPED, STOP_SECONDS)
     return web.Response(status=204)
@@ -175,15 +174,10 @@ async def _send(
     request: WebRequest,
     entry: RunEntry,
     pieces: AsyncGenerator[bytes, None],
-    headers: Mapping[str, str],
+    protocol: UiProtocol,
 ) -> None:
-    resumes = state.store.is_resuming(entry.conversation)
-    with ExitStack() as stack:
-        if entry.clients is not None:
-            stack.enter_context(entry.clients.connected(request, resumes=resumes))
-        stack.enter_context(state.places.take(entry))
-        named = {**headers, RUN_HEADER: entry.id}
-        await state.streams.send(request, redacted(pieces, entry), named)
+    headers = {**protocol.headers, RUN_HEADER: entry.id}
+    await state.streams.send(request, redacted(pieces, entry), headers)
 
 
 async def redacted(
@@ -214,7 +208,7 @@ def _continued_runs(runs: Runs, entry: RunEntry) -> list[RunEntry]:
 
 
 async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> RunEntry:
-    """Start the run that a client requests. The run belongs to that client."""
+    """Start the run that a client requests."""
     runs = state.runs_of(request)
     name = given.conversation_id
     if not given.replies and not given.messages and not given.results:
@@ -226,27 +220,17 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
     conversation = runs.conversation(name)
     if conversation is not None:
         await runs.make_free(conversation)
-    waiting = await _waiting(runs, conversation, given)
+    waiting = await _waiting(runs, given)
     dismissals = [reply.dismiss for reply in given.replies if reply.dismiss is not None]
     if waiting is not None and dismissals:
         return await _dismiss(runs, waiting, dismissals[0])
     if waiting is not None:
-        entry = await _resume(runs, waiting, given)
-    else:
-        await runs.prepare(conversation)
-        entry = _start(runs, given, request.query.get("worker"))
-    with ExitStack() as stack:  # a client may leave before its run is stored
-        if entry.here is not None:
-            entry.clients = Clients(entry.here, state.settings.cancel_on_disconnect)
-            stack.enter_context(entry.clients.connected(request))
-        await entry.accepted()
-        await entry.open()
-    return entry
+        return await _resume(runs, waiting, given)
+    await runs.prepare(conversation)
+    return _start(runs, given, request.query.get("worker"))
 
 
-async def _waiting(
-    runs: Runs, conversation: ConversationEntry | None, given: RunRequest
-) -> RunEntry | None:
+async def _waiting(runs: Runs, given: RunRequest) -> RunEntry | None:
     """The paused run that a client replies to, or sends the results of its tools for; ``None`` if it starts another one."""
     if given.replies:
         if len({reply.run_id for reply in given.replies}) > 1:
@@ -259,7 +243,7 @@ async def _waiting(
             raise ApiError(409, "other_conversation", message)
         await entry.open()
         return entry
-    current = None if conversation is None else conversation.current
+    current = runs.current(given.conversation_id)
     if not given.results or current is None:
         return None
     entry = await runs.find(current.id)

@@ -114,18 +114,22 @@ async def get_static(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_socket(state: ServerState, request: WebRequest) -> web.Response | None:
     """Serve several runs on one WebSocket."""
-    with state.places.take():
+    with state.streams.take():
         socket = await request.open_socket(MAX_MESSAGE)
         if socket is None:
             raise ApiError(400, "no_websocket", "this address takes a WebSocket")
         connection = Connection(
             socket,
             state.runs_of(request),
-            state.places,
+            state.streams,
             instance=state.instance,
             who=f"page {request.remote or ''}".strip(),
         )
-        await state.sockets.serve(connection)
+        state.sockets.add(connection)
+        try:
+            await connection.serve()
+        finally:
+            state.sockets.discard(connection)
     return None
 
 
@@ -201,7 +205,7 @@ async def get_fleet(state: ServerState, request: WebRequest) -> web.Response | N
     feed, query = state.fleet, read_query(request, RunFilter)
     if "text/event-stream" not in request.headers.get("Accept", ""):
         return bytes_response(await feed.answer(await feed.ready(), query))
-    with state.places.take():
+    with state.streams.take():
         await state.streams.send(request, fleet_events(feed, query), SSE_HEADERS)
     return None
 
@@ -222,7 +226,7 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
     except ImportError as error:
         message = "the package for metrics is missing: pip install 'rxworker[metrics]'"
         raise ApiError(501, "no_metrics", message) from error
-    data, media_type = metrics_of(fleet, state.places.taken, request.headers.get("Accept", ""))
+    data, media_type = metrics_of(fleet, state.streams.taken, request.headers.get("Accept", ""))
     return web.Response(body=data, headers={"Content-Type": media_type})
 
 
@@ -393,7 +397,7 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
     await entry.open()
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
-    with state.places.take(entry):
+    with state.streams.take(entry):
         watch = watch_run(entry, after, name=f"events {request.remote or ''}".strip())
         await state.streams.send(request, sse_events(entry, watch), SSE_HEADERS)
     return None
@@ -415,8 +419,8 @@ def durable_handler(state: ServerState, view: str) -> Handler:
         if entry.is_running_here:
             await entry.accepted()
         source = run_stream(log, entry.id, view, request.query, entry.redact)
-        with state.places.take(entry):
-            return await answer_stream(request, source, send=state.streams.send)
+        with state.streams.take(entry):
+            return await answer_stream(request, source, state.streams.send)
 
     return handle
 

@@ -43,7 +43,7 @@ def make_app(workers: Workers, **options: Unpack[ServerOptions]) -> web.Applicat
         ['GET', 'HEAD']
     """
     state = ServerState(workers, **options)
-    app = web.Application(middlewares=[_guarded(state.guard, state.settings)])
+    app = web.Application(middlewares=[guarded(state.guard, state.settings)])
     app[STATE] = state
     app.add_routes([aiohttp_route(route) for route in routes_of(state)])
 
@@ -69,7 +69,7 @@ async def add_security_headers(request: web.Request, response: web.StreamRespons
     add_headers(response.headers, None if served is None else served.origin)
 
 
-def _guarded(guard: Guard, settings: Settings) -> Middleware:
+def guarded(guard: Guard, settings: Settings) -> Middleware:
     """The middleware around all handlers."""
 
     @web.middleware

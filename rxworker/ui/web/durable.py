@@ -12,7 +12,6 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -21,7 +20,7 @@ from msgspec import Struct
 
 from rxworker.protocols.native import encode_json
 from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import ApiError, error_response
+from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.stored_streams import JSON, START, LogStream, StreamPage
 
 NEXT_OFFSET = "Stream-Next-Offset"
@@ -29,10 +28,6 @@ UP_TO_DATE = "Stream-Up-To-Date"
 CLOSED = "Stream-Closed"
 CURSOR = "Stream-Cursor"
 
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 _WHOLE_PAGE = "private, max-age=60, stale-while-revalidate=300"
 _OFFSET = re.compile(r"[0-9]{16}_[0-9]{16}", re.ASCII)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -58,58 +53,37 @@ SendEvents: TypeAlias = Callable[
 """Sends the pieces of a response as they come, with these headers."""
 
 
-async def send_events(
-    request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
-) -> None:
-    """Send the pieces of a response as they come, until the client leaves."""
-    async with aclosing(pieces):
-        try:
-            response = await request.stream(headers)
-            async for piece in pieces:
-                await response.write(piece)
-            await response.end()
-        except ConnectionError:
-            pass  # the client has left
-
-
 async def answer_stream(
-    request: WebRequest,
-    source: LogStream,
-    *,
-    timing: StreamTiming = TIMING,
-    send: SendEvents = send_events,
+    request: WebRequest, source: LogStream, send: SendEvents, timing: StreamTiming = TIMING
 ) -> web.Response | None:
-    """Answer a request for a stream: ``GET`` and ``HEAD``; any other method gets a 405.
+    """Answer a request for a stream: ``GET`` and ``HEAD``.
 
     Args:
         request: The request.
         source: The stream.
-        timing: How long requests last.
         send: Sends server-sent events.
+        timing: How long requests last.
 
     Returns:
         The response; ``None`` if it was sent.
+
+    Raises:
+        ApiError: A parameter is malformed, or there is no such stream or offset.
     """
-    try:
-        if request.method == "HEAD":
-            return head_response(source, await source.tail())
-        if request.method != "GET":
-            message = "this stream is read-only: send GET or HEAD"
-            return stream_error(405, "read_only", message, {"Allow": "GET, HEAD"})
-        query = read_query(request)
-        is_now = query.offset == "now"
-        page = await (source.tail() if is_now else source.read(query.start))
-        if query.live == "sse":
-            events = stream_events(source, page, query.cursor, timing)
-            await send(request, events, events_headers(source))
-            return None
-        if query.live == "long-poll":
-            if not page.messages and not page.is_closed:
-                page = await next_page(source, page.next, timing.long_poll) or page
-            return page_response(request, source, query, page, next_cursor(query.cursor))
-        return page_response(request, source, query, page)
-    except ApiError as error:
-        return stream_error(error.status, error.code, error.message)
+    if request.method == "HEAD":
+        return head_response(source, await source.tail())
+    query = read_stream_query(request)
+    is_now = query.offset == "now"
+    page = await (source.tail() if is_now else source.read(query.start))
+    if query.live == "sse":
+        events = stream_events(source, page, query.cursor, timing)
+        await send(request, events, events_headers(source))
+        return None
+    if query.live == "long-poll":
+        if not page.messages and not page.is_closed:
+            page = await next_page(source, page.next, timing.long_poll) or page
+        return page_response(request, source, query, page, next_cursor(query.cursor))
+    return page_response(request, source, query, page)
 
 
 class StreamQuery(Struct, frozen=True):
@@ -131,7 +105,7 @@ class StreamQuery(Struct, frozen=True):
         return START if self.offset in (None, "-1") else str(self.offset)
 
 
-def read_query(request: WebRequest) -> StreamQuery:
+def read_stream_query(request: WebRequest) -> StreamQuery:
     """Read the parameters of a read.
 
     Raises:
@@ -152,19 +126,9 @@ def read_query(request: WebRequest) -> StreamQuery:
     return StreamQuery(offset, live, request.query.get("cursor", ""))
 
 
-def stream_error(
-    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    """An error as JSON."""
-    response = error_response(status, code, message)
-    response.headers.update({**HEADERS, "Cache-Control": "no-store", **(headers or {})})
-    return response
-
-
 def head_response(source: LogStream, page: StreamPage) -> web.Response:
     """The metadata of a stream, from the page of its end."""
-    headers = {**HEADERS, "Content-Type": source.content_type, NEXT_OFFSET: page.next}
-    headers["Cache-Control"] = "no-store"
+    headers = {"Content-Type": source.content_type, NEXT_OFFSET: page.next}
     headers["ETag"] = _etag(source, "-1", page)
     if page.is_closed:
         headers[CLOSED] = "true"
@@ -187,7 +151,7 @@ def page_response(
         page: The page.
         cursor: The cursor of a long poll, which gets a 204 for a page without messages.
     """
-    headers = {**HEADERS, NEXT_OFFSET: page.next}
+    headers = {NEXT_OFFSET: page.next}
     if cursor is not None:
         headers[CURSOR] = cursor
     if page.is_up_to_date:
@@ -195,12 +159,9 @@ def page_response(
     if page.is_closed:
         headers[CLOSED] = "true"
     if cursor is not None and not page.messages:
-        headers["Cache-Control"] = "no-store"
         return web.Response(status=204, headers=headers)
     headers["Content-Type"] = source.content_type
-    if query.offset == "now":
-        headers["Cache-Control"] = "no-store"
-    else:
+    if query.offset != "now":
         # More may follow on the last page of an open stream, so that a client revalidates it each time.
         is_whole = page.is_closed or not page.is_up_to_date
         headers["Cache-Control"] = _WHOLE_PAGE if is_whole else "private, no-cache"
@@ -257,7 +218,6 @@ class _Control(Struct, rename="camel", omit_defaults=True):
 def events_headers(source: LogStream) -> dict[str, str]:
     """The headers of server-sent events."""
     headers = {
-        **HEADERS,
         "Content-Type": "text/event-stream",
         "Cache-Control": "no-cache",
         # Disables the buffer of nginx.

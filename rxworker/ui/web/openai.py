@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import cast
 
@@ -38,7 +38,7 @@ from rxworker.protocols.openai.read import OpenAIRequest
 from rxworker.protocols.openai.responses import ResponseHead, response_events
 from rxworker.ui.web.agents import redacted
 from rxworker.ui.web.client_tools import answers_of, equip, without_results
-from rxworker.ui.web.entry import Clients, ConversationEntry, RunEntry, first_event
+from rxworker.ui.web.entry import ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
@@ -95,7 +95,7 @@ async def post_completion(state: ServerState, request: WebRequest) -> web.Respon
     entry = await _begin(state.runs_of(request), given)
     head: JsonObject = {"id": entry.id, "created": int(entry.started), "model": given.model}
     names = [meta.name for meta in given.tools]
-    async with _connected(state, request, entry, given):
+    async with state.streams.connected(request, entry, begins=True):
         batches = batches_of(entry, watch_run(entry, 0, name="chat completion"))
         if given.stream:
             usage = partial(_usage, entry) if given.include_usage else None
@@ -121,10 +121,11 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
         given = _read(data, partial(read_response_request, items=items))
     before = None if given.previous is None else await _continued(runs, given.previous)
     entry = await _begin(runs, given, before)
-    if given.background and not given.stream:
+    if given.background:  # the run does not end with its client
         await entry.accepted()
-        return _json(entry, response_object(_head(entry), "queued"))
-    async with _connected(state, request, entry, given):
+        if not given.stream:
+            return _json(entry, response_object(_head(entry), "queued"))
+    async with state.streams.connected(request, entry, begins=not given.background):
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
         batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
         if given.stream:
@@ -140,7 +141,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
 async def get_response(state: ServerState, request: WebRequest) -> web.Response | None:
     """Return a response as it is now; with ``stream=true`` its events after ``starting_after``."""
     entry = await _found(state.runs_of(request), request.params["id"])
-    with state.places.take(entry):
+    with state.streams.take(entry):
         if request.query.get("stream") != "true":
             return _json(entry, await _response_of(entry))
         after = request.query.get("starting_after", "-1")
@@ -358,21 +359,6 @@ def _head(entry: RunEntry) -> ResponseHead:
     """The fields of a response that are known before its output."""
     kept, name = _kept_of(entry), entry.conversation.name
     return ResponseHead(entry.id, entry.started, name, kept.tools, kept.repeated)
-
-
-@asynccontextmanager
-async def _connected(
-    state: ServerState, request: WebRequest, entry: RunEntry, given: OpenAIRequest
-) -> AsyncGenerator[None, None]:
-    """The client is connected within the context. Unless it is in the background, the run ends with its client."""
-    with ExitStack() as stack:
-        if entry.here is not None and not given.background:
-            entry.clients = Clients(entry.here, state.settings.cancel_on_disconnect)
-            stack.enter_context(entry.clients.connected(request))
-        await entry.accepted()
-        await entry.open()
-        stack.enter_context(state.places.take(entry))
-        yield
 
 
 def _usage(entry: RunEntry) -> Usage:

@@ -135,6 +135,11 @@ class Runs:
         """Return the conversation with this id, or ``None``."""
         return self._store.conversation(id, self._owner)
 
+    def current(self, conversation: str) -> RunEntry | None:
+        """Return the last run of the conversation with this id; ``None`` without one."""
+        found = self.conversation(conversation)
+        return None if found is None else found.current
+
     async def search(self, query: RunQuery) -> FoundRuns:
         """Return the runs that match, also those that only the log has. It looks at the newest `MOST_SEARCHED` of these."""
         log, words = self._store.log, words_of(query.text)

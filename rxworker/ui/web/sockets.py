@@ -33,7 +33,7 @@ from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.store import RunFeed
-from rxworker.ui.web.streams import Places, batches_of, watch_run
+from rxworker.ui.web.streams import Streams, batches_of, watch_run
 
 MAX_MESSAGE = 16 * 1024
 """The maximum number of bytes of a client's message."""
@@ -58,7 +58,7 @@ class Connection:
     Args:
         socket: The open WebSocket.
         runs: The runs that it may watch.
-        places: Limits the number of watchers.
+        streams: Limits the number of watchers.
         instance: The id of this start of the server.
         who: The default name of its watchers.
     """
@@ -67,14 +67,14 @@ class Connection:
         self,
         socket: Socket,
         runs: Runs,
-        places: Places,
+        streams: Streams,
         *,
         instance: str,
         who: str,
     ) -> None:
         self._socket = socket
         self._runs = runs
-        self._places = places
+        self._streams = streams
         self._instance = instance
         self._who = who
         self._turn = asyncio.Lock()
@@ -196,7 +196,7 @@ class Connection:
 
     async def _send_run(self, request: WatchRun) -> None:
         entry = await self._runs.find(request.run_id)
-        with self._places.take(entry):
+        with self._streams.take(entry):
             await entry.open()
             watch = watch_run(entry, request.after, request.delivery, request.name or self._who)
             async with aclosing(batches_of(entry, watch)) as batches:
@@ -232,23 +232,3 @@ class Connection:
     async def _send(self, data: bytes) -> None:
         async with self._turn:
             await self._socket.send(data)
-
-
-class Sockets:
-    """The open connections."""
-
-    def __init__(self) -> None:
-        self._open: set[Connection] = set()
-
-    async def serve(self, connection: Connection) -> None:
-        """Serve a client until it disconnects."""
-        self._open.add(connection)
-        try:
-            await connection.serve()
-        finally:
-            self._open.discard(connection)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        closing = [connection.close() for connection in tuple(self._open)]
-        await asyncio.gather(*closing, return_exceptions=True)

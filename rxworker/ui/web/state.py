@@ -24,9 +24,9 @@ from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, Page
 from rxworker.ui.web.runs import Runs, new_id
 from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.sockets import Sockets
+from rxworker.ui.web.sockets import Connection
 from rxworker.ui.web.store import OnRun, RunStore
-from rxworker.ui.web.streams import Places, Streams
+from rxworker.ui.web.streams import Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.run import Run
@@ -68,8 +68,7 @@ class ServerState:
         all_runs: The observable of the runs of all users: those that are kept, oldest first, then each new run. It completes when the server stops.
             `merge_runs` and the other operators over several runs accept it.
         runs: The runs and conversations of a server without users.
-        places: Limits the number of watchers.
-        streams: The open streams.
+        streams: The clients that watch runs, and their open streams.
         sockets: The open WebSockets.
         page: The files of the page.
     """
@@ -95,9 +94,8 @@ class ServerState:
         self.store = RunStore(settings, on_run, log)
         self.all_runs: Observable[Run[Any]] = self.store.runs
         self.runs = Runs(self.store, self.workers, settings)
-        self.places = Places(settings, self.store)
-        self.streams = Streams(settings)
-        self.sockets = Sockets()
+        self.streams = Streams(settings, self.store)
+        self.sockets = set[Connection]()
         self.page = Page()
         self._has_users = user is not None
         self._tasks: list[asyncio.Task[None]] = []
@@ -316,7 +314,8 @@ class ServerState:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.store.close()
-        await self.sockets.close()
+        closing = [connection.close() for connection in tuple(self.sockets)]
+        await asyncio.gather(*closing, return_exceptions=True)
         await self.streams.close()
         self.store.forget()
 

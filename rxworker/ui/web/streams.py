@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from math import inf
 
 from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.protocols import PING_COMMENT
 from rxworker.protocols.socket import DeliveryName
 from rxworker.ui.clean import format_error
-from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.entry import Clients, RunEntry
 from rxworker.ui.web.request import ResponseStream, WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
@@ -24,51 +25,6 @@ DELIVERIES: dict[DeliveryName, Delivery] = {
     "latest": Latest(),
     "drop_oldest": DropOldest(),
 }
-
-
-class Places:
-    """Limits the number of watching clients.
-
-    Args:
-        settings: The limits.
-        store: Notified when a watcher of a run attaches or detaches.
-    """
-
-    def __init__(self, settings: Settings, store: RunStore) -> None:
-        self._store = store
-        self._most = settings.max_watchers
-        self._most_of_run = settings.max_watchers_per_run
-        self._taken = 0
-
-    @property
-    def taken(self) -> int:
-        """How many clients watch."""
-        return self._taken
-
-    @contextmanager
-    def take(self, entry: RunEntry | None = None) -> Generator[None, None, None]:
-        """Context manager: count a watcher of a run, or a connection that watches none yet.
-
-        Raises:
-            ApiError: The limit is reached.
-        """
-        if self._taken >= self._most:
-            message = "too many clients watch: close a page, or raise max_watchers"
-            raise ApiError(429, "too_many_watchers", message)
-        if entry is not None and entry.watching >= self._most_of_run:
-            message = "too many clients watch this run: close a page, or raise max_watchers_per_run"
-            raise ApiError(429, "too_many_watchers", message)
-        self._taken += 1
-        if entry is not None:
-            entry.watching += 1
-        try:
-            yield
-        finally:
-            self._taken -= 1
-            if entry is not None:
-                entry.watching -= 1
-                entry.settle()
-                self._store.changed(entry)
 
 
 def watch_run(
@@ -110,15 +66,73 @@ logger = logging.getLogger("rxworker.ui.web")
 
 
 class Streams:
-    """The open streams.
+    """The clients that watch runs, and their open streams.
 
     Args:
-        settings: The keep-alive interval and the write timeout.
+        settings: The limits, the keep-alive interval, and when a run ends without its client.
+        store: Notified when a watcher of a run attaches or detaches.
+
+    Attributes:
+        taken: How many clients watch.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, store: RunStore) -> None:
         self._settings = settings
+        self._store = store
         self._sending: set[asyncio.Task[object]] = set()
+        self.taken = 0
+
+    @contextmanager
+    def take(self, entry: RunEntry | None = None) -> Generator[None, None, None]:
+        """Context manager: count a watcher of a run, or a connection that watches none yet.
+
+        Raises:
+            ApiError: The limit is reached.
+        """
+        if self.taken >= self._settings.max_watchers:
+            message = "too many clients watch: close a page, or raise max_watchers"
+            raise ApiError(429, "too_many_watchers", message)
+        if entry is not None and entry.watching >= self._settings.max_watchers_per_run:
+            message = "too many clients watch this run: close a page, or raise max_watchers_per_run"
+            raise ApiError(429, "too_many_watchers", message)
+        self.taken += 1
+        if entry is not None:
+            entry.watching += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+            if entry is not None:
+                entry.watching -= 1
+                entry.settle()
+                self._store.changed(entry)
+
+    @asynccontextmanager
+    async def connected(
+        self, request: WebRequest, entry: RunEntry, *, begins: bool = False
+    ) -> AsyncGenerator[None, None]:
+        """Context manager: a client of another protocol watches a run, which may end with its client.
+
+        Args:
+            request: The request of the client.
+            entry: The run. Within the context it is open.
+            begins: Whether the client has just begun the run, which belongs to it from now on, also before it is stored.
+
+        Raises:
+            ApiError: Too many clients watch.
+            LogError: The run could not be stored.
+        """
+        with ExitStack() as stack:
+            if begins and entry.here is not None:
+                entry.clients = Clients(entry.here, self._settings.cancel_on_disconnect)
+            if entry.clients is not None:
+                resumes = self._store.is_resuming(entry.conversation)
+                stack.enter_context(entry.clients.connected(request, resumes=resumes))
+            if begins:
+                await entry.accepted()
+            await entry.open()
+            stack.enter_context(self.take(entry))
+            yield
 
     async def send(
         self, request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
@@ -139,13 +153,12 @@ class Streams:
         try:
             async with aclosing(pieces):
                 response = await request.stream(headers)
-                await _Sending(response, self._settings.heartbeat).send(pieces)
-        except asyncio.CancelledError:
+                await _send_pieces(response, pieces, self._settings.heartbeat / 2, task)
+        except (Exception, asyncio.CancelledError) as error:
             if response is not None:
-                response.abort()
-            raise
-        except Exception as error:
-            # The response has begun, so its status cannot change.
+                response.abort()  # it has begun, so its status cannot change
+            if isinstance(error, asyncio.CancelledError):
+                raise
             if not isinstance(error, ConnectionError):  # the client has disconnected
                 path = request.raw_path
                 logger.error(
@@ -155,8 +168,6 @@ class Streams:
                     format_error(error),
                     extra={"method": request.method, "path": path},
                 )
-            if response is not None:
-                response.abort()
         finally:
             self._sending.discard(task)
 
@@ -168,41 +179,36 @@ class Streams:
             task.cancel()
 
 
-class _Sending:
-    """One response that is being sent, with keep-alive comments."""
+async def _send_pieces(
+    response: ResponseStream,
+    pieces: AsyncGenerator[bytes, None],
+    pause: float,
+    sending: asyncio.Task[object],
+) -> None:
+    """Send all pieces, and a keep-alive comment when idle; cancel the task that is ``sending`` when the connection is closed."""
+    loop = asyncio.get_running_loop()
+    due = loop.time() + pause
 
-    def __init__(self, response: ResponseStream, heartbeat: float) -> None:
-        self._response = response
-        self._heartbeat = heartbeat
-        self._loop = asyncio.get_running_loop()
-        self._is_writing = False
-        self._wrote = self._loop.time()
+    async def write(piece: bytes) -> None:
+        nonlocal due
+        due = inf  # one write at a time
+        await response.write(piece)
+        due = loop.time() + pause
 
-    async def send(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        """Send all pieces."""
-        task = asyncio.current_task()
-        assert task is not None
-        beat = self._loop.create_task(self._beat(task))
-        try:
-            async for piece in pieces:
-                await self._write(piece)
-        finally:
-            beat.cancel()
-        await self._response.end()
-
-    async def _write(self, piece: bytes) -> None:
-        self._is_writing = True
-        await self._response.write(piece)
-        self._is_writing, self._wrote = False, self._loop.time()
-
-    async def _beat(self, sending: asyncio.Task[object]) -> None:
-        """Send a keep-alive comment when idle; cancel the stream when the connection is closed."""
-        pause = self._heartbeat / 2
+    async def beat() -> None:
         while True:
             await asyncio.sleep(pause)
-            if not self._is_writing and self._loop.time() - self._wrote >= pause:
+            if loop.time() >= due:
                 try:
-                    await self._write(PING_COMMENT)
+                    await write(PING_COMMENT)
                 except ConnectionError:
                     sending.cancel()
                     return
+
+    beating = loop.create_task(beat())
+    try:
+        async for piece in pieces:
+            await write(piece)
+    finally:
+        beating.cancel()
+    await response.end()

@@ -23,18 +23,16 @@ from rxworker.events import Opaque, Record, RunStop
 from rxworker.log import Claim, EventLog
 from rxworker.log.format import entries_of, record_of
 from rxworker.log.values import RunRow
-from rxworker.ui.web.app import AiohttpRequest
-from rxworker.ui.web.durable import (
-    HEADERS,
-    StreamTiming,
-    answer_stream,
-    stream_error,
-)
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web import Settings
+from rxworker.ui.web.app import AiohttpRequest, add_security_headers
+from rxworker.ui.web.durable import StreamTiming, answer_stream
+from rxworker.ui.web.responses import ApiError, error_response
+from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.stored_streams import JSON, LogStream
+from rxworker.ui.web.streams import Streams
 
 MOST = 2**53 - 1
-CORS = {**HEADERS, "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
+CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
 """The response to a browser of another origin, which the suite expects. The web server refuses such browsers."""
 
 
@@ -79,7 +77,7 @@ class Stream:
         return self.config.ttl is not None and time.time() >= self.touched + self.config.ttl
 
     def headers(self) -> dict[str, str]:
-        headers = {**HEADERS, "Stream-Next-Offset": self.tail}
+        headers = {"Stream-Next-Offset": self.tail}
         if self.is_closed:
             headers["Stream-Closed"] = "true"
         return headers
@@ -103,10 +101,13 @@ class WritableStreams:
         self._streams: dict[str, Stream] = {}
         self._numbers = itertools.count(1)
         self._creating = asyncio.Lock()
+        settings = Settings()
+        self._sending = Streams(settings, RunStore(settings))
 
     def app(self) -> web.Application:
         """The server."""
         app = web.Application(client_max_size=1 << 28)
+        app.on_response_prepare.append(add_security_headers)
         app.router.add_route("*", "/{path:.*}", self.handle)
         return app
 
@@ -121,13 +122,15 @@ class WritableStreams:
                     return await self._append(request)
                 case "DELETE":
                     await self._delete(await self._find(request.path))
-                    return web.Response(status=204, headers=HEADERS)
+                    return web.Response(status=204)
                 case "OPTIONS":
                     return web.Response(status=204, headers=CORS)
-                case _:
+                case "GET" | "HEAD":
                     return await self._read(request)
+                case method:
+                    raise web.HTTPMethodNotAllowed(method, ["GET", "HEAD"])
         except ApiError as error:
-            return stream_error(error.status, error.code, error.message)
+            return error_response(error.status, error.code, error.message)
 
     async def _get(self, path: str) -> Stream | None:
         stream = self._streams.get(path)
@@ -155,7 +158,8 @@ class WritableStreams:
             content_type=stream.config.content_type,
         )
         given = AiohttpRequest(request)
-        response = await answer_stream(given, source, timing=self._timing) or given.sent
+        sent = await answer_stream(given, source, self._sending.send, self._timing)
+        response = sent or given.sent
         if request.method == "HEAD" and stream.config.ttl is not None:
             response.headers["Stream-TTL"] = str(stream.config.ttl)
         if request.method == "HEAD" and stream.config.expires is not None:
@@ -300,6 +304,12 @@ class WritableStreams:
             source.forks -= 1
             if source.is_deleted and not source.forks:
                 await self._delete(source)
+
+
+def stream_error(status: int, code: str, message: str, headers: dict[str, str]) -> web.Response:
+    response = error_response(status, code, message)
+    response.headers.update(headers)
+    return response
 
 
 def message_of(record: Record) -> Sequence[bytes]:

@@ -110,7 +110,7 @@ async def test_a_client_that_leaves_frees_its_place(in_uvicorn: ServeAsgi) -> No
         taken: list[int] = []
         async with http.get(f"/api/runs/{run}/events") as answer:
             assert await answer.content.readline()
-            taken.append(desk.state.places.taken)
+            taken.append(desk.state.streams.taken)
         async with http.ws_connect("/api/ws") as socket:
             await socket.receive_json()
             await socket.send_json({"type": "list"})
@@ -237,7 +237,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(
 
     await desk(scope_of(f"/api/runs/{run.id}/events"), receive, send)
     assert begun.is_set()
-    assert desk.state.places.taken == 0
+    assert desk.state.streams.taken == 0
     await desk.close()
 
 

@@ -26,10 +26,14 @@ from rxworker.protocols import decode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.ui.web import WebServer, stored_streams
-from rxworker.ui.web.app import AiohttpRequest
+from rxworker.ui.web import Settings, WebRequest, WebServer, stored_streams
+from rxworker.ui.web.app import add_security_headers, aiohttp_route, guarded
 from rxworker.ui.web.durable import StreamTiming, answer_stream
+from rxworker.ui.web.guard import Guard
+from rxworker.ui.web.request import get
+from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.stored_streams import START, LogStream, run_stream
+from rxworker.ui.web.streams import Streams
 
 Client = TestClient[Any, Any]
 OpenLog = Callable[[], EventLog]
@@ -52,14 +56,17 @@ async def client(log: EventLog) -> AsyncGenerator[Client, None]:
 
 @asynccontextmanager
 async def served(log: EventLog, timing: StreamTiming = TIMING) -> AsyncGenerator[Client]:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        view = request.path.partition("/stream")[2]
-        source = run_stream(log, request.match_info["id"], view, request.query)
-        given = AiohttpRequest(request)
-        return await answer_stream(given, source, timing=timing) or given.sent
+    settings = Settings()
+    streams = Streams(settings, RunStore(settings))
 
-    app = web.Application()
-    app.add_routes([web.route("*", f"/runs/{{id}}/stream{view}", handle) for view in VIEWS])
+    async def handle(request: WebRequest) -> web.Response | None:
+        view = request.path.partition("/stream")[2]
+        source = run_stream(log, request.params["id"], view, request.query)
+        return await answer_stream(request, source, streams.send, timing)
+
+    app = web.Application(middlewares=[guarded(Guard(settings), settings)])
+    app.on_response_prepare.append(add_security_headers)
+    app.add_routes([aiohttp_route(get(f"/runs/{{id}}/stream{view}", handle)) for view in VIEWS])
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -226,7 +233,7 @@ async def test_a_head_has_the_end_and_no_body(client: Client, log: EventLog) -> 
 async def test_it_is_read_only(client: Client, method: str) -> None:
     response = await client.request(method, "/runs/run-1/stream")
     assert response.status == 405
-    assert response.headers["Allow"] == "GET, HEAD"
+    assert response.headers["Allow"] == "GET,HEAD"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
