@@ -6,17 +6,27 @@ to the value that does not match; that value is reported. Every field of such a 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
+from rxworker.events import Opaque, ResponseEvent
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
-from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_repaired
+from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages.lenient_json import SurrogateJoiner, read_repaired
+from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.ids import made_id
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What bytes raise that are not what is expected."""
+BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
+NO_REASON = "the provider gave no reason"
 
 
 def unreadable(data: bytes) -> bool:
@@ -49,7 +59,59 @@ def garbage_failure(frame: SseFrame) -> Failure | None:
 
 
 def _shown(raw: Json) -> str:
-    return msgspec.json.encode(raw).decode()[:300] if raw else "the provider gave no reason"
+    return msgspec.json.encode(raw).decode()[:300] if raw else NO_REASON
+
+
+class LenientDecoder(ABC):
+    """The base of the decoders from frames to events: what they do with a frame that is not JSON, and how a response fails.
+
+    Args:
+        new_id: Makes an id for a tool call that came without one.
+    """
+
+    _growing: tuple[str, ...]
+    """The fields whose texts go on in the next frame."""
+
+    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
+        self._new_id = new_id
+        self._blocks = BlockFactory()
+        self._joiner = SurrogateJoiner(*self._growing)
+        self._is_careful = False  # something could not be read as it stood
+        self._broken = False
+        self._over = False
+
+    def finish(self) -> Sequence[ResponseEvent]:
+        """The bytes ended. Before the end of the response, that is an error."""
+        return () if self._over else self._fail(CUT)
+
+    @abstractmethod
+    def _take_loose(self, frame: SseFrame) -> Sequence[ResponseEvent]:
+        """JSON that does not match its Struct."""
+
+    def _take_garbage(self, frame: SseFrame) -> Sequence[ResponseEvent]:
+        self._is_careful = True
+        repaired = self._joiner.repaired(frame.data)
+        if repaired is not None:
+            return self._take_loose(structs.replace(frame, data=repaired))
+        failure = garbage_failure(frame)
+        if failure:
+            return self._fail(failure)
+        if frame.event == STRAY or not unreadable(frame.data):
+            return self._odd(Opaque(frame.event, frame.data.decode("utf-8", "replace")))
+        # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
+        self._broken = True
+        return ()
+
+    def _odd(self, event: ResponseEvent) -> Sequence[ResponseEvent]:
+        return [event]
+
+    def _fail(self, failure: Failure, stop: StopReason | None = None) -> Sequence[ResponseEvent]:
+        self._over = True
+        return self._blocks.fail(failure, stop or self._stop_reason())
+
+    def _stop_reason(self) -> StopReason | None:
+        """Why the response ended, as far as is known."""
+        return None
 
 
 S = TypeVar("S", bound=Struct)

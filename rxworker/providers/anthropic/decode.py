@@ -24,10 +24,9 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.events.deltas import FEW, Deltas, gather
-from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import SurrogateJoiner, read_json
+from rxworker.messages.lenient_json import read_json
 from rxworker.providers.anthropic.block import (
     ADDERS,
     FIRST,
@@ -61,7 +60,13 @@ from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import garbage_failure, stream_failure, unreadable
+from rxworker.providers.malformed import (
+    BROKEN,
+    NO_REASON,
+    UNREADABLE,
+    LenientDecoder,
+    stream_failure,
+)
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -70,7 +75,7 @@ COMPLETED = ResponseStatus.COMPLETED
 NO_STOP = WireStop()
 
 
-class AnthropicDecoder:
+class AnthropicDecoder(LenientDecoder):
     """`SseFrame` to events, for one response.
 
     Args:
@@ -81,32 +86,30 @@ class AnthropicDecoder:
     [Ping(timestamp=None)]
     """
 
+    _growing = ("text", "thinking", "partial_json")
+
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        self._new_id = new_id
-        self._blocks = BlockFactory()
+        super().__init__(new_id)
         self._open: dict[int, OpenBlock] = {}  # by the wire's index
         self._closed: set[int] = set()
         self._usage: JsonObject = {}
         self._stop = NO_STOP
         self._called = self._malformed = False
         self._echo: JsonObject | None = None
-        self._joiner: SurrogateJoiner | None = None  # since something could not be read as it stood
-        self._broken: Failure | None = None
-        self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        if self._joiner is not None:
+        if self._is_careful:
             if self._broken:
-                return self._fail(self._broken)
+                return self._fail(BROKEN)
             frame = replace(frame, data=self._joiner.joined(frame.data))
         try:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
-            return self._take_unknown(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._take_loose(frame)
+        except UNREADABLE:
             return self._take_garbage(frame)
         if type(event) is WireBlockDelta:
             delta = event.delta
@@ -118,10 +121,10 @@ class AnthropicDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
-        is_plain = self._joiner is None and not self._over
+        is_plain = not (self._is_careful or self._over)
         try:
             events = [*map(decode_event, datas_of(frames))] if is_plain else None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             events = None
         if events is None:
             return gather(event for frame in frames for event in self.feed(frame))
@@ -168,10 +171,6 @@ class AnthropicDecoder:
             made.append(row)
         return following
 
-    def finish(self) -> Events:
-        """The bytes ended. Before the end of the message, that is an error."""
-        return () if self._over else self._fail(CUT)
-
     def _take(self, event: WireEvent) -> Events:
         return HANDLERS[type(event)](self, event)
 
@@ -207,7 +206,7 @@ class AnthropicDecoder:
         if self._open:
             for place in [*self._open]:
                 events += self._close_late(place, self._stop.stop_reason)
-        reason = self._reason()
+        reason = self._stop_reason()
         events.append(Status(COMPLETED, stop_reason=reason, echo=self._echo))
         return events
 
@@ -292,9 +291,9 @@ class AnthropicDecoder:
 
     def _take_error(self, event: WireError) -> Events:
         failure = read_failure({"error": event.error, "request_id": event.request_id})
-        return self._fail(failure or Failure("the provider gave no reason", "error"))
+        return self._fail(failure or Failure(NO_REASON, "error"))
 
-    def _take_unknown(self, frame: SseFrame) -> Events:
+    def _take_loose(self, frame: SseFrame) -> Events:
         """JSON that does not fit: numbers as text, half a character, an error in another shape, or something new."""
         raw = read_json(frame.data)
         if raw is None:
@@ -309,25 +308,7 @@ class AnthropicDecoder:
         except msgspec.ValidationError:
             return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
 
-    def _take_garbage(self, frame: SseFrame) -> Events:
-        self._joiner = self._joiner or SurrogateJoiner("text", "thinking", "partial_json")
-        repaired = self._joiner.repaired(frame.data)
-        if repaired is not None:
-            return self._take_unknown(replace(frame, data=repaired))
-        failure = garbage_failure(frame)
-        if failure:
-            return self._fail(failure)
-        if frame.event == STRAY or not unreadable(frame.data):
-            return [Opaque(frame.event, frame.data.decode("utf-8", "replace"))]
-        # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
-        self._broken = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
-        return ()
-
-    def _fail(self, failure: Failure) -> Events:
-        self._over = True
-        return self._blocks.fail(failure, self._reason())
-
-    def _reason(self) -> StopReason | None:
+    def _stop_reason(self) -> StopReason | None:
         return read_stop(self._stop, self._called, self._malformed)
 
     def _ping(self, _: WirePing) -> Events:

@@ -29,14 +29,22 @@ from rxworker.framing.decoder import MAX_FRAME
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired
-from rxworker.providers.block_factory import CUT, BlockFactory
+from rxworker.messages.lenient_json import read_json, read_repaired
+from rxworker.providers.block_factory import CUT
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.gemini.choice import Choice
 from rxworker.providers.gemini.finish import merge_usage, read_block, read_usage
 from rxworker.providers.gemini.wire import WireChunk, decode_chunk
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
+from rxworker.providers.malformed import (
+    BROKEN,
+    NO_REASON,
+    UNREADABLE,
+    LenientDecoder,
+    garbage_failure,
+    read_loosely,
+    stream_failure,
+)
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -49,10 +57,9 @@ TOO_LARGE = Failure(
     "too_large",
     "server",
 )
-BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
 
 
-class GeminiDecoder:
+class GeminiDecoder(LenientDecoder):
     """`SseFrame` to events, for one response.
 
     Args:
@@ -63,9 +70,10 @@ class GeminiDecoder:
     TextDelta(index=0, text='Hi', choice=0)
     """
 
+    _growing = ("text", "stringValue")
+
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        self._new_id = new_id
-        self._blocks = BlockFactory()
+        super().__init__(new_id)
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}
@@ -74,10 +82,6 @@ class GeminiDecoder:
         self._started = False
         self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet
         self._bare_size = 0
-        self._careful = False  # something could not be read as it stood
-        self._broken = False
-        self._joiner = SurrogateJoiner("text", "stringValue")
-        self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
@@ -85,21 +89,18 @@ class GeminiDecoder:
             return ()
         if frame.event == STRAY:
             return list(self._take_bare(frame.data))
-        if self._careful:
+        if self._is_careful:
             if self._broken or self._bare:
                 return self._fail(BROKEN)
             frame = replace(frame, data=self._joiner.joined(frame.data))
         if frame.event == "error":
             failure = garbage_failure(frame) or stream_failure("error", read_json(frame.data))
-            return self._fail(failure or Failure("the provider gave no reason", "error"))
+            return self._fail(failure or Failure(NO_REASON, "error"))
         try:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
-            raw = read_json(frame.data)
-            if raw is None:
-                return self._take_garbage(frame)
-            return list(self._take_raw(frame.event, raw))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._take_loose(frame)
+        except UNREADABLE:
             return self._take_garbage(frame)
         return self._continue(chunk) or list(self._take(chunk, frame.data))
 
@@ -132,7 +133,7 @@ class GeminiDecoder:
     def _take(self, chunk: WireChunk, data: bytes | None) -> Iterator[ResponseEvent]:
         if chunk.error:
             failure = read_failure({"error": chunk.error})
-            yield from self._fail(failure or Failure("the provider gave no reason", "error"))
+            yield from self._fail(failure or Failure(NO_REASON, "error"))
             return
         yield from self._start(chunk)
         for wire in chunk.candidates or ():
@@ -185,7 +186,7 @@ class GeminiDecoder:
             return True
         return bool(self._choices) and all(choice.ended for choice in self._choices.values())
 
-    def _stop(self) -> StopReason | None:
+    def _stop_reason(self) -> StopReason | None:
         first = self._choices.get(0) or next(iter(self._choices.values()), None)
         return (first.stop if first else None) or self._blocked
 
@@ -194,26 +195,20 @@ class GeminiDecoder:
         yield from self._new_usage()
         for choice in self._choices.values():
             yield from choice.end()
-        yield Status(ResponseStatus.COMPLETED, stop_reason=self._stop())
+        yield Status(ResponseStatus.COMPLETED, stop_reason=self._stop_reason())
 
-    def _fail(self, failure: Failure) -> Events:
-        self._over = True
-        return [*self._new_usage(), *self._blocks.fail(failure, self._stop())]
+    def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
+        return [*self._new_usage(), *super()._fail(failure, stop)]
 
     # not a frame of the protocol
 
+    def _take_loose(self, frame: SseFrame) -> Events:
+        raw = read_json(frame.data)
+        return self._take_garbage(frame) if raw is None else list(self._take_raw(frame.event, raw))
+
     def _take_garbage(self, frame: SseFrame) -> Events:
-        self._careful = True
-        repaired = self._joiner.repaired(frame.data)
-        if repaired is not None:
-            return list(self._take_raw(frame.event, read_json(repaired)))
-        if frame.data == DONE:  # some proxies end every protocol like this
-            return ()
-        if not unreadable(frame.data):
-            return [Opaque(frame.event, frame.data.decode("utf-8", "replace"))]
-        # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
-        self._broken = True
-        return ()
+        # Some proxies end every protocol like this.
+        return () if frame.data == DONE else super()._take_garbage(frame)
 
     def _take_bare(self, data: bytes) -> Iterator[ResponseEvent]:
         failure = garbage_failure(SseFrame(data, STRAY))
@@ -222,7 +217,7 @@ class GeminiDecoder:
         elif not self._bare and (raw := read_repaired(data)) is not None:
             yield from self._take_raw(STRAY, raw)
         elif self._bare or data.lstrip().startswith((b"{", b"[")):
-            self._careful = True
+            self._is_careful = True
             self._bare.append(data)  # it may hold empty lines, so it is put together at the end
             self._bare_size += len(data)
             if self._bare_size > MAX_FRAME:
@@ -245,9 +240,9 @@ class GeminiDecoder:
             if failure:
                 yield from self._fail(failure)
             else:
-                yield from self._take_loose(one)
+                yield from self._take_object(one)
 
-    def _take_loose(self, raw: Json) -> Iterator[ResponseEvent]:
+    def _take_object(self, raw: Json) -> Iterator[ResponseEvent]:
         if not isinstance(raw, dict):
             yield Opaque("chunk", raw)
             return

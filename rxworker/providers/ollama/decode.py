@@ -27,12 +27,11 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
+from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import SurrogateJoiner, read_json
-from rxworker.providers.block_factory import CUT, BlockFactory
-from rxworker.providers.failure import Failure
+from rxworker.messages.lenient_json import read_json
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import read_loosely, unreadable
+from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
 from rxworker.providers.ollama.finish import read_failure, read_stop, read_usage
 from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
 
@@ -112,11 +111,11 @@ def _end_of_object(text: str, at: int) -> int:
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
+LINE = "line"
 DELTAS = {BlockType.TEXT: TextDelta, BlockType.THINKING: ThinkingDelta}
-BAD_JSON = Failure("the server sent JSON that cannot be read", "bad_json", "server")
 
 
-class OllamaDecoder:
+class OllamaDecoder(LenientDecoder):
     """Lines to events, for one response.
 
     Args:
@@ -126,38 +125,31 @@ class OllamaDecoder:
     TextDelta(index=0, text='Hi', choice=0)
     """
 
+    _growing = ("content", "thinking")
+
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        self._new_id = new_id
-        self._blocks = BlockFactory()
+        super().__init__(new_id)
         self._text: int | None = None  # the open block, if text is what is open
         self._thinking: int | None = None  # the same of thinking; at most one of them is open
         self._started = False
         self._called = self._malformed = False
-        self._careful = False  # something could not be read as it stood
-        self._broken = False
-        self._joiner = SurrogateJoiner("content", "thinking")
-        self._over = False
 
     def feed(self, line: bytes, /) -> Events:
         """Take the next line; return what happened."""
         if self._over:
             return ()
-        if self._careful:
+        if self._is_careful:
             if self._broken:
                 raw = read_json(line)
-                return self._fail(read_failure(raw) if _tells_error(raw) else BAD_JSON)
+                return self._fail(read_failure(raw) if _tells_error(raw) else BROKEN)
             line = self._joiner.joined(line)
         try:
             wire = decode_line(line)
         except msgspec.ValidationError:
-            return list(self._take_loose(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._take_garbage(line)
+            return self._take_loose(SseFrame(line, LINE))
+        except UNREADABLE:
+            return self._take_garbage(SseFrame(line, LINE))
         return self._take_quickly(wire) or list(self._take(wire, line))
-
-    def finish(self) -> Events:
-        """The bytes ended. Before the line that is done, that is an error."""
-        return () if self._over else self._fail(CUT)
 
     def _take_quickly(self, wire: WireLine) -> Events:
         """More of a text that is open, and nothing else: nearly every line. Nothing: not such a line."""
@@ -248,40 +240,28 @@ class OllamaDecoder:
         stop = read_stop(wire.done_reason, called=self._called, malformed=self._malformed)
         yield Status(ResponseStatus.COMPLETED, stop_reason=stop)
 
-    def _fail(self, failure: Failure) -> Events:
-        self._over = True
-        return self._blocks.fail(failure)
-
     # what does not fit
 
-    def _take_loose(self, line: bytes) -> Iterator[ResponseEvent]:
-        raw = read_json(line)
+    def _take_loose(self, frame: SseFrame) -> Events:
+        raw = read_json(frame.data)
         if raw is None:
-            yield from self._take_garbage(line)
-        elif _tells_error(raw):
-            yield from self._fail(read_failure(raw))
-        elif not isinstance(raw, dict):
-            yield Opaque("line", raw)
-        else:
-            wire, rest = read_loosely(raw, WireLine)
-            yield from self._start(wire)
-            if rest:
-                yield Opaque("line", rest)
-            yield from self._take(wire, line)
+            return self._take_garbage(frame)
+        if _tells_error(raw):
+            return self._fail(read_failure(raw))
+        if not isinstance(raw, dict):
+            return [Opaque(LINE, raw)]
+        wire, rest = read_loosely(raw, WireLine)
+        events = [*self._start(wire)]
+        if rest:
+            events.append(Opaque(LINE, rest))
+        return [*events, *self._take(wire, frame.data)]
 
-    def _take_garbage(self, line: bytes) -> Events:
-        self._careful = True
-        repaired = self._joiner.repaired(line)
-        if repaired is not None:
-            return list(self._take_loose(repaired))
-        parts = split_objects(line)
-        if parts != [line]:
+    def _take_garbage(self, frame: SseFrame) -> Events:
+        parts = split_objects(frame.data)
+        if parts != [frame.data]:
+            self._is_careful = True
             return [event for part in parts for event in self.feed(part)]
-        if not unreadable(line):
-            return [Opaque("line", line.decode("utf-8", "replace"))]
-        # Half a line at the very end is a truncated stream; anywhere else it is the server's fault.
-        self._broken = True
-        return ()
+        return super()._take_garbage(frame)
 
 
 def _tells_error(raw: Json) -> bool:

@@ -25,15 +25,21 @@ from rxworker.events import (
     TextDelta,
 )
 from rxworker.events.deltas import add_deltas, gather
-from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
-from rxworker.messages.lenient_json import SurrogateJoiner, read_json
+from rxworker.messages.lenient_json import read_json
 from rxworker.providers.batch_decoder import Part
-from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
+from rxworker.providers.malformed import (
+    BROKEN,
+    NO_REASON,
+    UNREADABLE,
+    LenientDecoder,
+    garbage_failure,
+    read_loosely,
+    stream_failure,
+)
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.finish import read_usage
 from rxworker.providers.openai_chat.wire import (
@@ -48,22 +54,10 @@ from rxworker.providers.openai_chat.wire import (
 Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
-# Whose texts go on in the next chunk.
-GROWING = (
-    "content",
-    "text",
-    "thinking",
-    "reasoning",
-    "reasoning_content",
-    "summary",
-    "refusal",
-    "arguments",
-)
 
 
-class OpenAIChatDecoder:
+class OpenAIChatDecoder(LenientDecoder):
     """`SseFrame` to events, for one response.
 
     Args:
@@ -74,9 +68,19 @@ class OpenAIChatDecoder:
     TextDelta(index=0, text='Hi', choice=0)
     """
 
+    _growing = (
+        "content",
+        "text",
+        "thinking",
+        "reasoning",
+        "reasoning_content",
+        "summary",
+        "refusal",
+        "arguments",
+    )
+
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        self._new_id = new_id
-        self._blocks = BlockFactory()
+        super().__init__(new_id)
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject | None = None
         self._started = False
@@ -84,36 +88,28 @@ class OpenAIChatDecoder:
         self._events: list[ResponseEvent] = []  # made, and not returned yet
         self._emit = self._events.append
         self._failure: Failure | None = None  # waits for the usage
-        self._joiner: SurrogateJoiner | None = None  # since something could not be read as it stood
-        self._broken: Failure | None = None
-        self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        if self._joiner is not None:
+        if self._is_careful:
             frame = replace(frame, data=self._joiner.joined(frame.data))
         if self._broken or frame.data == DONE or frame.event == "error":
-            self._take_last(frame)
-            return self._take_events()
+            return self._take_last(frame)
         try:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
-            self._take_loose(frame)
+            return self._take_loose(frame)
         except UNREADABLE:
-            self._take_garbage(frame)
-        else:
-            position, text = growth_of(chunk)
-            delta = None if position is None else self._grow(position, [text])
-            if delta is not None:
-                return (delta,)
-            self._take(chunk, frame.data)
-        return self._take_events()
+            return self._take_garbage(frame)
+        position, text = growth_of(chunk)
+        delta = None if position is None else self._grow(position, [text])
+        return self._take(chunk, frame.data) if delta is None else (delta,)
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
-        is_plain = self._joiner is None and not self._over and not has_event(frames, "error")
+        is_plain = not (self._is_careful or self._over or has_event(frames, "error"))
         datas = datas_of(frames)
         ends = datas[-1:] == [DONE]
         try:
@@ -130,8 +126,7 @@ class OpenAIChatDecoder:
             like = None if position is None else self._grow(position, [text])
             at += 1
             if position is None or like is None:
-                self._take(chunks[at - 1], datas[at - 1])
-                made += self._take_events()
+                made += self._take(chunks[at - 1], datas[at - 1])
                 continue
             more: list[str] = []
             while growths[at][0] == position:
@@ -156,15 +151,10 @@ class OpenAIChatDecoder:
 
     def finish(self) -> Events:
         """The bytes ended."""
-        if self._over:
-            return ()
-        if self._failure or self._completed():
-            self._end()
-        else:
-            self._fail(CUT)
-        return self._take_events()
+        is_whole = not self._over and (self._failure or self._completed())
+        return self._end() if is_whole else super().finish()
 
-    def _take(self, chunk: WireChunk, data: bytes) -> None:
+    def _take(self, chunk: WireChunk, data: bytes) -> Events:
         choices, usage = chunk.choices or (), chunk.usage
         is_plain = choices and chunk.error is None and chunk.x_groq is None
         failure = None if is_plain else _failure(chunk, data)
@@ -187,7 +177,8 @@ class OpenAIChatDecoder:
             self._failure = failure
             self._events += self._blocks.abort_all(failure.message)
         if self._failure and (not choices or self._usage is not None):
-            self._end()
+            return self._end()
+        return self._take_events()
 
     def _start(self, chunk: WireChunk, data: bytes) -> None:
         if self._started:
@@ -214,29 +205,28 @@ class OpenAIChatDecoder:
     def _completed(self) -> bool:
         return bool(self._choices) and all(choice.ended for choice in self._choices.values())
 
-    def _stop(self) -> StopReason | None:
+    def _stop_reason(self) -> StopReason | None:
         first = self._choices.get(0) or next(iter(self._choices.values()), None)
         return first.stop if first else None
 
-    def _end(self) -> None:
+    def _end(self) -> Events:
         if self._failure:
-            self._fail(self._failure)
-            return
+            return self._fail(self._failure)
         self._over = True
         if not self._started:
             self._emit(Status(STARTED))
             self._events += self._early
         for choice in self._choices.values():
             choice.end()
-        self._emit(Status(COMPLETED, stop_reason=self._stop()))
+        self._emit(Status(COMPLETED, stop_reason=self._stop_reason()))
+        return self._take_events()
 
-    def _fail(self, failure: Failure) -> None:
-        self._over = True
-        self._events += [*self._early, *self._blocks.fail(failure, self._stop())]
+    def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
+        return [*self._take_events(), *self._early, *super()._fail(failure, stop)]
 
     # what does not fit
 
-    def _take_loose(self, frame: SseFrame) -> None:
+    def _take_loose(self, frame: SseFrame) -> Events:
         """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
         raw = read_json(frame.data)
         if raw is None:
@@ -245,36 +235,26 @@ class OpenAIChatDecoder:
         if failure:
             return self._fail(failure)
         if not isinstance(raw, dict):
-            return self._keep(Opaque("chunk", raw))
+            return self._odd(Opaque("chunk", raw))
         chunk, rest = read_loosely(raw, WireChunk)
         if not (chunk.choices or chunk.x_groq or _has_usage(chunk)):
-            return self._keep(Opaque("chunk", raw))
+            return self._odd(Opaque("chunk", raw))
         self._start(chunk, frame.data)
         if rest:
             self._keep(Opaque("chunk", rest))
         return self._take(chunk, frame.data)
 
-    def _take_last(self, frame: SseFrame) -> None:
+    def _odd(self, event: ResponseEvent) -> Events:
+        self._keep(event)
+        return self._take_events()
+
+    def _take_last(self, frame: SseFrame) -> Events:
         """The last frame: nothing after it is read."""
         if frame.data == DONE:
             return self._end()
-        failure = self._broken or garbage_failure(frame)
+        failure = BROKEN if self._broken else garbage_failure(frame)
         failure = failure or stream_failure("error", read_json(frame.data))
-        return self._fail(failure or Failure("the provider gave no reason", "error"))
-
-    def _take_garbage(self, frame: SseFrame) -> None:
-        self._joiner = self._joiner or SurrogateJoiner(*GROWING)
-        repaired = self._joiner.repaired(frame.data)
-        if repaired is not None:
-            return self._take_loose(replace(frame, data=repaired))
-        failure = garbage_failure(frame)
-        if failure:
-            return self._fail(failure)
-        if frame.event == STRAY or not unreadable(frame.data):
-            return self._keep(Opaque(frame.event, frame.data.decode("utf-8", "replace")))
-        # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
-        self._broken = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
-        return None
+        return self._fail(failure or Failure(NO_REASON, "error"))
 
 
 def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
@@ -287,7 +267,7 @@ def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
         return None
     # A bare text has its code beside it.
     failure = read_failure({"error": error} if isinstance(error, dict) else read_json(data))
-    return failure or Failure("the provider gave no reason", "error")
+    return failure or Failure(NO_REASON, "error")
 
 
 def _has_usage(chunk: WireChunk) -> bool:

@@ -24,15 +24,20 @@ from rxworker.events import (
     Status,
 )
 from rxworker.events.deltas import FEW, Deltas, gather
-from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame, datas_of
-from rxworker.messages import Json, StopReason
-from rxworker.messages.lenient_json import SurrogateJoiner, read_json
+from rxworker.messages import Json
+from rxworker.messages.lenient_json import read_json
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
+from rxworker.providers.malformed import (
+    BROKEN,
+    UNREADABLE,
+    LenientDecoder,
+    read_loosely,
+    stream_failure,
+)
 from rxworker.providers.openai_responses.finish import (
     COMPLETED,
     INCOMPLETE,
@@ -46,7 +51,6 @@ from rxworker.providers.openai_responses.items import HANDLERS as ITEM_HANDLERS
 from rxworker.providers.openai_responses.items import Items
 from rxworker.providers.openai_responses.kinds import word
 from rxworker.providers.openai_responses.wire import (
-    UNREADABLE,
     WireEvent,
     WireResponse,
     decode_event,
@@ -62,7 +66,7 @@ STARTED = ResponseStatus.STARTED
 ENDED = ResponseStatus.COMPLETED
 
 
-class OpenAIResponsesDecoder:
+class OpenAIResponsesDecoder(LenientDecoder):
     """`SseFrame` to events, for one response.
 
     Args:
@@ -73,11 +77,10 @@ class OpenAIResponsesDecoder:
     TextDelta(index=0, text='Hi', choice=0)
     """
 
+    _growing = ("delta",)
+
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        self._new_id = new_id
-        self._joiner: SurrogateJoiner | None = None  # since something could not be read as it stood
-        self._broken: Failure | None = None
-        self._over = False
+        super().__init__(new_id)
         self._begin()
 
     def _begin(self) -> None:
@@ -96,7 +99,7 @@ class OpenAIResponsesDecoder:
     @property
     def is_over(self) -> bool:
         """Whether the response has ended or failed."""
-        return self._over or self._failure is not None or self._broken is not None
+        return self._over or self._failure is not None or self._broken
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
@@ -104,24 +107,23 @@ class OpenAIResponsesDecoder:
             return ()
         if frame.data == DONE:
             return self.finish()
-        if self._joiner is not None:
+        if self._is_careful:
             if self._broken:
-                return self._fail(self._broken)
+                return self._fail(BROKEN)
             frame = replace(frame, data=self._joiner.joined(frame.data))
-        events: list[ResponseEvent] = []
         try:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
-            self._take_loose(frame, events)
+            return self._take_loose(frame)
         except UNREADABLE:
-            self._take_garbage(frame, events)
-        else:
-            self._take(event if event.type else _named(event, frame), frame.data, events)
+            return self._take_garbage(frame)
+        events: list[ResponseEvent] = []
+        self._take(event if event.type else _named(event, frame), frame.data, events)
         return events
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
-        is_plain = self._joiner is None and not self._over
+        is_plain = not (self._is_careful or self._over)
         datas = datas_of(frames)
         ends = datas[-1:] == [DONE]
         if ends:
@@ -231,12 +233,12 @@ class OpenAIResponsesDecoder:
             self._goes_on = False
             events += self._blocks.abort_all(self._failure.message)
 
-    def _take_loose(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
+    def _take_loose(self, frame: SseFrame) -> Events:
         """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
         raw = read_json(frame.data)
         if raw is None:
-            self._take_garbage(frame, events)
-            return
+            return self._take_garbage(frame)
+        events: list[ResponseEvent] = []
         event, rest = read_loosely(raw, WireEvent) if isinstance(raw, dict) else (WireEvent(), {})
         event = _named(event, frame)
         known = event.type in HANDLERS or event.type == ERROR or event.type in ITEM_HANDLERS
@@ -248,26 +250,7 @@ class OpenAIResponsesDecoder:
             if rest:
                 events.append(Opaque(event.type, rest))
             self._take(event, frame.data, events)
-
-    def _take_garbage(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
-        self._joiner = self._joiner or SurrogateJoiner("delta")
-        repaired = self._joiner.repaired(frame.data)
-        failure = garbage_failure(frame) if repaired is None else None
-        if repaired is not None:
-            self._take_loose(replace(frame, data=repaired), events)
-        elif failure:
-            events += self._fail(failure)
-        elif frame.event == STRAY or not unreadable(frame.data):
-            events.append(Opaque(frame.event, frame.data.decode("utf-8", "replace")))
-        else:
-            # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
-            self._broken = Failure(
-                "the provider sent JSON that cannot be read", "bad_json", "server"
-            )
-
-    def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
-        self._over = True
-        return self._blocks.fail(failure, stop)
+        return events
 
     def _ping(self, _: WireEvent, events: list[ResponseEvent]) -> None:
         events.append(Ping())

@@ -21,9 +21,6 @@ from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.openai_responses.kinds import DELTAS, WHOLES
 
-# What bytes raise that are not what is expected.
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
 
 class WireResponse(Struct, frozen=True, gc=False):
     """The response as a whole, which the first and the last events carry."""
