@@ -17,7 +17,8 @@ from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
-from reactivex import Observable, abc
+from reactivex import Observable, abc, compose
+from reactivex import operators as ops
 from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError
@@ -71,12 +72,11 @@ def write_table(
     if Path(path).suffix not in FORMATS:
         raise ConfigurationError(f"{os.fspath(path)!r}: give a file of {', '.join(FORMATS)}")
 
-    def begin() -> tuple[_Batches, Callable[[], int]]:
-        batches = _Batches(arrow, row, rows, partial(FORMATS[Path(path).suffix], os.fspath(path)))
-        return batches, lambda: batches.count
+    open_sink = partial(FORMATS[Path(path).suffix], os.fspath(path))
+    make = partial(_Batches, arrow, row, rows, open_sink)
 
     def operator(source: Observable[Row]) -> Observable[int]:
-        return Observable(partial(_write, source, begin))
+        return Observable(partial(_write, source, make))
 
     return operator
 
@@ -96,19 +96,13 @@ def to_table(row: type[Struct] | None = None) -> Operator[Row, Table]:
     """
     arrow = _arrow()
 
-    def begin() -> tuple[_Batches, Callable[[], Table]]:
-        collected: list[_Collector] = []
+    schema = None if row is None else _schema(arrow, row)
 
-        def collect(schema: Any) -> _Collector:
-            collected.append(_Collector(arrow, schema))
-            return collected[0]
+    def collect(rows: list[dict[str, Any]]) -> Table:
+        known = schema or (None if rows else arrow.schema([]))
+        return arrow.Table.from_pylist(rows, schema=known)
 
-        return _Batches(arrow, row, ROWS, collect), lambda: collected[0].table
-
-    def operator(source: Observable[Row]) -> Observable[Table]:
-        return Observable(partial(_write, source, begin))
-
-    return operator
+    return compose(ops.map(_values), ops.to_list(), ops.map(collect))
 
 
 class _Batches:
@@ -134,7 +128,7 @@ class _Batches:
 
     def add(self, row: Row) -> None:
         """Take a row."""
-        self._rows.append(dict(row) if isinstance(row, dict) else _values(row))
+        self._rows.append(_values(row))
         if len(self._rows) >= self._size:
             self._flush()
 
@@ -159,36 +153,14 @@ class _Batches:
         return self._sink
 
 
-class _Collector:
-    """A sink in memory."""
-
-    def __init__(self, arrow: Any, schema: Any) -> None:
-        self._arrow = arrow
-        self._schema = schema
-        self._batches: list[Any] = []
-
-    def write_batch(self, batch: Any) -> None:
-        self._batches.append(batch)
-
-    def close(self) -> None:
-        self.table = self._arrow.Table.from_batches(self._batches, schema=self._schema)
-
-
 def _write(
     source: Observable[Row],
-    begin: Callable[[], tuple[_Batches, Callable[[], Any]]],
-    observer: abc.ObserverBase[Any],
+    make: Callable[[], _Batches],
+    observer: abc.ObserverBase[int],
     scheduler: abc.SchedulerBase | None = None,
 ) -> abc.DisposableBase:
-    """Write what a source emits, and emit the result.
-
-    Args:
-        source: The rows.
-        begin: Returns the batches of this subscription, and a function that returns their result when they are closed.
-        observer: Receives the result.
-        scheduler: For the source.
-    """
-    batches, result = begin()
+    """Write what a source emits, and emit the number of the rows."""
+    batches = make()
     is_open = True
 
     def close() -> None:
@@ -218,7 +190,7 @@ def _write(
         except Exception as error:
             observer.on_error(error)
         else:
-            observer.on_next(result())
+            observer.on_next(batches.count)
             observer.on_completed()
 
     held = CompositeDisposable(Disposable(close))
@@ -262,7 +234,9 @@ def _plain(kind: Any) -> Any:
     return kind
 
 
-def _values(row: Struct) -> dict[str, Any]:
+def _values(row: Row) -> dict[str, Any]:
+    if isinstance(row, dict):
+        return dict(row)
     values = msgspec.structs.asdict(row)
     for name, value in values.items():
         if value is not None and not isinstance(value, PLAIN):

@@ -12,12 +12,8 @@ from rxworker.protocols.native import (
     retry_frame,
     sse_frame,
 )
-from rxworker.protocols.registry import (
-    UI_PROTOCOLS,
-    RunRequest,
-    UiProtocol,
-    WatchedRun,
-)
+from rxworker.protocols.registry import UI_PROTOCOLS, UiProtocol
+from rxworker.protocols.request import RunRequest, WatchedRun
 
 __all__ = [
     # the protocols of user interfaces, by name
@@ -37,7 +33,4 @@ __all__ = [
     "read_last_event_id",
     "PING_COMMENT",
     "SSE_HEADERS",
-    # messages of a client on a WebSocket
-    # messages of a server
-    # the summary of a run
 ]

@@ -182,26 +182,13 @@ class CallIds:
         return waiting.popleft() if waiting else native
 
 
-class ClientMessages(Struct, frozen=True):
-    """The messages that a client sends.
-
-    Attributes:
-        conversation: The whole conversation.
-        latest: The user's messages after the last answer.
-        results: The results of tools after the last answer.
-    """
-
-    conversation: Conversation
-    latest: tuple[Message, ...]
-    results: tuple[ToolResult, ...] = ()
-
-
 class MessageCollector:
     """Collects messages one by one. Adjacent tool results become one message.
 
     >>> collector = MessageCollector()
     >>> collector.add("user", [Text("hi")])
-    >>> collector.messages.latest[0].text
+    >>> conversation, latest, results = collector.finish()
+    >>> latest[0].text
     'hi'
     """
 
@@ -228,9 +215,8 @@ class MessageCollector:
         """Add the result of a tool."""
         self._results.append(result)
 
-    @property
-    def messages(self) -> ClientMessages:
-        """The messages so far."""
+    def finish(self) -> tuple[Conversation, tuple[Message, ...], tuple[ToolResult, ...]]:
+        """The whole conversation, and the user's messages and the results of tools after the last answer."""
         self._flush()
         end = len(self._messages)
         while end and self._messages[end - 1].role == "user":
@@ -245,7 +231,7 @@ class MessageCollector:
                 latest.append(message)
         system = "\n\n".join(self._system) or None
         conversation = Conversation(tuple(self._messages), system)
-        return ClientMessages(conversation, tuple(latest), tuple(results))
+        return conversation, tuple(latest), tuple(results)
 
     def _flush(self) -> None:
         if self._results:

@@ -105,7 +105,7 @@ async def ag_ui(
 ) -> Told:
     async def answer(request: web.Request) -> AsyncIterator[bytes]:
         asked = read_run_input(await request.read())
-        encoder = AgUiEncoder(asked.thread_id, asked.run_id, protocol=asked.protocol)
+        encoder = AgUiEncoder(asked.conversation_id, asked.run_id, protocol=asked.protocol)
         return ag_ui_stream(in_batches(records), encoder)
 
     async def use(address: str) -> Told:
@@ -119,7 +119,7 @@ async def ui_messages(
 ) -> Told:
     async def answer(request: web.Request) -> AsyncIterator[bytes]:
         if request.method == "POST":
-            assert read_chat_request(await request.read()).id == "chat-1"
+            assert read_chat_request(await request.read()).conversation_id == "chat-1"
         return ui_message_stream(in_batches(records), "message-1")
 
     async def use(address: str) -> Told:
@@ -357,7 +357,7 @@ async def test_an_ag_ui_client_shows_a_paused_call_and_goes_on(
             decisions={**decisions_of(asked.replies), "call_1_2": Deny("not this one")}
         )
         records = await told(resumed)
-        encoder = AgUiEncoder(asked.thread_id, asked.run_id, protocol=asked.protocol)
+        encoder = AgUiEncoder(asked.conversation_id, asked.run_id, protocol=asked.protocol)
         return ag_ui_stream(in_batches(records), encoder)
 
     async def use(address: str) -> Told:
@@ -482,7 +482,7 @@ async def test_a_chat_shows_a_paused_call_and_goes_on(clients: Clients) -> None:
         resumed = worker.resume(
             decisions={**decisions_of(asked.replies), "call_1_2": Deny("not this one")}
         )
-        return ui_message_stream(in_batches(await told(resumed)), asked.last_message_id)
+        return ui_message_stream(in_batches(await told(resumed)), asked.message_id)
 
     async def use(address: str) -> Told:
         given: Told = {"messages": [{"id": "u", "role": "user", "parts": []}, message]}
@@ -614,7 +614,7 @@ async def test_an_ag_ui_client_accepts_any_records(clients: Clients, client: str
     async def pieces(asked: AgUiInput) -> AsyncGenerator[bytes, None]:
         for number, records in enumerate(SOUPS):
             batches = in_batches(records)
-            encoder = AgUiEncoder(asked.thread_id, f"run-{number}", protocol=asked.protocol)
+            encoder = AgUiEncoder(asked.conversation_id, f"run-{number}", protocol=asked.protocol)
             async for piece in ag_ui_stream(batches, encoder):
                 yield piece
 

@@ -105,7 +105,7 @@ def test_tools_state_and_context_are_read() -> None:
     )
     assert asked.tools[0].name == "pick"
     assert asked.context[0].value == "Oslo"
-    assert (asked.state, asked.forwarded) == ({"a": None}, {"b": 1})
+    assert (asked.shared_state, asked.forwarded) == ({"a": None}, {"b": 1})
 
 
 @pytest.mark.parametrize(

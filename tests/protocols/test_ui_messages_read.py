@@ -11,11 +11,11 @@ from rxworker import Answer, Approve, Deny
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Image, Message, Text, ToolCall, ToolResult, validate
 from rxworker.protocols.common import decisions_of
+from rxworker.protocols.request import RunRequest
 from rxworker.protocols.ui_messages import read_chat_request
-from rxworker.protocols.ui_messages.messages import ChatRequest
 
 
-def read(*messages: dict[str, Any], **given: Any) -> ChatRequest:
+def read(*messages: dict[str, Any], **given: Any) -> RunRequest:
     asked = {"id": "chat", "messages": messages, "trigger": "submit-message"} | given
     return read_chat_request(json.dumps(asked).encode())
 
@@ -62,7 +62,7 @@ def test_each_step_of_an_answer_is_a_message_with_its_results_behind_it() -> Non
     )
     assert validate(asked.conversation) == []
     assert [m.text for m in asked.messages] == ["thanks"]
-    assert asked.last_message_id is None
+    assert asked.message_id is None
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,8 @@ def test_an_answer_to_a_paused_call_is_a_decision(
 ) -> None:
     asked = read(message("user", text("hi")), message("assistant", part))
     assert decisions_of(asked.replies) == decisions
-    assert asked.last_message_id == "assistant-1"
+    continues = asked.replies or asked.results
+    assert asked.message_id == ("assistant-1" if continues else None)
     assert asked.messages == ()
 
 
@@ -160,7 +161,7 @@ def test_what_cannot_be_read_is_refused_with_a_word_of_what_to_do(
 
 
 def test_another_trigger_is_refused() -> None:
-    assert read(message("user", text("x")), trigger="regenerate-message").trigger
+    assert read(message("user", text("x")), trigger="regenerate-message").replaces
     with pytest.raises(LocalProtocolError, match="trigger"):
         read(trigger="shake")
 

@@ -11,14 +11,11 @@ from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Content,
-    Conversation,
     Json,
     JsonObject,
     Message,
     Text,
     ToolCall,
-    ToolMeta,
-    ToolResult,
 )
 from rxworker.protocols.common import (
     InterruptReply,
@@ -29,6 +26,7 @@ from rxworker.protocols.common import (
     tool_meta,
     tool_result,
 )
+from rxworker.protocols.request import RunRequest
 from rxworker.state.shared_state import checked_json
 from rxworker.worker.decisions import (
     PAYLOAD,
@@ -48,33 +46,21 @@ class AgUiContext(Struct, frozen=True):
     value: str = ""
 
 
-class AgUiInput(Struct, frozen=True):
-    """The input of a client.
+class AgUiInput(RunRequest, frozen=True, kw_only=True):
+    """The input of a client: a request, of which ``conversation_id`` is the thread.
+
+    Its conversation is without reasoning, which a client cannot vouch for.
 
     Attributes:
-        thread_id: The client's id of the conversation.
         run_id: The client's id of the run.
-        messages: The user's messages after the last answer; may be empty.
-        conversation: The whole conversation, as the client has it, without reasoning, which a client cannot vouch for.
-        replies: Its replies to a paused run.
-        results: The results of tools after the last answer.
-        tools: The tools that the client runs.
         context: The context that the client provides.
-        state: Its state, any JSON.
         forwarded: Its forwarded properties, any JSON.
         protocol: The version of AG-UI; ``None`` before 1.0.
         parent_run_id: The run that it branches off.
     """
 
-    thread_id: str
     run_id: str
-    messages: tuple[Message, ...] = ()
-    conversation: Conversation = Conversation()
-    replies: tuple[InterruptReply, ...] = ()
-    results: tuple[ToolResult, ...] = ()
-    tools: tuple[ToolMeta, ...] = ()
     context: tuple[AgUiContext, ...] = ()
-    state: Json = None
     forwarded: Json = None
     protocol: str | None = None
     parent_run_id: str | None = None
@@ -163,20 +149,20 @@ def read_run_input(data: bytes) -> AgUiInput:
     names: dict[str, str] = {}
     for message in read.messages:
         _collect(message, collector, names)
-    sent = collector.messages
+    conversation, latest, results = collector.finish()
     return AgUiInput(
         read.thread_id,
-        read.run_id,
-        sent.latest,
-        sent.conversation,
+        latest,
+        conversation,
         _replies(read.resume, data),
-        sent.results,
+        results,
         tuple([tool_meta(t.name, t.description, t.parameters) for t in read.tools or ()]),
-        read.context or (),
-        checked_json(read.state),
-        read.forwarded_props,
-        read.protocol_version,
-        read.parent_run_id,
+        checked_json(read.state) or None,
+        run_id=read.run_id,
+        context=read.context or (),
+        forwarded=read.forwarded_props,
+        protocol=read.protocol_version,
+        parent_run_id=read.parent_run_id,
     )
 
 

@@ -26,7 +26,6 @@ from rxworker.messages import (
     Text,
     Thinking,
     ToolCall,
-    ToolMeta,
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
@@ -41,6 +40,7 @@ from rxworker.protocols.common import (
     split_interrupt,
     tool_meta,
 )
+from rxworker.protocols.request import RunRequest
 from rxworker.protocols.ui_messages.parts import output_of
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
@@ -54,34 +54,6 @@ from rxworker.worker.decisions import (
 )
 
 DENIED = "This call was not approved."
-
-
-class ChatRequest(Struct, frozen=True):
-    """The request of a client.
-
-    Attributes:
-        id: The client's id of the chat.
-        messages: The user's messages after the last answer; may be empty.
-        conversation: The whole conversation, as the client has it, without reasoning, which a client cannot vouch for.
-        replies: Its replies to a paused run.
-        results: The results of tools in the last answer, those of the client among them.
-        tools: The tools of the client, if its requests have a member ``tools``.
-        state: The state that it shares with the worker, if its requests have a member ``state``.
-        trigger: ``submit-message``, or ``regenerate-message`` to regenerate the last answer.
-        message_id: The message to regenerate or edit.
-        last_message_id: The last answer, which a resumed run continues.
-    """
-
-    id: str
-    messages: tuple[Message, ...] = ()
-    conversation: Conversation = Conversation()
-    replies: tuple[InterruptReply, ...] = ()
-    results: tuple[ToolResult, ...] = ()
-    tools: tuple[ToolMeta, ...] = ()
-    state: Json = None
-    trigger: str = "submit-message"
-    message_id: str | None = None
-    last_message_id: str | None = None
 
 
 class _Part(Struct, frozen=True, rename="camel"):
@@ -122,8 +94,8 @@ class _Request(Struct, frozen=True, rename="camel"):
     state: Any = None
 
 
-def read_chat_request(data: bytes) -> ChatRequest:
-    """Read a request.
+def read_chat_request(data: bytes) -> RunRequest:
+    """Read a request. Its conversation is without reasoning, which a client cannot vouch for.
 
     Raises:
         LocalProtocolError: It is not one, or has content that is not supported.
@@ -141,23 +113,23 @@ def read_chat_request(data: bytes) -> ChatRequest:
     collector = MessageCollector()
     for message in read.messages:
         _collect(message, collector)
-    sent = collector.messages
+    conversation, latest, results = collector.finish()
     last = read.messages[-1] if read.messages else None
     is_answer = last is not None and last.role == "assistant"
     replies = tuple(_replies(last.parts)) if last is not None and is_answer else ()
     if replies:
         check_members(data, "the request")
-    return ChatRequest(
+    continues = last is not None and is_answer and (replies or results)
+    return RunRequest(
         read.id,
-        sent.latest,
-        sent.conversation,
+        latest,
+        conversation,
         replies,
-        sent.results,
+        results,
         tuple([tool_meta(n, t.description, t.parameters) for n, t in (read.tools or {}).items()]),
-        checked_json(read.state),
-        read.trigger,
-        read.message_id,
-        last.id if last is not None and is_answer else None,
+        checked_json(read.state) or None,
+        replaces=read.trigger == "regenerate-message" or read.message_id is not None,
+        message_id=last.id if last is not None and continues else None,
     )
 
 

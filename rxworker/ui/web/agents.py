@@ -21,7 +21,8 @@ from rxworker.messages import Conversation, Message, repair
 from rxworker.messages.pairs import calls_made
 from rxworker.protocols.common import decisions_of
 from rxworker.protocols.native import encode_json
-from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
+from rxworker.protocols.registry import UI_PROTOCOLS, UiProtocol
+from rxworker.protocols.request import RunRequest, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.client_tools import answers_of, equip
 from rxworker.ui.web.entry import STOPPED, ConversationEntry, RunEntry, first_event
