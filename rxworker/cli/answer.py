@@ -7,11 +7,10 @@ does not wait. A page is where the answer is printed: a terminal, with styles, o
 from __future__ import annotations
 
 import signal
-import sys
 from enum import Enum
 from functools import partial
 from queue import SimpleQueue
-from typing import Literal, Protocol, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from rich.console import Console
@@ -21,7 +20,6 @@ from rxworker.errors import RunCancelledError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
-    BlockType,
     HookMessage,
     HookVerdict,
     Record,
@@ -30,6 +28,7 @@ from rxworker.events import (
 )
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
+from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind
 from rxworker.ui.terminal.lifecycle import on_signals
 from rxworker.views import Tracker
 from rxworker.views.changes import (
@@ -46,33 +45,11 @@ from rxworker.views.changes import (
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
 
-TextKind: TypeAlias = Literal["text", "thinking"]
-
 STYLES = {"text": "", "thinking": "dim italic"}
 
 
-class Page(Protocol):
-    """Takes the text of an answer as it arrives, and notes, each on its own line."""
-
-    def write(self, kind: TextKind, piece: str) -> None:
-        """Write more of the text or the thinking."""
-        ...
-
-    def note(self, line: str, *, failed: bool = False) -> None:
-        """Write a line about an event."""
-        ...
-
-    def mark(self, line: str) -> None:
-        """Write a line between two parts of the text: the text before it is no longer valid."""
-        ...
-
-    def end_line(self) -> None:
-        """Start a new line, unless the current one is empty."""
-        ...
-
-
-class TerminalPage:
-    """A page in a terminal.
+class Page:
+    """A page in a terminal. It takes the text of an answer as it arrives, and notes, each on its own line.
 
     Args:
         console: The terminal.
@@ -90,60 +67,45 @@ class TerminalPage:
             self._kind = kind
             piece = piece.lstrip("\n")
         if piece:
-            self._console.out(clean(piece), style=STYLES[kind], end="", highlight=False)
+            self._print(clean(piece), STYLES[kind], end="")
             self._in_line = not piece.endswith("\n")
 
     def note(self, line: str, *, failed: bool = False) -> None:
         """Write a line about an event."""
         self.end_line()
-        self._console.out(f"  {line}", style="red" if failed else "dim", highlight=False)
+        self._print(f"  {line}", "red" if failed else "dim")
 
     def mark(self, line: str) -> None:
-        """Write a line between two parts of the text."""
+        """Write a line between two parts of the text: the text before it is no longer valid."""
         self.end_line()
-        self._console.out(f"[{line}]", style="yellow", highlight=False)
+        self._print(f"[{line}]", "yellow")
 
     def end_line(self) -> None:
         """Start a new line, unless the current one is empty."""
         if self._in_line:
-            self._console.out("")
+            self._print("")
         self._in_line, self._kind = False, None
 
+    def _print(self, text: str, style: str = "", end: str = "\n") -> None:
+        self._console.out(text, style=style, end=end, highlight=False)
 
-class PlainPage:
-    """A page for a program: text on standard output, notes on standard error, and no thinking."""
 
-    def __init__(self) -> None:
-        self._in_line = False
+class PlainPage(Page):
+    """A page for a program: text and marks on standard output, notes on standard error, and no thinking."""
 
     def write(self, kind: TextKind, piece: str) -> None:
-        """Write more of the text or the thinking."""
-        if kind == "text" and piece:
-            print(clean(piece), end="", flush=True)
-            self._in_line = not piece.endswith("\n")
+        """Write more of the text, as it is."""
+        if kind == "text":
+            self._kind = kind
+            super().write(kind, piece)
 
     def note(self, line: str, *, failed: bool = False) -> None:
         """Write a line about an event."""
         self.end_line()
         write_error(f"rxworker: {line}" if failed else line)
 
-    def mark(self, line: str) -> None:
-        """Write a line between two parts of the text, on standard output, so that a program does not join them."""
-        self.end_line()
-        print(f"[{line}]", flush=True)
-
-    def end_line(self) -> None:
-        """Start a new line, unless the current one is empty."""
-        if self._in_line:
-            print(flush=True, file=sys.stdout)
-        self._in_line = False
-
-
-TEXT_KINDS: dict[BlockType, TextKind] = {
-    BlockType.TEXT: "text",
-    BlockType.REFUSAL: "text",
-    BlockType.THINKING: "thinking",
-}
+    def _print(self, text: str, style: str = "", end: str = "\n") -> None:  # noqa: ARG002
+        print(text, end=end, flush=True)
 
 
 class Outcome(Enum):
@@ -197,14 +159,11 @@ def answer(
 def _begin(session: Session, line: str, notifications: SimpleQueue[Notification]) -> Run:
     """Start the run. Called on the event loop."""
     run = session.run(line)
-
-    def on_error(error: Exception) -> None:
-        notifications.put(Ended(error))
-
-    def on_completed() -> None:
-        notifications.put(Ended())
-
-    run.subscribe(notifications.put, on_error, on_completed)
+    run.subscribe(
+        notifications.put,
+        lambda error: notifications.put(Ended(error)),
+        lambda: notifications.put(Ended()),
+    )
     return run
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from rich.console import Console
 
-from rxworker.cli.answer import Outcome, PlainPage, TerminalPage, answer
+from rxworker.cli.answer import Outcome, Page, PlainPage, answer
 from rxworker.cli.process import (
     FAILED,
     INTERRUPTED,
@@ -26,10 +26,10 @@ from rxworker.cli.process import (
     Background,
     CommandError,
     explain,
+    misuse,
     write_error,
 )
 from rxworker.cli.resolve import WorkerOptions
-from rxworker.errors import ConfigurationError
 from rxworker.hooks.ready import terminal_hooks
 from rxworker.log import open_log
 from rxworker.transport import Model
@@ -94,10 +94,8 @@ def _find(find_model: Callable[[str, str], Model], name: str) -> Model:
     if not (slash and model):
         message = f"--also {one_line(name, 60)}: write it as PROVIDER/NAME"
         raise CommandError(message, MISUSED)
-    try:
+    with misuse(f"--also {one_line(name, 60)}: "):
         return find_model(provider, model)
-    except ConfigurationError as error:
-        raise CommandError(f"--also {one_line(name, 60)}: {error}", MISUSED) from error
 
 
 def converse(worker: Worker, *, is_person: bool, log: str | None = None) -> int:
@@ -108,7 +106,8 @@ def converse(worker: Worker, *, is_person: bool, log: str | None = None) -> int:
         is_person: Whether input and output are terminals.
         log: The address of the log in which the runs are stored.
     """
-    page = TerminalPage(Console(highlight=False)) if is_person else PlainPage()
+    console = Console(highlight=False)
+    page = Page(console) if is_person else PlainPage(console)
     if is_person:
         page.note(greeting(worker))
     with Background() as background, _session(worker, background, log) as session:

@@ -19,7 +19,6 @@ from rich.text import Text
 from rxworker.cli.answer import STYLES
 from rxworker.cli.demo_script import MODEL, QUESTION, SYSTEM, answers, make_forecast
 from rxworker.cli.demo_views import (
-    VOICES,
     WATCHERS,
     PlainAccount,
     Views,
@@ -34,6 +33,7 @@ from rxworker.messages.usage import Usage
 from rxworker.providers import Anthropic
 from rxworker.testing import ReplayServer
 from rxworker.ui.clean import clean
+from rxworker.ui.terminal.lanes import TEXT_KINDS
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.views import RunView
 from rxworker.worker.run import Run
@@ -152,9 +152,9 @@ def draw_text(view: RunView, question: str, console: Console, width: int, height
         height: Lines of the panel.
     """
     text = Text.assemble((f"{clean(question)}\n", "bold"))
-    blocks = [b for b in view.blocks() if b.block.block_type in VOICES and not b.block.choice]
+    blocks = [b for b in view.blocks() if b.block.block_type in TEXT_KINDS and not b.block.choice]
     for item in [b for b in blocks if b.pieces and b.stage != "retracted"][-MOST_BLOCKS:]:
-        style = STYLES["thinking" if VOICES[item.block.block_type] == "thinking" else "text"]
+        style = STYLES[TEXT_KINDS[item.block.block_type]]
         piece = "".join(item.pieces[-MOST_CHARACTERS:])[-MOST_CHARACTERS:]
         text.append("\n" + clean(piece).strip("\n"), style=style)
     room = max(1, height - 2)

@@ -6,10 +6,8 @@ The timeline has a line for each block and call, with a bar for the time that it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import ceil
-from typing import Literal, TypeAlias
 
 from reactivex import abc
 from reactivex import operators as ops
@@ -17,21 +15,19 @@ from rich.cells import set_cell_size
 from rich.panel import Panel
 from rich.text import Text
 
-from rxworker.events import BlockType, Record
+from rxworker.events import Record
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, plural
+from rxworker.ui.terminal.lanes import TEXT_KINDS
+from rxworker.ui.terminal.trace import BarKind, draw_bars, item_row
 from rxworker.views import BlockView, CallView, RunView, ViewItem, ViewStep
 from rxworker.views.changes import BlockClose, CallResult, CallStart, StepOpen
+from rxworker.views.run_view import ItemStage
 from rxworker.worker.run import Run
 
 WATCHERS = 3
 KEPT = 200
 """How many items a view keeps: more than any screen shows."""
-VOICES = {
-    BlockType.THINKING: "thinking",
-    BlockType.TEXT: "text",
-    BlockType.REFUSAL: "text",
-}
 
 
 def _view() -> RunView:
@@ -130,8 +126,8 @@ class PlainAccount:
             match change:
                 case StepOpen(scope=scope, turn=turn) if not scope.path:
                     yield f"turn {turn}"
-                case BlockClose(block=block, aborted=None) if block.block_type in VOICES:
-                    voice = VOICES[block.block_type]
+                case BlockClose(block=block, aborted=None) if block.block_type in TEXT_KINDS:
+                    voice = TEXT_KINDS[block.block_type]
                     yield f"  {voice:<9} {one_line(_text_of(step.items, block.id))}"
                 case CallStart(call=call):
                     yield f"  calls     {describe_call(call)}"
@@ -150,33 +146,32 @@ def _ignore(_error: Exception) -> None:
     """Ignore the error, which awaiting the run raises."""
 
 
-Activity: TypeAlias = Literal["thinking", "text", "arguments", "tool", "other"]
-Stretch: TypeAlias = tuple[Activity, float, float | None]
-"""An activity, its start and its end (``None`` if it continues), in seconds since the start of the run."""
-
-ACTIVITIES: dict[BlockType, Activity] = {
-    BlockType.THINKING: "thinking",
-    BlockType.TEXT: "text",
-    BlockType.REFUSAL: "text",
-    BlockType.TOOL_USE: "arguments",
-    BlockType.SERVER_TOOL_USE: "arguments",
-}
-
-STYLES: dict[Activity, str] = {
-    "thinking": "blue",
-    "text": "green",
-    "arguments": "yellow",
-    "tool": "magenta",
-    "other": "white",
-}
 # Distinguishable without colours, in a terminal and in one with ASCII only.
-MARKS: dict[Activity, tuple[str, str]] = {
-    "thinking": ("─", "-"),
-    "text": ("━", "="),
-    "arguments": ("┅", "."),
-    "tool": ("═", "#"),
-    "other": ("┈", "~"),
+MARKS: dict[BarKind, tuple[str, str, str]] = {
+    "thinking": ("─", "-", "blue"),
+    "text": ("━", "=", "green"),
+    "write": ("┅", ".", "yellow"),
+    "run": ("═", "#", "magenta"),
+    "bad": ("┈", "~", "red"),
 }
+"""The character of each kind of bar, in ASCII too, and its colour."""
+LEGEND: dict[BarKind, str] = {
+    "thinking": "thinking",
+    "text": "text",
+    "write": "arguments",
+    "run": "tool",
+}
+SIGNS: dict[ItemStage, tuple[str, str, str]] = {
+    "open": ("▸", ">", "bold"),
+    "waiting": ("▸", ">", "bold"),
+    "running": ("▸", ">", "bold"),
+    "done": ("✓", " ", "green"),
+    "retracted": ("↶", "-", "dim"),
+    "failed": ("✗", "!", "red"),
+    "refused": ("✗", "!", "red"),
+    "stopped": ("✗", "!", "red"),
+}
+"""The sign of each stage, in ASCII too, and its style."""
 SPANS = (1, 2, 4, 6, 8, 12, 20, 30, 60, 120, 300, 600, 1800, 3600)
 
 
@@ -200,7 +195,9 @@ def draw_timeline(view: RunView, width: int, height: int, *, ascii_only: bool = 
         for before, item in zip([None, *shown], shown, strict=False)
     ]
     lines.append(_axis(names + details + (4 if details else 3), bars, span))
-    title = Text.assemble("timeline  ", *_legend(ascii_only))
+    title = Text("timeline  ")
+    for kind, name in LEGEND.items():
+        title.append(MARKS[kind][ascii_only] * 2, MARKS[kind][2]).append(f" {name}  ", "dim")
     return Panel(
         Text("\n", no_wrap=True, overflow="crop").join(lines),
         title=title if width >= 60 else "timeline",
@@ -208,29 +205,6 @@ def draw_timeline(view: RunView, width: int, height: int, *, ascii_only: bool = 
         width=width,
         height=height,
     )
-
-
-def stretches(item: BlockView, start: float) -> list[Stretch]:
-    """The times of activity in a block or a call.
-
-    Args:
-        item: The block or call.
-        start: The start of the run.
-    """
-    activity = ACTIVITIES.get(item.block.block_type, "other")
-    if not isinstance(item, CallView):
-        return [(activity, item.began - start, _since(item.ended, start))]
-    found: list[Stretch] = []
-    written = item.ended if item.written is None else item.written
-    if item.started is None or written != item.began:
-        found.append((activity, item.began - start, _since(written, start)))
-    if item.started is not None:
-        found.append(("tool", item.started - start, _since(item.ended, start)))
-    return found
-
-
-def _since(time: float | None, start: float) -> float | None:
-    return None if time is None else time - start
 
 
 def axis_span(seconds: float) -> float:
@@ -242,30 +216,6 @@ def axis_span(seconds: float) -> float:
     return next((span for span in SPANS if span >= seconds), seconds)
 
 
-def bar(
-    done: Sequence[Stretch],
-    now: float,
-    columns: int,
-    span: float,
-    *,
-    is_dim: bool = False,
-    ascii_only: bool = False,
-) -> Text:
-    """The bar of a block or a call.
-
-    >>> bar([("text", 1.0, 2.0)], 2.0, 8, 4.0, ascii_only=True).plain
-    '  ==    '
-    """
-    cells: list[tuple[str, str]] = [(" ", "")] * columns
-    for activity, start, ended in done:
-        first = min(columns - 1, int(start / span * columns))
-        end = now if ended is None else ended
-        last = min(columns, max(first + 1, ceil(end / span * columns)))
-        mark = MARKS[activity][ascii_only]
-        cells[first:last] = [(mark, "dim" if is_dim else STYLES[activity])] * (last - first)
-    return Text.assemble(*cells)
-
-
 def _line(
     item: BlockView,
     before: BlockView | None,
@@ -275,22 +225,23 @@ def _line(
     ascii_only: bool,
 ) -> Text:
     names, details, bars = columns
-    now = view.seconds
-    done = stretches(item, view.began or 0.0)
+    row = item_row(item, view.began or 0.0, view.now)
+    marks: dict[BarKind, tuple[str, str]] = {
+        kind: (mark[ascii_only], mark[2]) for kind, mark in MARKS.items()
+    }
     turn = str(item.turn) if before is None or before.turn != item.turn else ""
-    sign, style = _sign(item, ascii_only)
+    sign = SIGNS[item.stage]
     name = item.block.tool or item.block.block_type.value
-    seconds = sum((now if end is None else end) - start for _, start, end in done)
-    drawn = bar(done, now, bars, span, is_dim=item.stage == "retracted", ascii_only=ascii_only)
+    seconds = sum(bar.end - bar.begin for bar in row.bars)
     return Text.assemble(
         (f"{turn:<2}"[:2], "dim"),
         (set_cell_size(one_line(name), names), "" if item.is_over else "bold"),
         " ",
         (set_cell_size(one_line(_detail(item, details), details), details), "dim"),
         " " if details else "",
-        drawn,
+        draw_bars(row.bars, span, bars, marks),
         f"{seconds:5.1f} s ",
-        (sign, style),
+        (sign[ascii_only], sign[2]),
     )
 
 
@@ -306,18 +257,6 @@ def _detail(item: BlockView, columns: int) -> str:
     return "".join(item.pieces[:columns])
 
 
-def _sign(item: BlockView, ascii_only: bool) -> tuple[str, str]:
-    match item.stage:
-        case "open" | "waiting" | "running":
-            return (">" if ascii_only else "▸"), "bold"
-        case "done":
-            return (" " if ascii_only else "✓"), "green"
-        case "retracted":
-            return ("-" if ascii_only else "↶"), "dim"
-        case "failed" | "refused" | "stopped":
-            return ("!" if ascii_only else "✗"), "red"
-
-
 def _axis(left: int, columns: int, span: float) -> Text:
     """Seconds, at the quarters."""
     line = [" "] * (columns + 6)
@@ -326,12 +265,3 @@ def _axis(left: int, columns: int, span: float) -> Text:
         at = columns * quarter // 4
         line[at : at + len(label)] = label
     return Text(" " * left + "".join(line).rstrip() + " s", style="dim")
-
-
-def _legend(ascii_only: bool) -> Sequence[tuple[str, str]]:
-    shown: tuple[Activity, ...] = ("thinking", "text", "arguments", "tool")
-    return [
-        part
-        for activity in shown
-        for part in ((MARKS[activity][ascii_only] * 2, STYLES[activity]), (f" {activity}  ", "dim"))
-    ]

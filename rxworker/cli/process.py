@@ -14,8 +14,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, TypeVar
@@ -253,6 +253,22 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, object]]) -> int:
     return 0
 
 
+@contextmanager
+def misuse(where: str = "") -> Generator[None]:
+    """Report a `ConfigurationError` as a misuse of the command.
+
+    Args:
+        where: Precedes the message, such as the option and a colon.
+
+    Raises:
+        CommandError: A `ConfigurationError` was raised.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        raise CommandError(f"{where}{explain(error)}", MISUSED) from error
+
+
 OPENING = (0.5, 1.0, 2.0, 5.0)
 """Seconds until a log that is not ready is opened again: after the first failure, the second and so on."""
 PATIENCE = 60.0
@@ -287,6 +303,9 @@ STOP_SECONDS = 1.0
 class Background:
     """Run an event loop in another thread within a ``with`` block. Its end cancels the tasks, and waits at most `STOP_SECONDS`.
 
+    Attributes:
+        loop: The event loop, within the ``with`` block.
+
     >>> import asyncio
     >>> with Background() as background:
     ...     background.call(lambda: asyncio.get_running_loop().is_running())
@@ -309,13 +328,8 @@ class Background:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(STOP_SECONDS)
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop, within the ``with`` block."""
-        return self._loop
 
     def call(self, function: Callable[[], B]) -> B:
         """Call a function on the loop, and return its result or raise its exception."""
@@ -323,12 +337,12 @@ class Background:
         async def work() -> B:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work(), self.loop).result()
 
     def _run(self) -> None:
         run_async(self._wait())
 
     async def _wait(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         await self._stop.wait()

@@ -1,40 +1,39 @@
-"""``rxworker acp``: a worker in an editor, over the Agent Client Protocol. ``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP."""
+"""``rxworker acp``: a worker in an editor, over the Agent Client Protocol. ``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP.
+
+The scripted model of ``--demo`` is imported on demand: the testing kit takes a while.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import nullcontext
 
 from rxworker.adapters.acp import serve_acp
 from rxworker.adapters.mcp import McpServer, McpWorker
 from rxworker.cli.process import (
     MISUSED,
     CommandError,
-    explain,
+    misuse,
     run_until_stopped,
     write_error,
     write_line,
 )
 from rxworker.cli.resolve import (
     WorkerOptions,
+    by_name,
     import_maker,
     import_object,
     name_of,
-    read_variable,
+    settings_of,
 )
-from rxworker.errors import ConfigurationError
 from rxworker.log import open_log
 from rxworker.ui.clean import one_line
-from rxworker.ui.web import Settings
-from rxworker.ui.web.settings import is_loopback
 from rxworker.worker.worker import Worker
 
 NAME = "worker"
 """The name of the tool of a provider's model, unless another is given."""
-
-Workers = dict[str, McpWorker | Callable[[], Worker]]
 
 
 def mcp(
@@ -60,52 +59,34 @@ def mcp(
         CommandError: An option is wrong, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    token = read_variable("--token-env", token_env)
     host, port = (http and http[0]) or "127.0.0.1", http[1] if http else 0
-    if token is None and not is_loopback(host):
-        message = f"--http {host}:{port}: other machines can reach that; name a variable with a token with --token-env, or leave the host out"
-        raise CommandError(message, MISUSED)
-    workers: Workers = {}
-    for given in makers:
-        _add(workers, *_import_worker(given))
+    settings = settings_of(f"--http {host}:{port}", host, token_env, allowed_hosts)
+    served = [_import_worker(given) for given in makers]
     if make := options.maker():
-        _add(workers, name, McpWorker(make, description))
+        served.append((name, McpWorker(make, description)))
     if demo:
-        from rxworker.cli.demo_script import (
-            demo_worker,
-        )  # with the testing kit, which takes a while
+        from rxworker.cli.demo_script import demo_worker
 
         about = "Plan a short trip. The answers come from a script."
-        _add(workers, "demo", McpWorker(demo_worker, about))
-    if not workers:
-        message = "mcp needs the function that makes a worker, --provider and --model, or --demo"
-        raise CommandError(message, MISUSED)
-    try:
-        settings = Settings(token=token, allowed_hosts=tuple(allowed_hosts))
+        served.append(("demo", McpWorker(demo_worker, about)))
+    workers = by_name(
+        served, "mcp needs the function that makes a worker, --provider and --model, or --demo"
+    )
+    with misuse():
         McpServer(workers, settings=settings)
-    except ConfigurationError as error:
-        raise CommandError(explain(error), MISUSED) from error
 
     async def main() -> None:
-        async with AsyncExitStack() as stack:
-            stored = None if log is None else await stack.enter_async_context(open_log(log))
+        async with nullcontext() if log is None else open_log(log) as stored:
             server = McpServer(workers, settings=settings, log=stored)
             if http is None:
                 await server.serve_stdio()
                 return
-            url = await stack.enter_async_context(server.listen(host, port))
-            write_line(f"rxworker serves MCP at {url}")
-            write_line("Ctrl-C ends it.")
-            await asyncio.Event().wait()
+            async with server.listen(host, port) as url:
+                write_line(f"rxworker serves MCP at {url}")
+                write_line("Ctrl-C ends it.")
+                await asyncio.Event().wait()
 
     return run_until_stopped(main)
-
-
-def _add(workers: Workers, name: str, worker: McpWorker | Callable[[], Worker]) -> None:
-    if name in workers:
-        message = f"two tools have the name {name!r}: write NAME=MODULE:FUNCTION for one of them"
-        raise CommandError(message, MISUSED)
-    workers[name] = worker
 
 
 def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
@@ -136,9 +117,7 @@ def acp(
     """
     make: Callable[[], Worker]
     if demo:
-        from rxworker.cli.demo_script import (
-            demo_worker,
-        )  # with the testing kit, which takes a while
+        from rxworker.cli.demo_script import demo_worker
 
         make = demo_worker
     elif maker is not None:
@@ -153,8 +132,7 @@ def acp(
         write_error("Ctrl-D ends it.")
 
     async def run() -> None:
-        async with AsyncExitStack() as stack:
-            stored = None if log is None else await stack.enter_async_context(open_log(log))
+        async with nullcontext() if log is None else open_log(log) as stored:
             await serve_acp(make, log=stored)
 
     return run_until_stopped(run)

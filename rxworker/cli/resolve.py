@@ -10,11 +10,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from rxworker.cli.process import MISUSED, CommandError, explain
+from rxworker.cli.process import MISUSED, CommandError, explain, misuse
 from rxworker.cli.providers import find_provider
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.coerce import HookLike
@@ -25,6 +25,11 @@ from rxworker.tools.decorate import tool
 from rxworker.transport import Client, Model
 from rxworker.ui.clean import one_line
 from rxworker.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from rxworker.ui.web import Settings
+
+A = TypeVar("A")
 
 
 class WorkerOptions(Struct, frozen=True):
@@ -61,10 +66,8 @@ class WorkerOptions(Struct, frozen=True):
             return None
         toolbox = import_tools(self.tools)
         key = read_variable("--api-key-env", self.api_key_env)
-        try:
+        with misuse():
             provider = find_provider(self.provider)(self.model, base_url=self.base_url, api_key=key)
-        except ConfigurationError as error:
-            raise CommandError(explain(error), MISUSED) from error
         options = Options(max_tokens=self.max_tokens)
 
         def make() -> Worker:
@@ -94,6 +97,60 @@ class WorkerOptions(Struct, frozen=True):
                 raise ConfigurationError(str(error)) from error
 
         return find
+
+
+def settings_of(
+    listens: str,
+    host: str,
+    token_env: str | None,
+    allowed_hosts: Sequence[str],
+    close_delay: float = 0.0,
+) -> Settings:
+    """The settings of a server, which has a token if other machines can reach it.
+
+    Args:
+        listens: The option that says where it listens, and its value.
+        host: Where it listens.
+        token_env: The environment variable that holds the token.
+        allowed_hosts: Names by which the server may be called.
+        close_delay: How long it serves at the end.
+
+    Raises:
+        CommandError: An option is wrong, or there is no token.
+    """
+    from rxworker.ui.web import Settings  # a chat needs no server
+    from rxworker.ui.web.settings import is_loopback
+
+    token = read_variable("--token-env", token_env)
+    if token is None and not is_loopback(host):
+        message = (
+            f"{listens}: other machines can reach that, and every client of the server can run its tools. Put a long "
+            "secret into an environment variable and name it with --token-env, or leave the host out"
+        )
+        raise CommandError(message, MISUSED)
+    with misuse():
+        return Settings(token=token, allowed_hosts=tuple(allowed_hosts), close_delay=close_delay)
+
+
+def by_name(served: Sequence[tuple[str, A]], missing: str) -> dict[str, A]:
+    """The workers of a server by their names.
+
+    Args:
+        served: Names and workers.
+        missing: Why there has to be one.
+
+    Raises:
+        CommandError: There is none, or two have one name.
+    """
+    workers = dict(served)
+    if len(workers) < len(served):
+        names = ", ".join(name for name, _ in served)
+        raise CommandError(
+            f"two workers have one name ({names}): write NAME=MODULE:FUNCTION for one", MISUSED
+        )
+    if not workers:
+        raise CommandError(missing, MISUSED)
+    return workers
 
 
 def read_variable(option: str, name: str | None) -> str | None:
@@ -175,10 +232,8 @@ def import_tools(names: Iterable[str]) -> Toolbox:
     toolbox = Toolbox()
     for name in names:
         found = import_tool(name)
-        try:
+        with misuse(f"--tool {name}: "):
             toolbox.add(found)
-        except ConfigurationError as error:
-            raise CommandError(f"--tool {name}: {explain(error)}", MISUSED) from error
     return toolbox
 
 
@@ -262,7 +317,5 @@ def _as_tool(where: str, found: object) -> Tool:
         return found  # pyright: ignore[reportReturnType] - a Tool, by its members
     if isinstance(found, type) or not callable(found):
         raise CommandError(f"{where}: that is {found!r:.60}, no function", MISUSED)
-    try:
+    with misuse(f"{where}: "):
         return tool(found)
-    except ConfigurationError as error:
-        raise CommandError(f"{where}: {explain(error)}", MISUSED) from error

@@ -7,11 +7,11 @@ the page is opened on it. Every question plays the script again, and the run wai
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -25,17 +25,15 @@ from rxworker.cli.demo_script import (
 from rxworker.cli.process import (
     MISUSED,
     CommandError,
-    explain,
     open_patiently,
     run_until_stopped,
     write_line,
 )
-from rxworker.cli.resolve import WorkerOptions, import_named, read_variable
-from rxworker.errors import ConfigurationError, RxWorkerError
+from rxworker.cli.resolve import WorkerOptions, by_name, import_named, settings_of
+from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
 from rxworker.ui.web import Settings, WebServer, Workers
-from rxworker.ui.web.settings import is_loopback
 from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import DEFAULT_NAME
 from rxworker.worker import QueuedWorker
@@ -66,13 +64,7 @@ def serve(
         CommandError: An option is wrong, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    token = read_variable("--token-env", token_env)
-    if token is None and not is_loopback(host):
-        message = (
-            f"--host {host}: other machines can reach that, and every client of the server can run its tools. Put a long "
-            "secret into an environment variable and name it with --token-env, or leave --host out"
-        )
-        raise CommandError(message, MISUSED)
+    settings = settings_of(f"--host {host}", host, token_env, allowed_hosts, close_delay)
     if queue and log is None:
         raise CommandError(
             "--queue needs --log, through which other processes take the runs", MISUSED
@@ -85,21 +77,10 @@ def serve(
         served.append((DEFAULT_NAME, make))
     if demo:
         served.append((WORKER, demo_worker))
-    workers = dict(served)
-    if len(workers) < len(served):
-        names = ", ".join(name for name, _ in served)
-        raise CommandError(
-            f"two workers have one name ({names}): write NAME=MODULE:FUNCTION for one", MISUSED
-        )
-    if not workers:
-        message = "serve needs the function that makes a worker, --provider and --model, --queue, or --demo"
-        raise CommandError(message, MISUSED)
-    try:
-        settings = Settings(
-            token=token, allowed_hosts=tuple(allowed_hosts), close_delay=close_delay
-        )
-    except ConfigurationError as error:
-        raise CommandError(explain(error), MISUSED) from error
+    workers = by_name(
+        served,
+        "serve needs the function that makes a worker, --provider and --model, --queue, or --demo",
+    )
 
     def print_address(server: WebServer) -> None:
         write_line(f"rxworker serves {server.url}")
@@ -159,7 +140,7 @@ def run_server(
     """
 
     async def run() -> None:
-        opened = contextlib.nullcontext() if log is None else await open_patiently(log)
+        opened = nullcontext() if log is None else await open_patiently(log)
         async with (
             opened as stored,
             WebServer(
@@ -256,6 +237,6 @@ async def watch(run: Run[Any], name: str, delivery: Delivery, rest: float) -> No
         rest: Seconds to wait after each record.
     """
     # Other watchers report how the run ends.
-    with contextlib.suppress(RxWorkerError):
+    with suppress(RxWorkerError):
         async for _ in run.watch(delivery, name=name):
             await asyncio.sleep(rest)

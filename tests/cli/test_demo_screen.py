@@ -8,12 +8,9 @@ from rich.console import Console, RenderableType
 from rxworker.cli.demo import draw, draw_text, draw_usage, fits
 from rxworker.cli.demo_views import (
     PlainAccount,
-    Stretch,
     Views,
     axis_span,
-    bar,
     draw_timeline,
-    stretches,
     summary_line,
 )
 from rxworker.events import (
@@ -38,6 +35,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages import ToolCall, ToolResult
+from rxworker.ui.terminal.trace import Bar, draw_bars, item_row
 from rxworker.views import RunView
 
 EVIL = "[bold red]markup[/] :smile: \x1b[31m \x9b [/nothing]"
@@ -98,8 +96,8 @@ def busy(detail: str = "detail") -> RunView:
     return view
 
 
-def all_stretches(view: RunView) -> list[list[Stretch]]:
-    return [stretches(item, view.began or 0.0) for item in view.blocks()]
+def all_bars(view: RunView) -> list[tuple[Bar, ...]]:
+    return [item_row(item, view.began or 0.0, view.now).bars for item in view.blocks()]
 
 
 def test_text_is_shown_as_it_is() -> None:
@@ -134,17 +132,19 @@ def test_wide_characters_do_not_push_the_bars_away() -> None:
 
 
 def test_where_only_ascii_is_known_the_bars_are_ascii() -> None:
-    done: list[Stretch] = [("arguments", 0.0, 1.0), ("tool", 1.0, None)]
-    assert bar(done, 2.0, 8, 4.0, ascii_only=True).plain == "..##    "
+    lines = "\n".join(shown(draw_timeline(busy(), 100, 12, ascii_only=True)))
+    assert "##" in lines
+    assert "═" not in lines
 
 
 def test_even_a_moment_has_a_mark() -> None:
-    assert bar([("text", 4.0, 4.0)], 4.0, 10, 4.0).plain == " " * 9 + "━"
+    bars = draw_bars([Bar("text", 4.0, 4.0)], 4.0, 10, {"text": ("━", "")})
+    assert bars.plain == " " * 9 + "━"
 
 
 def test_a_block_is_drawn_from_start_to_stop() -> None:
     view = fold((0, BlockStart(0, BlockType.TEXT)), (1, BlockStop(0, BlockType.TEXT)))
-    assert all_stretches(view) == [[("text", 0.0, 1.0)]]
+    assert all_bars(view) == [(Bar("text", 0.0, 1.0),)]
 
 
 def test_a_tool_call_and_its_run_are_one_line() -> None:
@@ -155,7 +155,7 @@ def test_a_tool_call_and_its_run_are_one_line() -> None:
         (2, ToolStart(ToolCall("a", "look", {}))),
         (3, ToolProgress("a", {"done": 1})),
     )
-    assert all_stretches(view) == [[("arguments", 0.0, 1.0), ("tool", 2.0, None)]]
+    assert all_bars(view) == [(Bar("write", 0.0, 1.0), Bar("run", 2.0, 3.0))]
     lines = shown(draw_timeline(view, 100, 5))
     assert '{"done":1}' in lines[1]
     assert "2.0 s ▸" in lines[1]
@@ -170,7 +170,7 @@ def test_parallel_tools_end_each_at_its_own_end() -> None:
         (1.5, ToolStop(ToolResult("a", "rain", name="look"), seconds=0.5)),
         (3, ToolStop(ToolResult("b", "oh", is_error=True, name="look"), seconds=2.0)),
     )
-    assert [done[-1][2] for done in all_stretches(view)] == [1.5, 3.0]
+    assert [bars[-1].end for bars in all_bars(view)] == [1.5, 3.0]
     lines = shown(draw_timeline(view, 100, 6))
     assert "rain" in lines[1]
     assert "✓" in lines[1]
@@ -184,7 +184,7 @@ def test_a_skipped_call_ends_without_having_run() -> None:
         (1, BlockStop(0, TOOL)),
         (2, ToolStop(ToolResult("a", "no", is_error=True, name="look"))),
     )
-    assert all_stretches(view) == [[("arguments", 0.0, 1.0)]]
+    assert all_bars(view) == [(Bar("write", 0.0, 1.0),)]
     assert view.calls()[0].stage == "refused"
 
 

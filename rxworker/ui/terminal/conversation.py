@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import ClassVar
@@ -14,11 +13,10 @@ from rxworker.errors import RxWorkerError
 from rxworker.transport import Model
 from rxworker.ui.terminal.bars import CommandMenu, Composer
 from rxworker.ui.terminal.commands import Commands, FindModel, parse_command
-from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen
+from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen, TraceScreen
 from rxworker.ui.terminal.diff import edit_of
 from rxworker.ui.terminal.screen import DECIDE, RunScreen
 from rxworker.ui.terminal.session import TerminalSession
-from rxworker.ui.terminal.trace import TraceScreen
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision
 
@@ -205,7 +203,7 @@ class ConversationScreen(RunScreen):
 
     def action_trace(self) -> None:
         """Show the turns, requests and calls of the last run on a time axis."""
-        self.home.push_screen(TraceScreen(self.session.last_run, time.time))
+        self.home.push_screen(TraceScreen(self.session.last_run))
 
     def action_details(self) -> None:
         """Show watchers, tools and hooks."""

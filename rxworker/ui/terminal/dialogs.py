@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import msgspec
 from reactivex import Observable, abc
@@ -28,8 +29,12 @@ from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.ui.terminal.diff import edit_lines
 from rxworker.ui.terminal.section import more_lines
 from rxworker.ui.terminal.themes import plain_colours
+from rxworker.ui.terminal.trace import draw_trace, trace_rows
+from rxworker.views import RunView
 from rxworker.worker import Decision
 from rxworker.worker.decisions import Approve, Deny
+
+A = TypeVar("A")
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
 _HIDDEN = re.compile(
@@ -156,8 +161,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
                 yield Button("Later esc", id="later", compact=True)
 
     def _diff(self, edit: FileEdit) -> Text:
-        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
-        colours = plain_colours(app.theme_variables)
+        colours = app_colours(self)
         styles = {
             "added": colours.get("text-success", "green"),
             "removed": colours.get("text-error", "red"),
@@ -231,7 +235,62 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
 Watchers = tuple[WatcherState, ...]
 
 
-class DetailsScreen(ModalScreen[None]):
+def app_colours(screen: ModalScreen[A]) -> dict[str, str]:
+    """Return the colours of the theme of the app."""
+    app = cast("App[object]", screen.app)  # pyright: ignore[reportUnknownMemberType]
+    return plain_colours(app.theme_variables)
+
+
+class InfoScreen(ModalScreen[None]):
+    """Shows something until one of a few keys is pressed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,ctrl+c,f1,ctrl+g,ctrl+y,q", "dismiss", "Close", priority=True)
+    ]
+
+
+class TraceScreen(InfoScreen):
+    """Shows the trace of the last run, and follows it while it is running.
+
+    Args:
+        view: The run.
+    """
+
+    def __init__(self, view: RunView) -> None:
+        super().__init__()
+        self._view = view
+
+    def compose(self) -> ComposeResult:
+        """Return the list."""
+        with VerticalScroll(id="trace"):
+            yield Static("Trace of the last run", classes="head")
+            yield Static(id="rows")
+
+    def on_mount(self) -> None:
+        """Draw it, and again while the run is running."""
+        self.set_interval(0.5, self._tick)
+        self.call_after_refresh(self._draw)
+
+    def on_resize(self) -> None:
+        """Draw it for the new width."""
+        self.call_after_refresh(self._draw)
+
+    def _tick(self) -> None:
+        if self._view.end is None and self._view.began is not None:
+            self._draw()
+
+    def _draw(self) -> None:
+        view, shown = self._view, self.query_one("#rows", Static)
+        now = time.time() if view.end is None else view.now
+        rows = trace_rows(view, now)
+        if not rows:
+            shown.update("No run has begun.")
+            return
+        span = now - (view.began or now)
+        shown.update(draw_trace(rows, span, shown.size.width, app_colours(self)))
+
+
+class DetailsScreen(InfoScreen):
     """Shows the watchers of the run, and the tools and hooks of the worker.
 
     Args:
@@ -239,10 +298,6 @@ class DetailsScreen(ModalScreen[None]):
         tools: The names of the tools.
         hooks: The names and points of the hooks.
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,ctrl+c,ctrl+g,q", "close", "Close", priority=True)
-    ]
 
     def __init__(
         self,
@@ -276,10 +331,6 @@ class DetailsScreen(ModalScreen[None]):
         """Unsubscribe from the watchers."""
         if self._subscription is not None:
             self._subscription.dispose()
-
-    def action_close(self) -> None:
-        """Close the screen."""
-        self.dismiss(None)
 
     def _show(self, watchers: Watchers) -> None:
         self.query_one("#watchers", Static).update(watcher_table(watchers))
@@ -324,28 +375,16 @@ KEYS = (
 )
 
 
-class KeysScreen(ModalScreen[None]):
+class KeysScreen(InfoScreen):
     """Shows all keys of the app."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,ctrl+c,f1,q", "close", "Close", priority=True)
-    ]
-
     def compose(self) -> ComposeResult:
-        """Return the table of keys."""
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for key, meaning in KEYS:
-            table.add_row(Text(key, "bold", no_wrap=True), Text(meaning))
-        commands = Table.grid(padding=(0, 2, 0, 0))
-        for each in COMMANDS.values():
-            name = Text(f"/{each.name} {each.argument}", "bold", no_wrap=True)
-            commands.add_row(name, Text(each.about))
+        """Return the tables of keys and commands."""
+        commands = [(f"/{each.name} {each.argument}", each.about) for each in COMMANDS.values()]
         with VerticalScroll(id="details"):
-            yield Static("Keys", classes="head")
-            yield Static(table)
-            yield Static("Commands", classes="head")
-            yield Static(commands)
-
-    def action_close(self) -> None:
-        """Close the screen."""
-        self.dismiss(None)
+            for title, rows in (("Keys", KEYS), ("Commands", commands)):
+                table = Table.grid(padding=(0, 2, 0, 0))
+                for key, meaning in rows:
+                    table.add_row(Text(key, "bold", no_wrap=True), Text(meaning))
+                yield Static(title, classes="head")
+                yield Static(table)

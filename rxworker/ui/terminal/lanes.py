@@ -40,6 +40,12 @@ from rxworker.views.changes import StepClose
 from rxworker.views.run_view import OVER, ItemStage
 
 LaneKind: TypeAlias = Literal["user", "thinking", "text", "call", "note", "pause", "error"]
+TextKind: TypeAlias = Literal["thinking", "text"]
+TEXT_KINDS: dict[BlockType, TextKind] = {
+    BlockType.THINKING: "thinking",
+    BlockType.TEXT: "text",
+    BlockType.REFUSAL: "text",
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -212,11 +218,6 @@ def _lane(record: Record, kind: LaneKind, title: str, text: str, stage: ItemStag
     return Lane(kind, title, record.path, stage, at, at, [text] if text else [])
 
 
-KINDS: dict[BlockType, LaneKind] = {
-    BlockType.THINKING: "thinking",
-    BlockType.TEXT: "text",
-    BlockType.REFUSAL: "text",
-}
 TITLES = {
     BlockType.IMAGE: "an image",
     BlockType.OPAQUE: "unknown content",
@@ -378,8 +379,8 @@ def _lanes_of(item: ViewItem) -> list[Lane]:
     block, lane = item.block, Lane("note", path=path, began=began)
     if isinstance(item, CallView):
         lane = CallLane("call", path=path, began=began, call_id=block.call_id)
-    elif block.block_type in KINDS:
-        lane.kind = KINDS[block.block_type]
+    elif block.block_type in TEXT_KINDS:
+        lane.kind = TEXT_KINDS[block.block_type]
     else:
         lane.title = TITLES.get(block.block_type, "")
         lane.pieces += [one_line(item.kind)] if item.kind else []

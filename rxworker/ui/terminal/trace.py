@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, Literal, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from rich.cells import set_cell_size
 from rich.text import Text
-from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
-from textual.widgets import Static
 
+from rxworker.events import BlockType
 from rxworker.ui.clean import one_line
-from rxworker.ui.terminal.themes import plain_colours
 from rxworker.views import AttemptView, BlockView, CallView, RunView
 
-BarKind: TypeAlias = Literal["turn", "wait", "text", "write", "run", "bad"]
+BarKind: TypeAlias = Literal["turn", "wait", "thinking", "text", "write", "run", "bad"]
 MOST_ROWS = 200
 NAME_WIDTH = 22
 NOTE_WIDTH = 22
@@ -67,7 +62,7 @@ def trace_rows(view: RunView, now: float) -> list[TraceRow]:
     began, turn = view.began or 0.0, None
     ends = [*(each.began for each in attempts[1:]), now if view.end is None else view.now]
     if attempts:
-        rows += [_row(item, began, now) for item in items if item.began < attempts[0].began]
+        rows += [item_row(item, began, now) for item in items if item.began < attempts[0].began]
     for attempt, end in zip(attempts, ends, strict=True):
         if attempt.turn != turn:
             turn = attempt.turn
@@ -78,7 +73,7 @@ def trace_rows(view: RunView, now: float) -> list[TraceRow]:
         if end == ends[-1]:
             own = [item for item in items if attempt.began <= item.began]
         rows.append(_attempt_row(attempt, own, began, end))
-        rows += [_row(item, began, now) for item in own]
+        rows += [item_row(item, began, now) for item in own]
     return rows[-MOST_ROWS:]
 
 
@@ -104,10 +99,18 @@ def _written(item: BlockView, end: float) -> float:
     return end if item.ended is None else item.ended
 
 
-def _row(item: BlockView, began: float, now: float) -> TraceRow:
+def item_row(item: BlockView, began: float, now: float) -> TraceRow:
+    """Return the row of a block or a call; one that is open lasts until now.
+
+    Args:
+        item: The block or call.
+        began: The start of the run, in seconds since the epoch.
+        now: In seconds since the epoch.
+    """
     end = now if item.ended is None else item.ended
     is_bad = item.stage in ("failed", "stopped", "retracted", "refused")
-    kind: BarKind = "bad" if is_bad else "text"
+    shown: BarKind = "thinking" if item.block.block_type is BlockType.THINKING else "text"
+    kind = "bad" if is_bad else shown
     bars, name = [Bar(kind, item.began - began, end - began)], item.block.block_type.value
     seconds = end - item.began
     if isinstance(item, CallView):
@@ -130,6 +133,7 @@ def _seconds(seconds: float) -> str:
 SIGNS: dict[BarKind, tuple[str, str]] = {
     "turn": ("━", "foreground"),
     "wait": ("░", "warning"),
+    "thinking": ("█", "primary"),
     "text": ("█", "primary"),
     "write": ("▒", "accent"),
     "run": ("█", "success"),
@@ -152,22 +156,36 @@ def draw_trace(rows: Sequence[TraceRow], span: float, width: int, colours: dict[
         colours: The colours of the theme.
     """
     room = max(10, width - NAME_WIDTH - NOTE_WIDTH - 2)
+    signs: dict[BarKind, tuple[str, str]] = {
+        kind: (sign, colours.get(colour, "")) for kind, (sign, colour) in SIGNS.items()
+    }
     text = Text(no_wrap=True)
     for row in rows:
         name = set_cell_size(" " * min(row.depth, 6) + row.name, NAME_WIDTH)
         text.append(f"{name} ", "bold" if row.depth == 0 else "")
-        for sign, colour in _cells(row.bars, span, room):
-            text.append(sign, colours.get(colour, ""))
+        text.append_text(draw_bars(row.bars, span, room, signs))
         text.append(f" {row.note[:NOTE_WIDTH]}\n", "dim")
     text.append("\n")
     for kind, about in LEGEND:
-        sign, colour = SIGNS[kind]
-        text.append(sign, colours.get(colour, ""))
+        text.append(*signs[kind])
         text.append(f" {about}  ", "dim")
     return text
 
 
-def _cells(bars: Sequence[Bar], span: float, room: int) -> Iterator[tuple[str, str]]:
+def draw_bars(
+    bars: Sequence[Bar], span: float, room: int, signs: Mapping[BarKind, tuple[str, str]]
+) -> Text:
+    """Draw the bars of a row.
+
+    Args:
+        bars: The bars.
+        span: The seconds of the whole axis.
+        room: Columns.
+        signs: The character and the style of each kind.
+
+    >>> draw_bars([Bar("text", 1.0, 2.0)], 4.0, 8, {"text": ("=", "")}).plain
+    '  ==    '
+    """
     cells = [(" ", "")] * room
     for bar in bars:
         start = min(room - 1, int(room * bar.begin / span)) if span > 0 else 0
@@ -175,56 +193,5 @@ def _cells(bars: Sequence[Bar], span: float, room: int) -> Iterator[tuple[str, s
         if bar.kind in ("wait", "write") and stop <= start:
             continue
         for at in range(max(0, start), max(start + 1, stop)):
-            cells[at] = SIGNS[bar.kind]
-    yield from cells
-
-
-class TraceScreen(ModalScreen[None]):
-    """Shows the trace of the last run, and follows it while it is running.
-
-    Args:
-        view: The run.
-        now: Returns the time, in the unit of records.
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,ctrl+c,ctrl+y,q", "close", "Close", priority=True)
-    ]
-
-    def __init__(self, view: RunView, now: Callable[[], float]) -> None:
-        super().__init__()
-        self._view, self._now = view, now
-
-    def compose(self) -> ComposeResult:
-        """Return the list."""
-        with VerticalScroll(id="trace"):
-            yield Static("Trace of the last run", classes="head")
-            yield Static(id="rows")
-
-    def on_mount(self) -> None:
-        """Draw it, and again while the run is running."""
-        self.set_interval(0.5, self._tick)
-        self.call_after_refresh(self._draw)
-
-    def on_resize(self) -> None:
-        """Draw it for the new width."""
-        self.call_after_refresh(self._draw)
-
-    def action_close(self) -> None:
-        """Close the screen."""
-        self.dismiss(None)
-
-    def _tick(self) -> None:
-        if self._view.end is None and self._view.began is not None:
-            self._draw()
-
-    def _draw(self) -> None:
-        view, shown = self._view, self.query_one("#rows", Static)
-        now = self._now() if view.end is None else view.now
-        rows = trace_rows(view, now)
-        if not rows:
-            shown.update("No run has begun.")
-            return
-        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
-        colours = plain_colours(app.theme_variables)
-        shown.update(draw_trace(rows, now - (view.began or now), shown.size.width, colours))
+            cells[at] = signs[bar.kind]
+    return Text.assemble(*cells)
