@@ -154,8 +154,8 @@ class EventLog(Store):
                 run_id
             )  # raises where the row, which is written again, cannot be decoded
         self._loop = asyncio.get_running_loop()
-        encoded = self._encoding.encode_row(row or RunRow(), run_id)
-        claim = await self._claim(run_id, create, encoded, self.lease, frozenset(statuses))
+        encoded = self._encoding.encode_row(row or RunRow(), run_id) if create else None
+        claim = await self._claim(run_id, encoded, frozenset(statuses))
         self.followers.wake(run_id)
         return claim
 
@@ -257,7 +257,7 @@ class EventLog(Store):
         Returns:
             The ids of the runs that another owner has claimed since.
         """
-        lost = self._renew(claims, self.lease)
+        lost = self._renew(claims)
         for claim in claims:
             if claim.run_id in lost and self._loop is not None:
                 with suppress(RuntimeError):  # its event loop is closed

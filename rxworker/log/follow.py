@@ -95,6 +95,34 @@ class Followers:
             self._ended(waker.run_id)
 
 
+class Milestones:
+    """Futures that are done when a number is reached."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def add(self, number: int) -> asyncio.Future[None]:
+        """The future of a number that is not reached yet."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, future))
+        return future
+
+    def reach(self, number: int) -> bool:
+        """End what waits for a number up to this one. Returns whether anything waits for a greater one."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if each[0] > number:
+                self._waiting.append(each)
+            elif not each[1].done():
+                each[1].set_result(None)
+        return bool(self._waiting)
+
+    def take(self) -> list[asyncio.Future[None]]:
+        """The futures that are not done. They wait no longer."""
+        waiting, self._waiting = self._waiting, []
+        return [future for _, future in waiting]
+
+
 class Waker:
     """Wakes one task when a run changes, from any thread. Made by `Followers.follow`."""
 

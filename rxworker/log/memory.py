@@ -105,16 +105,11 @@ class MemoryLog(EventLog):
         return found
 
     async def _claim(
-        self,
-        run_id: str,
-        create: bool,
-        row: bytes,
-        lease: float,
-        statuses: Collection[StoredStatus],
+        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
     ) -> Claim:
         now = self._clock()
         with self._lock:
-            if create:
+            if row is not None:
                 known = self._runs.get(run_id)
                 if known is None:
                     known = _StoredRun(run_id, row, now, len(self._runs), updated=now)
@@ -123,12 +118,12 @@ class MemoryLog(EventLog):
                 if known.last_seq or known.status == "deleted":
                     raise already_stored(run_id)
             found = self._get(run_id)
-            if not create:
+            if row is None:
                 check_status(run_id, found.status, statuses)
             if found.owner and found.lease_until > now:
                 raise LeaseHeldError(run_id, found.owner, found.lease_until)
             found.epoch += 1
-            found.owner, found.lease_until = self.owner, now + lease
+            found.owner, found.lease_until = self.owner, now + self.lease
             self._revised(found)
             return Claim(run_id, found.epoch, found.last_seq, self.owner)
 
@@ -156,10 +151,10 @@ class MemoryLog(EventLog):
                 found.owner, found.lease_until = "", 0.0
                 self._revised(found)
 
-    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+    def _renew(self, claims: Sequence[Claim]) -> list[str]:
         lost: list[str] = []
         with self._lock:
-            until = self._clock() + lease
+            until = self._clock() + self.lease
             for claim in claims:
                 found = self._runs.get(claim.run_id)
                 if found is None or found.epoch != claim.epoch:

@@ -48,7 +48,6 @@ from rxworker.log.nats_format import (
 from rxworker.log.nats_index import Index
 from rxworker.log.nats_lease import Renewer, ServerClock, lease_end
 from rxworker.log.nats_owned import OwnedRuns
-from rxworker.log.nats_session import Session
 from rxworker.log.store import Append
 from rxworker.log.values import Claim, StoredStatus
 
@@ -106,9 +105,8 @@ class NatsLog(EventLog):
         self._options = dict(options or {})
         self.patience = patience
         self._clock = ServerClock()
-        self._opening: asyncio.Task[Session] | None = None
-        self._session: Session | None = None
-        self._owned: OwnedRuns | None = None
+        self._opening: asyncio.Task[OwnedRuns] | None = None
+        self._session: OwnedRuns | None = None
         self._tails: dict[str, Tail] = {}
         self._index: Index | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -122,14 +120,14 @@ class NatsLog(EventLog):
     def __repr__(self) -> str:
         return f"NatsLog({str(self._address)!r})"
 
-    async def _open(self) -> Session:
+    async def _open(self) -> OwnedRuns:
         """Connect, if it has not on this event loop."""
         session, loop = self._session, asyncio.get_running_loop()
         if session is not None:
             if session.connection.loop is loop:
                 return session
             # The loop before has ended, and its tasks with it.
-            self._session = self._opening = self._owned = self._index = None
+            self._session = self._opening = self._index = None
             self._marks = self._marking = None
             self._tails.clear()
         opening = self._opening
@@ -139,7 +137,7 @@ class NatsLog(EventLog):
             opening = self._opening = loop.create_task(self._connect())
         return await asyncio.shield(opening)
 
-    async def _connect(self) -> Session:
+    async def _connect(self) -> OwnedRuns:
         connection = Connection(
             self._address,
             self._options,
@@ -147,7 +145,9 @@ class NatsLog(EventLog):
             patience=self.patience,
             on_return=self._returned,
         )
-        session = Session(connection, self._address.name, self._clock)
+        session = OwnedRuns(
+            connection, self._address.name, self._clock, self.owner, self._watch_subject
+        )
         try:
             await session.prepare(self._address, self._wanted, self._replicas)
         except BaseException:
@@ -173,38 +173,28 @@ class NatsLog(EventLog):
     # Owners
 
     async def _claim(
-        self,
-        run_id: str,
-        create: bool,
-        row: bytes,
-        lease: float,
-        statuses: Collection[StoredStatus],
+        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
     ) -> Claim:
         session = await self._open()
         await self._receive_marks(session)
-        claim = await self._owned_by(session).claim(run_id, create, row, lease, statuses)
+        claim = await session.claim(run_id, row, self.lease, statuses)
         self._expect(run_id, claim.last_seq)
         return claim
 
     async def _append(self, append: Append) -> bool:
         run, session = append.claim.run_id, await self._open()
-        await self._owned_by(session).append(append)
+        await session.append(append)
         self._expect(run, append.last)
         return run in self._watched and self._watched[run] > time.monotonic()
 
     async def _release(self, claim: Claim) -> None:
         self._watched.pop(claim.run_id, None)
-        await self._owned_by(await self._open()).release(claim)
+        await (await self._open()).release(claim)
 
-    def _owned_by(self, session: Session) -> OwnedRuns:
-        if self._owned is None:
-            self._owned = OwnedRuns(session, self.owner, self._watch_subject)
-        return self._owned
-
-    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+    def _renew(self, claims: Sequence[Claim]) -> list[str]:
         if self._session is None:
             return []
-        return self._renewer.renew(claims, lease, self._session.streams)
+        return self._renewer.renew(claims, self.lease, self._session.streams)
 
     # What lists show
 
@@ -226,7 +216,7 @@ class NatsLog(EventLog):
             self._expect(run_id, head.last)
         revision, row = known
         beat = await session.beat(row.owner)
-        until = lease_end(run_id, row.epoch, row.owner, row.claimed, row.lease, beat)
+        until = lease_end(row, row.claimed, beat)
         return row.stored(revision, self._clock.wall(until))
 
     async def _list(
@@ -240,9 +230,7 @@ class NatsLog(EventLog):
     async def _rows(self) -> Index:
         session = await self._open()
         if self._index is None:
-            self._index = Index(
-                session.connection, session.name, self._clock, lambda: self.followers.wake(ALL_RUNS)
-            )
+            self._index = Index(session, lambda: self.followers.wake(ALL_RUNS))
         return self._index
 
     # Readers
@@ -260,7 +248,7 @@ class NatsLog(EventLog):
         kept = tail.after(after, limit)
         return await self._read_stream(session, run_id, after) if kept is None else kept
 
-    async def _read_stream(self, session: Session, run_id: str, after: int) -> list[Entry]:
+    async def _read_stream(self, session: OwnedRuns, run_id: str, after: int) -> list[Entry]:
         entries = await session.history(run_id, after)
         if not entries:
             await session.existing(run_id)
@@ -315,7 +303,7 @@ class NatsLog(EventLog):
 
     # Watchers
 
-    async def _receive_marks(self, session: Session) -> None:
+    async def _receive_marks(self, session: OwnedRuns) -> None:
         """Receive notifications of watchers of the runs of this process."""
         connection = session.connection
         if self._marks is not None and self._marks[0] == connection.generation:
@@ -377,7 +365,7 @@ class NatsLog(EventLog):
             await self._count_commands(session, run_id, number + 1)
             return number + 1
 
-    async def _count_commands(self, session: Session, run_id: str, sent: int) -> None:
+    async def _count_commands(self, session: OwnedRuns, run_id: str, sent: int) -> None:
         tail = self._tails.get(run_id)
         if tail is not None:
             tail.sent = max(tail.sent, sent)
@@ -418,7 +406,9 @@ class NatsLog(EventLog):
         await asyncio.gather(*(delete_some() for _ in range(AT_ONCE)))
         return gone
 
-    async def _bury(self, session: Session, run_id: str, expected: StoredRow | None = None) -> bool:
+    async def _bury(
+        self, session: OwnedRuns, run_id: str, expected: StoredRow | None = None
+    ) -> bool:
         """Delete a run; returns whether it is as expected."""
         while True:
             found = await session.ownership(run_id)
@@ -440,7 +430,7 @@ class NatsLog(EventLog):
                 continue
             owner = deleted
             break
-        self._owned_by(session).forget(run_id)
+        session.forget(run_id)
         await session.purge(run_id)
 
         def empty(row: Listed | None) -> Listed | None:
@@ -453,7 +443,7 @@ class NatsLog(EventLog):
         await session.put_row(run_id, None, empty)
         return True
 
-    async def _is_as_known(self, session: Session, owner: Owner, known: StoredRow) -> bool:
+    async def _is_as_known(self, session: OwnedRuns, owner: Owner, known: StoredRow) -> bool:
         """Whether a run has not changed since."""
         run, _, _, epoch, last_seq, *_, sent = known
         if owner.is_deleted or owner.epoch != epoch:

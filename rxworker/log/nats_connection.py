@@ -87,11 +87,6 @@ class _Error(Struct, frozen=True):
     description: str = ""
 
 
-class _Ack(Struct, frozen=True):
-    seq: int = 0
-    error: _Error | None = None
-
-
 class _Found(Struct, frozen=True):
     subject: str
     seq: int
@@ -100,6 +95,7 @@ class _Found(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
+    seq: int = 0
     error: _Error | None = None
     message: _Found | None = None
 
@@ -121,16 +117,8 @@ class AwayError(Exception):
     """Nothing has answered."""
 
 
-_decode_ack = msgspec.json.Decoder(_Ack).decode
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 _encode = msgspec.json.Encoder().encode
-
-
-class _Batch:
-    """The messages of a direct read so far."""
-
-    def __init__(self) -> None:
-        self.found: list[Stored] = []
 
 
 class Connection:
@@ -173,7 +161,7 @@ class Connection:
         self._inbox = ""
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: dict[str, tuple[asyncio.Future[Msg], _Batch | None]] = {}
+        self._waiting: dict[str, tuple[asyncio.Future[Msg], list[Stored] | None]] = {}
         self._is_closed = False
         self.generation = self.returns = 0
 
@@ -306,7 +294,7 @@ class Connection:
         future, batch = waiting
         headers: dict[str, str] | None = message.headers
         if batch is not None and headers is not None and "Status" not in headers:
-            batch.found.append(
+            batch.append(
                 Stored(
                     headers["Nats-Subject"],
                     int(headers["Nats-Sequence"]),
@@ -322,7 +310,7 @@ class Connection:
         subject: str,
         data: bytes,
         headers: Headers | None = None,
-        batch: _Batch | None = None,
+        batch: list[Stored] | None = None,
     ) -> Msg:
         client = await self._ready()
         self._number += 1
@@ -387,6 +375,38 @@ class Connection:
             raise _raised(error)
         return answer.data
 
+    async def request(self, subject: str, body: object = None, *, unless: int = 0) -> bytes | None:
+        """The answer of the API of JetStream, requested until it comes; ``None`` if it refuses with the code ``unless``.
+
+        Raises:
+            LogError: It has refused with another code, or nothing has answered.
+        """
+
+        async def work() -> bytes | None:
+            try:
+                return await self.call(subject, body)
+            except ApiError as error:
+                if unless not in (error.code, error.err_code):
+                    raise
+                return None
+
+        return await self.persist(work)
+
+    async def arrival(self, waiting: Awaitable[object], what: str) -> None:
+        """Wait for what the servers send by themselves.
+
+        Raises:
+            LogError: It has not come for ``patience`` seconds.
+        """
+        try:
+            async with asyncio.timeout(self.patience):
+                await waiting
+        except TimeoutError:
+            raise LogError(
+                f"{what} has not arrived for {self.patience:g} s: start the servers of NATS, a majority of them in a cluster",
+                retryable=True,
+            ) from None
+
     # Streams
 
     async def publish(
@@ -426,7 +446,7 @@ class Connection:
         return await self.persist(work)
 
     async def _publish(self, subject: str, data: bytes, headers: Headers) -> int:
-        ack = _decode_ack((await self._request(subject, data, headers)).data)
+        ack = _decode_answer((await self._request(subject, data, headers)).data)
         if ack.error is None:
             return ack.seq
         if ack.error.err_code in WRONG_SEQUENCE:
@@ -487,9 +507,9 @@ class Connection:
         """Messages as any replica knows them, and how many more match."""
 
         async def work() -> tuple[list[Stored], int]:
-            batch = _Batch()
+            batch: list[Stored] = []
             end = await self._request(f"$JS.API.DIRECT.GET.{stream}", _encode(query), batch=batch)
-            return batch.found, int((end.headers or {}).get("Nats-Num-Pending", 0))
+            return batch, int((end.headers or {}).get("Nats-Num-Pending", 0))
 
         return await self.persist(work)
 

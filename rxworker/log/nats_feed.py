@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import LogError
+from rxworker.log.follow import Milestones
 from rxworker.log.format import Entry
 from rxworker.log.nats_connection import ApiError, AwayError, Connection, Stored
 from rxworker.log.nats_format import Assembler, Owner, Place, decode, head_of
@@ -106,16 +107,8 @@ class Feed:
         Raises:
             LogError: They have not come for as long as the connection is patient.
         """
-        if self._ready.is_set():
-            return
-        try:
-            async with asyncio.timeout(self._connection.patience):
-                await self._ready.wait()
-        except TimeoutError:
-            raise LogError(
-                f"the stream {self._stream} has not answered for {self._connection.patience:g} s: start the servers of NATS, a majority of them in a cluster",
-                retryable=True,
-            ) from None
+        if not self._ready.is_set():
+            await self._connection.arrival(self._ready.wait(), f"the stream {self._stream}")
 
     async def close(self) -> None:
         """Delete the consumer."""
@@ -286,9 +279,8 @@ class Tail:
         self._wake = wake
         self._owned = owned
         self._entries: list[Entry] = []
-        self._lasts: list[int] = []
         self._assembler: Assembler | None = None
-        self._reached: list[tuple[int, asyncio.Future[None]]] = []
+        self._reached = Milestones()
         self._connection = connection
         self.owner: Owner | None = None
         self.error: LogError | None = None
@@ -303,7 +295,7 @@ class Tail:
         """The entries after a number; ``None`` if it does not keep all of them."""
         if number < self.start:
             return None
-        at = bisect_right(self._lasts, number)
+        at = bisect_right(self._entries, number, key=lambda entry: entry.last)
         return self._entries[at : at + limit]
 
     async def reach(self) -> None:
@@ -316,16 +308,8 @@ class Tail:
         number = self.expected
         if self.last >= number or self.owner is None or self.owner.is_deleted:
             return
-        reached: asyncio.Future[None] = self._connection.loop.create_future()
-        self._reached.append((number, reached))
-        try:
-            async with asyncio.timeout(self._connection.patience):
-                await reached
-        except TimeoutError:
-            raise LogError(
-                f"record {number} of {self.run_id} is stored, and has not arrived for {self._connection.patience:g} s: check the servers of NATS",
-                retryable=True,
-            ) from None
+        what = f"record {number} of {self.run_id}, which is stored,"
+        await self._connection.arrival(self._reached.add(number), what)
 
     def _began(self) -> None:
         self._entries, self._lasts = [], []
@@ -374,20 +358,13 @@ class Tail:
             return False
         if entries:
             self._entries += entries
-            self._lasts += [entry.last for entry in entries]
             self.last = entries[-1].last
             if len(entries) > 2 * KEPT or len(self._entries) > 2 * KEPT:
-                self.start = self._lasts[-KEPT - 1]
-                del self._entries[:-KEPT], self._lasts[:-KEPT]
+                self.start = self._entries[-KEPT - 1].last
+                del self._entries[:-KEPT]
             self._notify()
         return True
 
     def _notify(self) -> None:
-        still: list[tuple[int, asyncio.Future[None]]] = []
-        for number, reached in self._reached:
-            if number > self.last:
-                still.append((number, reached))
-            elif not reached.done():
-                reached.set_result(None)
-        self._reached = still
+        self._reached.reach(self.last)
         self._wake()

@@ -5,7 +5,6 @@ They are read at the first request for a list, and followed from then on: a list
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from bisect import bisect_left, insort
 from collections.abc import Callable
@@ -13,10 +12,12 @@ from itertools import islice
 
 from rxworker.errors import LogError
 from rxworker.log.codec import StoredRow
-from rxworker.log.nats_connection import Connection, Stored
+from rxworker.log.follow import Milestones
+from rxworker.log.nats_connection import Stored
 from rxworker.log.nats_feed import Feed
 from rxworker.log.nats_format import Beat, Listed, decode
-from rxworker.log.nats_lease import ServerClock, lease_end, read_time
+from rxworker.log.nats_lease import lease_end
+from rxworker.log.nats_session import Session
 from rxworker.log.values import StoredStatus
 
 logger = logging.getLogger("rxworker.log")
@@ -26,36 +27,24 @@ class Index:
     """The last values of all runs.
 
     Args:
-        connection: The connection.
-        name: The name of the log.
-        clock: The clock of the servers.
+        session: The messages of the log.
         changed: Called when a run has changed.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        name: str,
-        clock: ServerClock,
-        changed: Callable[[], None],
-    ) -> None:
-        self._connection = connection
-        self._name = name
-        self._clock = clock
+    def __init__(self, session: Session, changed: Callable[[], None]) -> None:
+        self._session = session
         self._changed = changed
         # In the order of their revisions, the newest last.
         self._rows: dict[str, tuple[int, Listed]] = {}
         self._orders: list[tuple[int, str]] = []  # of those that are not deleted
         self._beats: dict[str, tuple[float, Beat]] = {}
         self._seq = 0
-        self._reached: list[tuple[int, asyncio.Future[None]]] = []
-        self._row_prefix = f"{name}.row."
-        self._beat_prefix = f"{name}.beat."
+        self._reached = Milestones()
         self._floor = 0
         self.feed = Feed(
-            connection,
-            f"{name}-rows",
-            [f"{name}.>"],
+            session.connection,
+            f"{session.name}-rows",
+            [f"{session.name}.>"],
             self._receive,
             self._began,
             prepare=self._prepare,
@@ -90,26 +79,14 @@ class Index:
         return [self._stored(*found) for found in changed[::-1][:limit]]
 
     async def _catch_up(self) -> None:
-        last = await read_time(self._connection, self._name, self._clock)
+        last = await self._session.read_time()
         await self.feed.ready()
-        if self._seq >= last:
-            return
-        reached: asyncio.Future[None] = self._connection.loop.create_future()
-        self._reached.append((last, reached))
-        try:
-            async with asyncio.timeout(self._connection.patience):
-                await reached
-        except TimeoutError:
-            raise LogError(
-                f"the list of runs has not arrived for {self._connection.patience:g} s: check the servers of NATS",
-                retryable=True,
-            ) from None
+        if self._seq < last:
+            await self._session.connection.arrival(self._reached.add(last), "the list of runs")
 
     def _stored(self, revision: int, row: Listed) -> StoredRow:
-        until = lease_end(
-            row.run_id, row.epoch, row.owner, row.claimed, row.lease, self._beats.get(row.owner)
-        )
-        return row.stored(revision, self._clock.wall(until))
+        until = lease_end(row, row.claimed, self._beats.get(row.owner))
+        return row.stored(revision, self._session.clock.wall(until))
 
     def _order(self, revision: int, row: Listed) -> int:
         return row.order or revision
@@ -126,8 +103,8 @@ class Index:
         return True
 
     def _take(self, message: Stored) -> None:
-        if message.subject.startswith(self._row_prefix):
-            row = decode(message.data, Listed, self._name)
+        if message.subject.startswith(f"{self._session.name}.row."):
+            row = decode(message.data, Listed, self._session.name)
             known = self._rows.pop(row.run_id, None)
             was_listed = known is not None and known[1].status != "deleted"
             place = (self._order(message.seq, row), row.run_id)
@@ -137,19 +114,13 @@ class Index:
                 del self._orders[bisect_left(self._orders, place)]
             self._rows[row.run_id] = message.seq, row
             self._changed()
-        elif message.subject.startswith(self._beat_prefix):
-            beat = decode(message.data, Beat, self._name)
+        elif message.subject.startswith(f"{self._session.name}.beat."):
+            beat = decode(message.data, Beat, self._session.name)
             self._beats[beat.owner] = message.time, beat
 
     async def _prepare(self) -> None:
-        self._floor = await read_time(self._connection, self._name, self._clock)
+        self._floor = await self._session.read_time()
 
     def _advance(self, seq: int) -> None:
         self._seq = max(self._seq, seq)
-        still: list[tuple[int, asyncio.Future[None]]] = []
-        for wanted, reached in self._reached:
-            if wanted > self._seq:
-                still.append((wanted, reached))
-            elif not reached.done():
-                reached.set_result(None)
-        self._reached = still
+        self._reached.reach(self._seq)

@@ -6,14 +6,19 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec import Struct
-
 from rxworker.log.nats_connection import Connection
-from rxworker.log.nats_format import Address, Beat, Owner, Place, decode, encode, subject_token
+from rxworker.log.nats_format import (
+    Address,
+    Beat,
+    Listed,
+    Owner,
+    Place,
+    decode,
+    encode,
+    subject_token,
+)
 from rxworker.log.values import Claim
 
 T = TypeVar("T")
@@ -65,43 +70,12 @@ class ServerClock:
         return server + self._to_wall if server else 0.0
 
 
-class _State(Struct, frozen=True):
-    last_seq: int
-
-
-class _StreamTime(Struct, frozen=True):
-    ts: datetime
-    state: _State
-
-
-_decode_stream_time = msgspec.json.Decoder(_StreamTime).decode
-
-
-async def read_time(connection: Connection, name: str, clock: ServerClock) -> int:
-    """Set the clock, and return the last sequence number of the rows of a log."""
-
-    async def work() -> _StreamTime:
-        requested = time.monotonic()
-        answer = _decode_stream_time(await connection.call(f"STREAM.INFO.{name}-rows"))
-        clock.measure(answer.ts.timestamp(), requested)
-        return answer
-
-    return (await connection.persist(work)).state.last_seq
-
-
-def lease_end(
-    run_id: str,
-    epoch: int,
-    owner: str,
-    claimed: float,
-    lease: float,
-    beat: tuple[float, Beat] | None,
-) -> float:
+def lease_end(run: Owner | Listed, claimed: float, beat: tuple[float, Beat] | None) -> float:
     """When the lease of a run ends, by the clock of the servers; 0 if nothing owns it."""
-    if not owner:
+    if not run.owner:
         return 0.0
-    until = claimed + lease
-    if beat is not None and beat[1].runs.get(run_id) == epoch:
+    until = claimed + run.lease
+    if beat is not None and beat[1].runs.get(run.run_id) == run.epoch:
         until = max(until, beat[0] + beat[1].lease)
     return until
 

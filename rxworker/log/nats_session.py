@@ -9,7 +9,9 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import datetime
 
+import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
@@ -44,7 +46,7 @@ from rxworker.log.nats_format import (
     head_of,
     subject_token,
 )
-from rxworker.log.nats_lease import ServerClock, lease_end, read_time
+from rxworker.log.nats_lease import ServerClock, lease_end
 
 CONSUMERS = 100_000
 """How many consumers a stream may have: one for each process and run. The default is 1,000."""
@@ -67,6 +69,18 @@ class Ownership(Struct, frozen=True):
     owner: Owner
     seq: int
     time: float
+
+
+class _State(Struct, frozen=True):
+    last_seq: int
+
+
+class _StreamTime(Struct, frozen=True):
+    ts: datetime
+    state: _State
+
+
+_decode_stream_time = msgspec.json.Decoder(_StreamTime).decode
 
 
 class Session:
@@ -94,6 +108,17 @@ class Session:
         """The subjects of a run."""
         return Place(self.name, run_id, self.streams)
 
+    async def read_time(self) -> int:
+        """Set the clock, and return the last sequence number of the rows of the log."""
+
+        async def work() -> int:
+            requested = time.monotonic()
+            answer = _decode_stream_time(await self.connection.call(f"STREAM.INFO.{self._rows}"))
+            self.clock.measure(answer.ts.timestamp(), requested)
+            return answer.state.last_seq
+
+        return await self.connection.persist(work)
+
     # The log
 
     async def prepare(self, address: Address, wanted: int | None, replicas: int) -> None:
@@ -103,14 +128,14 @@ class Session:
             LogError: The log has another number of streams, or is of a newer version; or they cannot be made.
         """
         try:
-            await read_time(self.connection, self.name, self.clock)
+            await self.read_time()
         except LogError as error:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.code != NOT_FOUND:
                 raise
             subjects = [f"{self.name}.config", f"{self.name}.row.*", f"{self.name}.beat.*"]
             rows: dict[str, object] = {"max_msgs_per_subject": 1, "allow_msg_ttl": True}
             await self._create(self._rows, subjects, replicas, rows)
-            await read_time(self.connection, self.name, self.clock)
+            await self.read_time()
         subject = f"{self.name}.config"
         while (found := await self.connection.last(self._rows, subject)) is None:
             first = encode(Config(FORMAT, wanted or STREAMS))
@@ -136,16 +161,8 @@ class Session:
                 await self._create_runs(number, replicas)
 
     async def _is_missing(self, stream: str) -> bool:
-        async def work() -> bool:
-            try:
-                await self.connection.call(f"STREAM.INFO.{stream}")
-            except ApiError as error:
-                if error.code == NOT_FOUND:
-                    return True
-                raise
-            return False
-
-        return await self.connection.persist(work)
+        found = await self.connection.request(f"STREAM.INFO.{stream}", unless=NOT_FOUND)
+        return found is None
 
     async def _create_runs(self, number: int, replicas: int) -> None:
         await self._create(
@@ -168,14 +185,8 @@ class Session:
             **more,
         }
 
-        async def work() -> None:
-            try:
-                await self.connection.call(f"STREAM.CREATE.{stream}", config)
-            except ApiError as error:
-                if error.err_code != TAKEN:  # made by another process, with other replicas
-                    raise
-
-        await self.connection.persist(work)
+        # Another process may have made it, with other replicas.
+        await self.connection.request(f"STREAM.CREATE.{stream}", config, unless=TAKEN)
 
     # Owners
 
@@ -219,9 +230,9 @@ class Session:
         if not owner.owner:
             return
         if self.clock.age > 1.0:
-            await read_time(self.connection, self.name, self.clock)
+            await self.read_time()
         beat = await self.beat(owner.owner)
-        until = lease_end(owner.run_id, owner.epoch, owner.owner, found.time, owner.lease, beat)
+        until = lease_end(owner, found.time, beat)
         if until > self.clock.now():
             raise LeaseHeldError(owner.run_id, owner.owner, self.clock.wall(until))
 
@@ -324,10 +335,7 @@ class Session:
         """Delete the entries and the commands of a run."""
         place = self.place(run_id)
         for subject in (place.entries, f"{place.commands}.*"):
-            body = {"filter": subject}
-            await self.connection.persist(
-                lambda body=body: self.connection.call(f"STREAM.PURGE.{place.stream}", body)
-            )
+            await self.connection.request(f"STREAM.PURGE.{place.stream}", {"filter": subject})
 
     # What lists show
 

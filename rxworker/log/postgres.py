@@ -250,18 +250,13 @@ class PostgresLog(EventLog):
     # Owners
 
     async def _claim(
-        self,
-        run_id: str,
-        create: bool,
-        row: bytes,
-        lease: float,
-        statuses: Collection[StoredStatus],
+        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
     ) -> Claim:
         def judge(found: Row, _: bool) -> Claim:
             is_taken, epoch, last, status, owner, remaining = found
             if is_taken:
                 return Claim(run_id, epoch, last, self.owner)
-            if create:
+            if row is not None:
                 if last or status == "deleted":
                     raise already_stored(run_id)
             elif status in (None, "deleted"):
@@ -270,7 +265,15 @@ class PostgresLog(EventLog):
                 check_status(run_id, status, statuses)
             raise LeaseHeldError(run_id, owner, time.time() + remaining)
 
-        values = (run_id, create, row, self.owner, uuid.uuid4().hex, lease, [*statuses])
+        values = (
+            run_id,
+            row is not None,
+            row,
+            self.owner,
+            uuid.uuid4().hex,
+            self.lease,
+            [*statuses],
+        )
         return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
 
     async def _append(self, append: Append) -> bool:
@@ -279,9 +282,9 @@ class PostgresLog(EventLog):
     async def _release(self, claim: Claim) -> None:
         await self._writes.put(_Job(sql.RELEASE, (claim.run_id, claim.epoch), _nothing))
 
-    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+    def _renew(self, claims: Sequence[Claim]) -> list[str]:
         held = sorted((claim.run_id, claim.epoch) for claim in claims)
-        values = [run for run, _ in held], [epoch for _, epoch in held], lease
+        values = [run for run, _ in held], [epoch for _, epoch in held], self.lease
         with self._renew_lock:
             try:
                 renewed = self._renew_now(values)

@@ -164,18 +164,13 @@ class SQLiteLog(EventLog):
     # Owners
 
     async def _claim(
-        self,
-        run_id: str,
-        create: bool,
-        row: bytes,
-        lease: float,
-        statuses: Collection[StoredStatus],
+        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
     ) -> Claim:
-        owner = self.owner
+        owner, lease = self.owner, self.lease
 
         def work(db: sqlite3.Connection) -> Claim:
             now = time.time()
-            if create:
+            if row is not None:
                 db.execute(
                     "INSERT OR IGNORE INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
                     (run_id, row, now, now),
@@ -186,7 +181,7 @@ class SQLiteLog(EventLog):
             key, status, held, until = _find(db, run_id, "id, status, owner, lease")
             if status == "deleted":
                 raise no_run(run_id)
-            if not create:
+            if row is None:
                 check_status(run_id, status, statuses)
             if held and until > now:
                 raise LeaseHeldError(run_id, held, until)
@@ -245,10 +240,10 @@ class SQLiteLog(EventLog):
 
         await self._to_writer(work)
 
-    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+    def _renew(self, claims: Sequence[Claim]) -> list[str]:
         lost: list[str] = []
         with self._renew_lock, self._explained():
-            db, until = self._renewing, time.time() + lease
+            db, until = self._renewing, time.time() + self.lease
             with _transaction(db):
                 for claim in claims:
                     # A claim that was released meanwhile stays released.

@@ -58,26 +58,19 @@ class Store(ABC):
 
     @abstractmethod
     async def _claim(
-        self,
-        run_id: str,
-        create: bool,
-        row: bytes,
-        lease: float,
-        statuses: Collection[StoredStatus],
+        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
     ) -> Claim:
         """Raise the epoch of a run, and set its owner and the end of its lease.
 
         Args:
             run_id: The run's id.
-            create: Whether it is a new run; otherwise it must exist.
-            row: The row of a new run.
-            lease: Seconds from now.
+            row: The row of a new run; ``None`` if it must exist.
             statuses: The statuses that it may have, compared in the same transaction.
 
         Raises:
             LeaseHeldError: An owner holds it.
             RunStatusError: It has another status.
-            LogError: It does not exist, or ``create`` was given and it has entries.
+            LogError: It does not exist, or a new one has entries.
         """
 
     @abstractmethod
@@ -93,7 +86,7 @@ class Store(ABC):
         """Give a claim back, if the epoch of the run is still that of it."""
 
     @abstractmethod
-    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+    def _renew(self, claims: Sequence[Claim]) -> list[str]:
         """Extend leases, and return the ids of the runs that are lost. It blocks, in a thread of its own."""
 
     @abstractmethod

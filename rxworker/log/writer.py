@@ -42,6 +42,7 @@ from rxworker.events import (
 )
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
+from rxworker.log.follow import Milestones
 from rxworker.log.format import Private, entries_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.messages import ToolResult
@@ -151,7 +152,7 @@ class RunWriter:
         self._task: asyncio.Task[None] | None = None
         self._error: RxWorkerError | None = None
         self._held: asyncio.Future[None] | None = None
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting = Milestones()
         self._closing: list[asyncio.Future[None]] = []
 
     @property
@@ -263,8 +264,7 @@ class RunWriter:
             raise self._error
         if self._durable_seq >= self._put_seq:
             return
-        waiting: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((self._put_seq, waiting))
+        waiting = self._waiting.add(self._put_seq)
         self.flush()
         await waiting
 
@@ -422,7 +422,7 @@ class RunWriter:
         self.stored_seq = last
         if durable:
             self._durable_seq = last
-            self._wake()
+            self._is_barrier |= self._waiting.reach(last)
         self._unhold()
 
     async def _give_back(self) -> None:
@@ -493,17 +493,6 @@ class RunWriter:
                 private.get(seq, Private()), variables=msgspec.json.decode(encoded)
             )
 
-    def _wake(self) -> None:
-        still: list[tuple[int, asyncio.Future[None]]] = []
-        for last, waiting in self._waiting:
-            if last > self._durable_seq:
-                still.append((last, waiting))
-            elif not waiting.done():
-                waiting.set_result(None)
-        self._waiting = still
-        if still:
-            self._is_barrier = True
-
     def _unhold(self) -> None:
         if self._held is not None and not self._held.done() and not self.is_full:
             self._held.set_result(None)
@@ -518,8 +507,8 @@ class RunWriter:
         if self._timer is not None:
             self._timer.cancel()
         self._pending, self._outstanding = [], 0
-        waiting = [*(future for _, future in self._waiting), *self._closing]
-        self._waiting, self._closing = [], []
+        waiting = [*self._waiting.take(), *self._closing]
+        self._closing = []
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
