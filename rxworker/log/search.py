@@ -248,8 +248,8 @@ class SearchIndex:
                 for key, status, last, known, row, _ in changed
                 if last != known or status == "deleted"
             ]
-            db.execute("BEGIN IMMEDIATE")
-            try:
+            with db:
+                db.execute("BEGIN IMMEDIATE")
                 for key, last, texts in rows:
                     forget(db, [key])
                     if texts is not None:
@@ -257,10 +257,6 @@ class SearchIndex:
                         tools = "".join(f"\n{name}\n" for name in texts.tools)
                         db.execute("INSERT INTO searched VALUES(?,?,?)", (key, last, tools))
                 db.execute("UPDATE search_state SET revision=max(revision, ?)", (changed[-1][-1],))
-                db.execute("COMMIT")
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
             return len(changed)
 
     def _texts(self, key: int, row: bytes) -> Texts:

@@ -19,9 +19,11 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, final
+
+from msgspec.structs import astuple
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log.base import EventLog, already_stored, no_run
@@ -69,7 +71,10 @@ INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
 """
 
 _STORED = "run, row, status, epoch, last, owner, lease, created, updated, size, revision, sent"
+_ENTRY = "first, last, epoch, kind, time, body, changes, version"  # as the fields of `Entry`
 _FOUND = ", ".join(f"runs.{column}" for column in _STORED.split(", "))
+BEGIN = "BEGIN IMMEDIATE"
+"""Locks at its start, so that no transaction fails for a lock in the middle."""
 _REVISE = "revision=(SELECT max(revision)+1 FROM runs)"
 """An assignment for each change of a run, in the order of the commits."""
 
@@ -175,12 +180,10 @@ class SQLiteLog(EventLog):
                     "INSERT OR IGNORE INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
                     (run_id, row, now, now),
                 )
-                last, status = _find(db, run_id, "last, status")
-                if last or status == "deleted":
+                used = "SELECT 1 FROM runs WHERE run=? AND (last>0 OR status='deleted')"
+                if db.execute(used, (run_id,)).fetchone():
                     raise already_stored(run_id)
             key, status, held, until = _find(db, run_id, "id, status, owner, lease")
-            if status == "deleted":
-                raise no_run(run_id)
             if row is None:
                 check_status(run_id, status, statuses)
             if held and until > now:
@@ -211,21 +214,8 @@ class SQLiteLog(EventLog):
                 raise refusal(append, stored)
             key, watched, watcher = found
             db.executemany(
-                "INSERT INTO entries(run, last, first, epoch, kind, time, changes, version, body) VALUES(?,?,?,?,?,?,?,?,?)",
-                [
-                    (
-                        key,
-                        entry.last,
-                        entry.first,
-                        entry.epoch,
-                        entry.kind,
-                        entry.time,
-                        entry.changes_state,
-                        entry.version,
-                        entry.body,
-                    )
-                    for entry in append.entries
-                ],
+                f"INSERT INTO entries(run, {_ENTRY}) VALUES(?,?,?,?,?,?,?,?,?)",
+                [(key, *astuple(entry)) for entry in append.entries],
             )
             return watched > now and watcher != owner
 
@@ -244,7 +234,8 @@ class SQLiteLog(EventLog):
         lost: list[str] = []
         with self._renew_lock, self._explained():
             db, until = self._renewing, time.time() + self.lease
-            with _transaction(db):
+            with db:
+                db.execute(BEGIN)
                 for claim in claims:
                     # A claim that was released meanwhile stays released.
                     renewed = db.execute(
@@ -259,11 +250,9 @@ class SQLiteLog(EventLog):
 
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
         def work(db: sqlite3.Connection) -> list[Entry]:
-            key, status = _find(db, run_id, "id, status")
-            if status == "deleted":
-                raise no_run(run_id)
+            (key,) = _find(db, run_id, "id")
             rows = db.execute(
-                "SELECT first, last, epoch, kind, time, body, changes, version FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?",
+                f"SELECT {_ENTRY} FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?",
                 (key, after, limit),
             )
             return [
@@ -324,18 +313,16 @@ class SQLiteLog(EventLog):
 
     async def _send(self, run_id: str, key: str, data: bytes) -> int:
         def work(db: sqlite3.Connection) -> int:
-            number_of, status, sent = _find(db, run_id, "id, status, sent")
-            if status == "deleted":
-                raise no_run(run_id)
+            key_of_run, status, sent = _find(db, run_id, "id, status, sent")
             check_command(run_id, status)
             try:
                 db.execute(
                     "INSERT INTO commands(run, number, key, time, body) VALUES(?,?,?,?,?)",
-                    (number_of, sent + 1, key or None, time.time(), data),
+                    (key_of_run, sent + 1, key or None, time.time(), data),
                 )
             except sqlite3.IntegrityError:
                 raise conflict(run_id, key) from None
-            db.execute(f"UPDATE runs SET sent=sent+1, {_REVISE} WHERE id=?", (number_of,))
+            db.execute(f"UPDATE runs SET sent=sent+1, {_REVISE} WHERE id=?", (key_of_run,))
             return sent + 1
 
         return await self._to_writer(work, durable=True)
@@ -350,9 +337,7 @@ class SQLiteLog(EventLog):
 
     async def _delete(self, run_id: str) -> None:
         def work(db: sqlite3.Connection) -> None:
-            key, status, held, until = _find(db, run_id, "id, status, owner, lease")
-            if status == "deleted":
-                raise no_run(run_id)
+            key, held, until = _find(db, run_id, "id, owner, lease")
             if held and until > time.time():
                 raise LeaseHeldError(run_id, held, until)
             _bury(db, [key])
@@ -433,7 +418,8 @@ class SQLiteLog(EventLog):
                 if durable is not self._is_full:
                     db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                     self._is_full = durable
-                with _transaction(db):
+                with db:
+                    db.execute(BEGIN)
                     if len(jobs) == 1:
                         results.append((jobs[0], jobs[0].work(db), None))
                     else:
@@ -529,7 +515,8 @@ class SQLiteLog(EventLog):
         """Request that the owners of the followed runs write more often."""
         with self._renew_lock:
             db, until = self._renewing, time.time() + WATCHED
-            with _transaction(db):
+            with db:
+                db.execute(BEGIN)
                 db.executemany(
                     "UPDATE runs SET watched=?, watcher=? WHERE run=? AND owner<>? AND status='running'",
                     [(until, self.owner, run, self.owner) for run in followed],
@@ -538,8 +525,16 @@ class SQLiteLog(EventLog):
     def _follow_started(self, run_id: str) -> None:  # noqa: ARG002 - one thread looks for all
         self._reads.put("look")
 
-    def _explained(self) -> contextlib.AbstractContextManager[None]:
-        return explain_errors(self.path)
+    @contextlib.contextmanager
+    def _explained(self) -> Generator[None]:
+        """Turn the errors of SQLite into `LogError`, with what to do."""
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            raise LocalProtocolError(f"{self.path}: {error}") from error
+        except sqlite3.Error as error:
+            is_busy = isinstance(error, sqlite3.OperationalError) and _is_busy(error)
+            raise LogError(_explanation(self.path, error), retryable=is_busy) from error
 
 
 class Barriers:
@@ -550,6 +545,7 @@ class Barriers:
     """
 
     def __init__(self, path: Path) -> None:
+        self._database = path
         self.path = path.with_name(path.name + "-barriers")
         self._file: int | None = None
 
@@ -568,7 +564,7 @@ class Barriers:
         (count,) = db.execute("SELECT barriers FROM log").fetchone()
         if counted > count:
             raise LogError(
-                f"{db_path(db)} has lost its last {counted - count} barriers: its file or the -wal file beside it was truncated, damaged or replaced. "
+                f"{self._database} has lost its last {counted - count} barriers: its file or the -wal file beside it was truncated, damaged or replaced. "
                 f"Restore all of its files from one backup; to accept the loss, delete {self.path}"
             )
 
@@ -585,11 +581,6 @@ class Barriers:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-def db_path(db: sqlite3.Connection) -> str:
-    """The file of a connection."""
-    return db.execute("PRAGMA database_list").fetchone()[2]
 
 
 def _create(path: Path) -> None:
@@ -620,7 +611,8 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
     if mode != "wal":
         raise LogError(f"{path} cannot have a write-ahead log ({mode}): keep it on a local disk")
-    with _transaction(db):
+    with db:
+        db.execute(BEGIN)
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -636,49 +628,6 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                     db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION}")
             db.execute(f"PRAGMA user_version={FORMAT}")
-
-
-class _transaction:  # noqa: N801 - used like a function
-    """A transaction that locks at its start, so that it never fails for a lock in the middle."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if kind is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            return
-        try:
-            self._db.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            raise
-
-
-class explain_errors:  # noqa: N801 - used like a function
-    """Turn the errors of SQLite into `LogError`, with what to do.
-
-    Args:
-        path: The file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, sqlite3.ProgrammingError):
-            raise LocalProtocolError(f"{self._path}: {error}") from error
-        if isinstance(error, sqlite3.Error):
-            is_busy = isinstance(error, sqlite3.OperationalError) and _is_busy(error)
-            raise LogError(_explanation(self._path, error), retryable=is_busy) from error
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
@@ -729,7 +678,8 @@ def _checkpoint(db: sqlite3.Connection) -> None:
 
 
 def _find(db: sqlite3.Connection, run_id: str, columns: str) -> Any:
-    found = db.execute(f"SELECT {columns} FROM runs WHERE run=?", (run_id,)).fetchone()
+    query = f"SELECT {columns} FROM runs WHERE run=? AND status<>'deleted'"
+    found = db.execute(query, (run_id,)).fetchone()
     if found is None:
         raise no_run(run_id)
     return found
