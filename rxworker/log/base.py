@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import time
 import uuid
 from collections.abc import AsyncGenerator, Collection, Sequence
@@ -32,9 +33,9 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, RunRequeue
 from rxworker.log.codec import Codec, Encoding, StoredRow
-from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker, changes_of
+from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
 from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
-from rxworker.log.leases import LEASE, Heartbeat
+from rxworker.log.leases import LEASE, Heartbeat, Leases
 from rxworker.log.replay import replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
 from rxworker.log.store import Append, Store
@@ -57,6 +58,8 @@ from rxworker.operators.disposables import Call
 
 REPORTING = 1.0
 """Seconds for which a log that is closed waits until it has reported that its process returned."""
+FEW = 20
+"""How many runs are read one by one."""
 PRUNED = 500
 """How many runs are deleted in one transaction."""
 PRUNED_BYTES = 4_000_000
@@ -409,6 +412,14 @@ class EventLog(Store):
             self._encoding.decode_info(found) for found in await self._list(status, before, limit)
         ]
 
+    async def list_pages(
+        self, *, status: StoredStatus | None = None, before: str = ""
+    ) -> AsyncGenerator[list[RunInfo], None]:
+        """All of them in pages; see `list`."""
+        while infos := await self.list(status=status, before=before, limit=PAGE):
+            yield infos
+            before = infos[-1].run_id
+
     async def search(self, text: str = "", *, tool: str = "") -> AsyncGenerator[Found, None]:
         """The stored runs that match, the newest first: whose title or texts contain each word of a text, in upper or lower case, also within other words.
 
@@ -433,9 +444,18 @@ class EventLog(Store):
             >>> asyncio.run(main())
             [('A haiku!', 'An old pond.')]
         """
-        words, before = words_of(text), ""
-        while infos := await self.list(before=before, limit=PAGE):
-            before = infos[-1].run_id
+        words = words_of(text)
+        self._check_open()
+        if (words or tool) and await self._index_texts():
+            rows = await self._find_texts(words, tool, sys.maxsize, PAGE)
+            while rows:
+                for _, texts, stored in rows:
+                    info = self._encoding.decode_info(stored)
+                    yield Found(info, excerpt(words, info.row.title, texts))
+                is_last = len(rows) < PAGE
+                rows = [] if is_last else await self._find_texts(words, tool, rows[-1][0], PAGE)
+            return
+        async for infos in self.list_pages():
             for info in infos:
                 title, texts, tools = info.row.title, "", ()
                 if (tool and info.row.tool_calls) or (words and self.searches_texts):
@@ -462,12 +482,53 @@ class EventLog(Store):
             every: At most one list of changed runs in so many seconds.
         """
         with self._waker(ALL_RUNS) as waker:
-            found = changes_of(
-                self, self._changed_infos, self.listed, waker, limit=limit, every=every
-            )
-            async with aclosing(found):
-                async for infos in found:
+            newest = await self.list(limit=PAGE if limit is None else max(limit, 1))
+            revision = max((info.revision for info in newest), default=0)
+            leases = Leases(self.lease / 3)
+            async for infos in self._stored_pages(newest, limit):
+                leases.note(infos, time.time())
+                yield infos
+            yield []
+            while not self.is_closed:
+                waker.clear()
+                stored = await self._changed_since(revision, PAGE)
+                infos = [self._encoding.decode_info(each) for each in stored]
+                if infos:
+                    revision = infos[-1].revision
+                infos += await self._listed_of({*leases.due(time.time())})
+                if infos:
+                    leases.note(infos, time.time())
                     yield infos
+                    # Many changes, such as those of a deletion of old runs, are read without pauses.
+                    await asyncio.sleep(every if len(infos) < PAGE else 0.0)
+                else:
+                    await waker.wait(leases.next_due)
+
+    async def _stored_pages(
+        self, newest: Sequence[RunInfo], limit: int | None
+    ) -> AsyncGenerator[list[RunInfo], None]:
+        """The newest runs and all before them, or, with a limit, those that have not ended."""
+        if not newest:
+            return
+        yield [*newest]
+        if limit is None:
+            rest = [self.list_pages(before=newest[-1].run_id)]
+        else:
+            rest = [self.list_pages(status=status) for status in ("queued", "running", "paused")]
+        for pages in rest:
+            async for infos in pages:
+                yield infos
+
+    async def _listed_of(self, runs: Collection[str]) -> list[RunInfo]:
+        """Stored runs without their records, in pages if there are many."""
+        found: dict[str, RunInfo] = {}
+        if len(runs) > FEW:
+            async for infos in self.list_pages(status="running"):
+                found.update((info.run_id, info) for info in infos if info.run_id in runs)
+        for run in runs:
+            if run not in found and (info := await self.listed(run)) is not None:
+                found[run] = info
+        return [*found.values()]
 
     def fleet(self, *, every: float = 0.25) -> Observable[RunInfo]:
         """The last values of all runs as one observable: those that are stored, and then each one that changes, by any process.
@@ -688,15 +749,11 @@ class EventLog(Store):
 
     def _waker(self, run_id: str, *, reads_entries: bool = False) -> Waker:
         self._check_open()
-        return self.followers.follow(run_id, reads_entries=reads_entries)
+        return Waker(self.followers, run_id, reads_entries)
 
     async def _read_page(self, run_id: str, after: int) -> list[Entry]:
         self._check_open()
         return self._encoding.decode_entries(await self._read(run_id, after, PAGE), run_id)
-
-    async def _changed_infos(self, revision: int, limit: int) -> list[RunInfo]:
-        stored = await self._changed_since(revision, limit)
-        return [self._encoding.decode_info(each) for each in stored]
 
 
 def _take_some(rows: list[StoredRow]) -> list[StoredRow]:
@@ -744,13 +801,13 @@ async def claimed(
         await release_shielded(log, claim)
 
 
-async def release_shielded(log: EventLog, claim: Claim) -> None:
-    """Release a claim, also if the caller is cancelled meanwhile."""
+async def release_shielded(log: EventLog, claim: Claim, seconds: float | None = None) -> None:
+    """Release a claim, also if the caller is cancelled meanwhile, which then takes at most so many seconds."""
     releasing = asyncio.ensure_future(log.release(claim))
     try:
         await asyncio.shield(releasing)
     except asyncio.CancelledError:
-        await asyncio.wait({releasing})
+        await asyncio.wait({releasing}, timeout=seconds)
         raise
 
 

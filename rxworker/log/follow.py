@@ -1,4 +1,4 @@
-"""Following a log: the tasks that a change of a run wakes, and the changes of all runs.
+"""Following a log: the tasks that a change of a run wakes.
 
 Theory of operation. A task that follows a run has a `Waker`. It clears the waker, reads what is stored, and waits for the waker if there is nothing new,
 so that a change between the two is not missed. A store wakes it from any thread, after its own writes and for those of other processes.
@@ -9,21 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, Self
-
-from rxworker.log.leases import Leases
-from rxworker.log.values import RunInfo, StoredStatus
+from typing import Self
 
 ALL_RUNS = ""
 """In place of the id of a run: what follows it is woken by a change of any run."""
 
 PAGE = 500
 """How many entries or runs are read at once."""
-
-FEW = 20
-"""How many runs are read one by one."""
 
 
 class Followers:
@@ -39,15 +33,6 @@ class Followers:
         self._ended = ended
         self._wakers: dict[str, set[Waker]] = {}
         self._reading: Counter[str] = Counter()
-
-    def follow(self, run_id: str, *, reads_entries: bool = False) -> Waker:
-        """A waker for a run, to be entered as a context manager.
-
-        Args:
-            run_id: The run's id, or `ALL_RUNS`.
-            reads_entries: Whether its entries are followed, and not just its commands.
-        """
-        return Waker(self, run_id, reads_entries)
 
     def wake(self, run_id: str) -> None:
         """Wake what follows a run, or all runs."""
@@ -124,7 +109,13 @@ class Milestones:
 
 
 class Waker:
-    """Wakes one task when a run changes, from any thread. Made by `Followers.follow`."""
+    """Wakes one task when a run changes, from any thread, while it is entered as a context manager.
+
+    Args:
+        followers: The followers of the log.
+        run_id: The run's id, or `ALL_RUNS`.
+        reads_entries: Whether its entries are followed, and not just its commands.
+    """
 
     def __init__(self, followers: Followers, run_id: str, reads_entries: bool) -> None:
         self.run_id = run_id
@@ -164,89 +155,3 @@ class Waker:
                 seconds = None if until is None else max(until - time.time(), 0.0)
                 async with asyncio.timeout(seconds):
                     await self._event.wait()
-
-
-class Runs(Protocol):
-    """A log, as far as following all of its runs needs it."""
-
-    @property
-    def lease(self) -> float:
-        """Seconds that a claim lasts."""
-        ...
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it is closed."""
-        ...
-
-    async def list(
-        self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100
-    ) -> list[RunInfo]:
-        """Stored runs, the newest first."""
-        ...
-
-
-async def changes_of(
-    log: Runs,
-    changed_since: Callable[[int, int], Awaitable[Sequence[RunInfo]]],
-    info_of: Callable[[str], Awaitable[RunInfo | None]],
-    waker: Waker,
-    *,
-    limit: int | None,
-    every: float,
-) -> AsyncGenerator[list[RunInfo], None]:
-    """The stored runs in pages, an empty list, and then lists of the runs that change; see `EventLog.changes`."""
-    newest = await log.list(limit=PAGE if limit is None else max(limit, 1))
-    revision = max((info.revision for info in newest), default=0)
-    leases = Leases(log.lease / 3)
-    async for infos in _stored_pages(log, newest, limit):
-        leases.note(infos, time.time())
-        yield infos
-    yield []
-    while not log.is_closed:
-        waker.clear()
-        infos = [*await changed_since(revision, PAGE)]
-        if infos:
-            revision = infos[-1].revision
-        infos += await _infos(log, info_of, leases.due(time.time()))
-        if infos:
-            leases.note(infos, time.time())
-            yield infos
-            # Many changes, such as those of a deletion of old runs, are read without pauses.
-            await asyncio.sleep(every if len(infos) < PAGE else 0.0)
-        else:
-            await waker.wait(leases.next_due)
-
-
-async def _stored_pages(
-    log: Runs, newest: Sequence[RunInfo], limit: int | None
-) -> AsyncGenerator[list[RunInfo], None]:
-    """The newest runs in pages, and those that have not ended."""
-    infos = [*newest]
-    while infos:
-        yield infos
-        infos = [] if limit is not None else await log.list(before=infos[-1].run_id, limit=PAGE)
-    if limit is None:
-        return
-    for status in ("queued", "running", "paused"):
-        infos = await log.list(status=status, limit=PAGE)
-        while infos:
-            yield infos
-            infos = await log.list(status=status, before=infos[-1].run_id, limit=PAGE)
-
-
-async def _infos(
-    log: Runs, info_of: Callable[[str], Awaitable[RunInfo | None]], runs: Sequence[str]
-) -> list[RunInfo]:
-    """Stored runs without their records, in pages if there are many."""
-    found: dict[str, RunInfo] = {}
-    wanted = {*runs}
-    infos = await log.list(status="running", limit=PAGE) if len(runs) > FEW else []
-    while infos:
-        found.update((info.run_id, info) for info in infos if info.run_id in wanted)
-        infos = await log.list(status="running", before=infos[-1].run_id, limit=PAGE)
-    for run in wanted - found.keys():
-        info = await info_of(run)
-        if info is not None:
-            found[run] = info
-    return [*found.values()]

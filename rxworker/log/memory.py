@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice, takewhile
 from typing import final
@@ -166,7 +166,7 @@ class MemoryLog(EventLog):
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
         found = self._get(run_id)
         entries = found.entries
-        start = _index_after(entries, after)
+        start = bisect_right(entries, after, key=lambda entry: entry.last)
         return entries[start : start + limit]
 
     async def _info(self, run_id: str) -> StoredRow | None:
@@ -247,17 +247,6 @@ class MemoryLog(EventLog):
 
     async def _close(self) -> None:
         pass
-
-
-def _index_after(entries: Sequence[Entry], after: int) -> int:
-    low, high = 0, len(entries)
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle].last > after:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def refusal(append: Append, found: tuple[int, int, str] | None) -> FencedError:

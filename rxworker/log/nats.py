@@ -53,7 +53,6 @@ from rxworker.log.values import Claim, StoredStatus
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
 
 WATCHED = 10.0
 """Seconds for which an owner takes its run for watched."""
@@ -113,7 +112,7 @@ class NatsLog(EventLog):
         # The watchers of the runs of this process
         self._watched: dict[str, float] = {}
         self._watch_subject = f"{self._address.name}.watch.{subject_token(self.owner)}"
-        self._marks: tuple[int, Subscription] | None = None
+        self._marks = 0  # the generation of the connection with the subscription
         self._marking: asyncio.TimerHandle | None = None
         self._renewer = Renewer(self._address, self._options, self.owner)
 
@@ -128,7 +127,7 @@ class NatsLog(EventLog):
                 return session
             # The loop before has ended, and its tasks with it.
             self._session = self._opening = self._index = None
-            self._marks = self._marking = None
+            self._marks, self._marking = 0, None
             self._tails.clear()
         opening = self._opening
         if opening is None or (
@@ -162,7 +161,7 @@ class NatsLog(EventLog):
             tail.feed.start()
         if self._index is not None:
             self._index.feed.start()
-        if self._session is not None and self._marks is not None:
+        if self._session is not None and self._marks:
             self._start(self._receive_marks(self._session))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -306,17 +305,14 @@ class NatsLog(EventLog):
     async def _receive_marks(self, session: OwnedRuns) -> None:
         """Receive notifications of watchers of the runs of this process."""
         connection = session.connection
-        if self._marks is not None and self._marks[0] == connection.generation:
+        if self._marks == connection.generation:
             return
 
         async def marked(message: Msg) -> None:
             self._watched[message.data.decode()] = time.monotonic() + WATCHED
 
-        async def subscribe() -> Subscription:
-            return await connection.subscribe(self._watch_subject, marked)
-
-        subscription = await connection.persist(subscribe)
-        self._marks = connection.generation, subscription
+        await connection.persist(lambda: connection.subscribe(self._watch_subject, marked))
+        self._marks = connection.generation
 
     def _mark(self, owner: Owner) -> None:
         """Request that the owner of a run writes more often."""

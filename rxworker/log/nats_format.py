@@ -248,12 +248,8 @@ def from_raw(raw: Raw) -> bytes:
         return data  # damaged: its decoder raises the error
 
 
-_encode = msgspec.json.Encoder().encode
-
-
-def encode(value: Struct) -> bytes:
-    """A message."""
-    return _encode(value)
+encode = msgspec.json.Encoder().encode
+"""Returns a message of a Struct."""
 
 
 def decode(data: bytes, type_: type[T], of: str) -> T:
@@ -287,7 +283,7 @@ def head_of(data: bytes, of: str) -> Head:
 
 def append_message(head: Head, entries: Sequence[Entry], most: int) -> bytes | list[bytes]:
     """The message of an append, or its parts, each of which has at most so many bytes."""
-    first = _encode(head)
+    first = encode(head)
     lines = [write_line(entry) for entry in entries]
     if len(first) + sum(map(len, lines)) + len(lines) < most:
         return b"\n".join([first, *lines, b""])
@@ -298,7 +294,7 @@ def _cut(head: Head, data: bytes, size: int) -> list[bytes]:
     starts = range(0, len(data), size)
     replace = msgspec.structs.replace
     return [
-        _encode(
+        encode(
             replace(head, part=number, parts=len(starts))
             if number == len(starts)
             else Head(head.epoch, head.after, head.last, 0, head.time, head.status, part=number, parts=len(starts))
@@ -311,7 +307,7 @@ def _cut(head: Head, data: bytes, size: int) -> list[bytes]:
 
 def command_message(command: SentCommand, most: int) -> bytes | list[bytes]:
     """The message of a command, or its parts."""
-    data = _encode(command)
+    data = encode(command)
     if len(data) < most:
         return data
     starts = range(0, len(data), most - 100)

@@ -156,13 +156,10 @@ class Session:
             )
         self.streams = config.streams
         # The process that has made it may have ended before the last of them.
-        if await self._is_missing(f"{self.name}-{config.streams - 1}"):
+        last = f"STREAM.INFO.{self.name}-{config.streams - 1}"
+        if await self.connection.request(last, unless=NOT_FOUND) is None:
             for number in range(config.streams):
                 await self._create_runs(number, replicas)
-
-    async def _is_missing(self, stream: str) -> bool:
-        found = await self.connection.request(f"STREAM.INFO.{stream}", unless=NOT_FOUND)
-        return found is None
 
     async def _create_runs(self, number: int, replicas: int) -> None:
         await self._create(
@@ -292,7 +289,8 @@ class Session:
         """A sequence number after the messages up to a number, and not after the next one."""
         if not after:
             return 1
-        low, high = 1, (await self._end(place))
+        last = await self.connection.last(place.stream, place.entries)
+        low, high = 1, 1 if last is None else last.seq + 1
         while low < high:
             middle = (low + high) // 2
             found = await self.connection.next(place.stream, place.entries, middle)
@@ -304,10 +302,6 @@ class Session:
             else:
                 high = middle
         return low
-
-    async def _end(self, place: Place) -> int:
-        last = await self.connection.last(place.stream, place.entries)
-        return 1 if last is None else last.seq + 1
 
     # Commands
 

@@ -36,16 +36,15 @@ def open_log(
         return MemoryLog(codec=codec, owner=owner, lease=lease)
     if colon and scheme == "sqlite" and rest:
         return SQLiteLog(rest, codec=codec, owner=owner, lease=lease)
-    if colon and scheme in ("postgresql", "postgres"):
-        try:
-            from rxworker.log.postgres import PostgresLog  # needs an extra
-        except ImportError as error:
-            raise ConfigurationError(str(error)) from error
-        return PostgresLog(address, codec=codec, owner=owner, lease=lease)
-    if colon and scheme == "nats":
-        try:
+    try:  # these need an extra
+        if colon and scheme in ("postgresql", "postgres"):
+            from rxworker.log.postgres import PostgresLog
+
+            return PostgresLog(address, codec=codec, owner=owner, lease=lease)
+        if colon and scheme == "nats":
             from rxworker.log.nats import NatsLog
-        except ImportError as error:
-            raise ConfigurationError(str(error)) from error
-        return NatsLog(address, codec=codec, owner=owner, lease=lease)
+
+            return NatsLog(address, codec=codec, owner=owner, lease=lease)
+    except ImportError as error:
+        raise ConfigurationError(str(error)) from error
     raise ConfigurationError(f"{masked(address)!r} is not the address of a log: {EXAMPLE}")

@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, LiteralString, TypeVar, cast, final
 
 try:
@@ -37,7 +37,6 @@ from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log import postgres_tables as sql
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.follow import PAGE
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
@@ -53,8 +52,7 @@ from rxworker.log.postgres_connection import (
     is_lost,
     pipelined,
 )
-from rxworker.log.postgres_search import PostgresSearch
-from rxworker.log.search import Found, excerpt, words_of
+from rxworker.log.search import KINDS, indexed_texts, storable
 from rxworker.log.store import Append
 from rxworker.log.values import LISTED, Claim, StoredStatus
 
@@ -68,6 +66,8 @@ FEWEST = 20
 """Entries that a read gives at least, where many runs are read together."""
 TOLERANCE = 0.5
 """Seconds by which the clock of the server must have moved against ours before times are converted anew."""
+ENTRY_COLUMNS = ("last", "first", "epoch", "kind", "time", "changes_state", "version", "body")
+"""The parts of an entry, in the order in which `sql.APPEND` takes them."""
 BATCHED = (sql.ENTRIES, sql.INFOS, sql.COMMANDS)
 """The queries that read for several jobs at once."""
 
@@ -85,7 +85,7 @@ class _Job(Generic[T]):
     def __init__(
         self,
         query: LiteralString,
-        values: Sequence[object] | dict[str, object],
+        values: Sequence[object] | Mapping[str, object],
         judge: Callable[[Any, bool], T],
         *,
         durable: bool = False,
@@ -132,10 +132,14 @@ class _Pump:
     """Gives all jobs that wait to a function, until there are none.
 
     Args:
-        work: Does jobs, and sets their results.
+        link: The connection.
+        work: Does jobs on it, and sets their results.
     """
 
-    def __init__(self, work: Callable[[Sequence[_Job[Any]]], Awaitable[None]]) -> None:
+    def __init__(
+        self, link: Link, work: Callable[[AsyncConnection, Sequence[_Job[Any]]], Awaitable[None]]
+    ) -> None:
+        self._link = link
         self._work = work
         self._waiting: list[_Job[Any]] = []
         self._task: asyncio.Task[None] | None = None
@@ -167,7 +171,7 @@ class _Pump:
 
     async def _do(self, jobs: Sequence[_Job[Any]]) -> None:
         try:
-            await self._work(jobs)
+            await self._link.run(lambda connection: self._work(connection, jobs))
         except Exception as error:
             if len(jobs) == 1 or is_lost(error.__cause__):
                 for job in jobs:
@@ -176,15 +180,12 @@ class _Pump:
             for job in jobs:  # one that cannot be done must not fail the others
                 await self._do([job])
 
-    async def join(self) -> None:
-        """Wait until nothing waits."""
-        if self._task is not None and not self._task.done():
-            await asyncio.wait([self._task])
-
     async def close(self) -> None:
         """Do what waits, and take nothing more."""
-        await self.join()
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
         self._is_closed = True
+        await self._link.close()
 
 
 @final
@@ -228,14 +229,12 @@ class PostgresLog(EventLog):
         except psycopg.Error as error:
             raise server.explained(error) from error
         self._ahead = clock - time.time()  # the clock of the server, before ours
-        self._writing = Link(server, self._prepare_writing)
-        self._reading = Link(server)
         self.searches_texts = codec is None
-        self._search = PostgresSearch(server)
+        self._searching = Link(server, lambda connection: connection.execute(sql.SEARCH_TABLES))
         self._renewing: Connection | None = None
         self._renew_lock = threading.Lock()
-        self._writes = _Pump(self._write)
-        self._reads = _Pump(self._read_together)
+        self._writes = _Pump(Link(server, self._prepare_writing), self._write)
+        self._reads = _Pump(Link(server), self._read_together)
         self._unflushed: deque[tuple[int, Sequence[_AppendJob]]] = deque()
         self._unflushed_size = 0
         self._is_new = False  # the connection that writes
@@ -286,23 +285,18 @@ class PostgresLog(EventLog):
         held = sorted((claim.run_id, claim.epoch) for claim in claims)
         values = [run for run, _ in held], [epoch for _, epoch in held], self.lease
         with self._renew_lock:
-            try:
-                renewed = self._renew_now(values)
-            except psycopg.Error as error:
-                self._close_renewing()
-                if not is_lost(error):
-                    raise self._server.explained(error) from error
-                try:  # a connection that was lost since the last time
-                    renewed = self._renew_now(values)
-                except psycopg.Error as again:
+            was_lost = False
+            while True:
+                try:
+                    if self._renewing is None:
+                        self._renewing = self._server.connect_now()
+                    renewed = {run for (run,) in self._renewing.execute(sql.RENEW, values)}
+                    return [run for run, _ in held if run not in renewed]
+                except psycopg.Error as error:
                     self._close_renewing()
-                    raise self._server.explained(again) from again
-        return [run for run, _ in held if run not in renewed]
-
-    def _renew_now(self, values: Sequence[object]) -> set[str]:
-        if self._renewing is None:
-            self._renewing = self._server.connect_now()
-        return {run for (run,) in self._renewing.execute(sql.RENEW, values)}
+                    if was_lost or not is_lost(error):
+                        raise self._server.explained(error) from error
+                    was_lost = True  # since the last time
 
     def _close_renewing(self) -> None:
         if self._renewing is not None:
@@ -330,8 +324,7 @@ class PostgresLog(EventLog):
         self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
     ) -> list[StoredRow]:
         statuses = [*LISTED] if status is None else [status]
-        values: dict[str, object] = {"before": before, "limit": limit, "statuses": statuses}
-        values["is_empty"] = is_empty
+        values = {"before": before, "limit": limit, "statuses": statuses, "is_empty": is_empty}
         return await self._reads.put(_Job(sql.LIST, values, self._all_stored))
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
@@ -352,30 +345,41 @@ class PostgresLog(EventLog):
         times = (lease, created - ahead, updated - ahead)
         return cast("StoredRow", (run, data, status, epoch, last, owner, *times, *rest))
 
-    async def search(self, text: str = "", *, tool: str = "") -> AsyncGenerator[Found, None]:
-        """See `EventLog.search`. The first search of a log reads the texts of all of its runs, and stores them in a table of their own."""
-        words = words_of(text)
-        if self.searches_texts and (words or tool):
-            self._check_open()
+    async def _index_texts(self) -> bool:
+        """Store the texts of the runs that have changed, by their revision, in a table of the same schema.
+
+        So a word is found within others and in scripts without spaces, without an extension of the server; the text search of Postgres finds whole words of one
+        language. Several processes may do so at once: the newer revision stays. A trigger deletes the text of a run together with the run.
+        """
+        if self.searches_texts:
             try:
-                await asyncio.to_thread(self._search.update)
+                for key, revision, row in await self._query(sql.UNSEARCHED):
+                    bodies = await self._query(sql.TEXTS, (key, [*KINDS]))
+                    texts = await asyncio.to_thread(indexed_texts, row, bodies)
+                    values = (revision, texts.text, texts.text.lower(), _lines_of(texts.tools), key)
+                    await self._query(sql.INDEX, values)
             except LogError as error:  # without the right to make a table, titles are searched
                 if not isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
                     raise
                 self.searches_texts = False
-        if not self.searches_texts or not (words or tool):
-            async with contextlib.aclosing(super().search(text, tool=tool)) as every:
-                async for found in every:
-                    yield found
-            return
-        before, page = 2**63 - 1, PAGE
-        while page == PAGE:
-            rows = await asyncio.to_thread(self._search.find, words, tool, before, PAGE)
-            page = len(rows)
-            for key, texts, *stored in rows:
-                info = self._encoding.decode_info(self._stored(stored))
-                yield Found(info, excerpt(words, info.row.title, texts))
-                before = key
+        return self.searches_texts
+
+    async def _find_texts(
+        self, words: Sequence[str], tool: str, before: int, limit: int
+    ) -> list[tuple[int, str, StoredRow]]:
+        some, name = [storable(word) for word in words], _lines_of([tool] if tool else [])
+        values = {"words": some, "tool": name, "before": before, "limit": limit}
+        rows = await self._query(sql.FIND, values)
+        return [(key, text, self._stored(row)) for key, text, *row in rows]
+
+    async def _query(
+        self, query: LiteralString, values: Sequence[object] | Mapping[str, object] = ()
+    ) -> list[Row]:
+        async def work(connection: AsyncConnection) -> list[Row]:
+            cursor = await connection.execute(query, values, binary=True)
+            return await cursor.fetchall() if cursor.description else []
+
+        return await self._searching.run(work)
 
     # Commands
 
@@ -427,9 +431,7 @@ class PostgresLog(EventLog):
         if self._listener is not None and not self._listener.done():
             self._listener.cancel()
             await asyncio.wait([self._listener])
-        for link in (self._writing, self._reading):
-            await link.close()
-        await asyncio.to_thread(self._search.close)
+        await self._searching.close()
         with self._renew_lock:
             self._close_renewing()
 
@@ -441,10 +443,7 @@ class PostgresLog(EventLog):
         self._own_pid = connection.info.backend_pid
         self._is_new = True
 
-    async def _write(self, jobs: Sequence[_Job[Any]]) -> None:
-        await self._writing.run(lambda connection: self._write_on(connection, jobs))
-
-    async def _write_on(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
+    async def _write(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
         is_new, self._is_new = self._is_new, False
         try:
             lost = [job for _, appends in self._unflushed for job in appends] if is_new else []
@@ -500,10 +499,7 @@ class PostgresLog(EventLog):
 
     # Reading
 
-    async def _read_together(self, jobs: Sequence[_Job[Any]]) -> None:
-        await self._reading.run(lambda connection: self._read_on(connection, jobs))
-
-    async def _read_on(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
+    async def _read_together(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
         """Read the pages of all runs with one query, and so on."""
         together: dict[LiteralString, list[_Job[Any]]] = {}
         queries: list[tuple[LiteralString, Any, Sequence[_Job[Any]]]] = []
@@ -637,31 +633,19 @@ def _prepare(connection: Connection, server: Server) -> tuple[str, float]:
             ).fetchone()
         except psycopg.errors.UndefinedColumn as error:
             raise LogError(_other(server)) from error
-    if found is None:
-        raise LogError(_other(server))
-    identity, version, clock = found
-    if version > sql.FORMAT:
-        raise LogError(
-            f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows versions up to {sql.FORMAT}: use a newer rxworker"
-        )
-    if version < sql.FORMAT:
-        _upgrade(connection, server)
+        if found is None:
+            raise LogError(_other(server))
+        identity, version, clock = found
+        if version > sql.FORMAT:
+            raise LogError(
+                f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows versions up to {sql.FORMAT}: use a newer rxworker"
+            )
+        # The functions of an earlier version are brought up to this one. The tables and the runs stay as they are.
+        for earlier in range(version, sql.FORMAT):
+            connection.execute(sql.UPGRADES[earlier])
+            connection.execute("UPDATE log SET format = %s", (earlier + 1,))
+            connection.execute(sql.DURABLE)
     return identity, clock
-
-
-def _upgrade(connection: Connection, server: Server) -> None:
-    """Bring the functions of a log of an earlier version up to this one. Its tables and runs stay as they are."""
-    with connection.transaction():
-        connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || %s, 0))", (server.schema,)
-        )
-        found = connection.execute(
-            "SELECT format FROM log"
-        ).fetchone()  # another process may have done it
-        for version in range(found[0] if found else sql.FORMAT, sql.FORMAT):
-            connection.execute(sql.UPGRADES[version])
-        connection.execute("UPDATE log SET format = %s", (sql.FORMAT,))
-        connection.execute(sql.DURABLE)
 
 
 def _other(server: Server) -> str:
@@ -680,14 +664,7 @@ def _arrays(appends: Sequence[_AppendJob]) -> Sequence[Sequence[object]]:
         [job.size for job in appends],
         [append.row for append in given],
         [append.status for append in given],
-        [entry.last for entry in entries],
-        [entry.first for entry in entries],
-        [entry.epoch for entry in entries],
-        [entry.kind for entry in entries],
-        [entry.time for entry in entries],
-        [entry.changes_state for entry in entries],
-        [entry.version for entry in entries],
-        [entry.body for entry in entries],
+        *([getattr(entry, name) for entry in entries] for name in ENTRY_COLUMNS),
     )
 
 
@@ -707,6 +684,11 @@ def _parts(rows: Sequence[Row], count: int) -> list[list[Row]]:
     for number, *values in rows:
         parts[int(number) - 1].append(tuple(values))
     return parts
+
+
+def _lines_of(tools: Iterable[str]) -> str:
+    """The names of tools as they are searched, each between two newlines."""
+    return storable("".join(f"\n{name}\n" for name in tools)).replace("\0", " ")
 
 
 def _nothing(_row: object, _is_repeated: bool) -> None:

@@ -31,8 +31,7 @@ from rxworker.errors import (
     describe,
 )
 from rxworker.events import Event, Record, RunAbort, RunRecover
-from rxworker.log.base import EventLog, claimed, no_run
-from rxworker.log.follow import PAGE
+from rxworker.log.base import EventLog, claimed, no_run, release_shielded
 from rxworker.log.format import check_continuable, entries_of, records_of, round_time
 from rxworker.log.values import (
     DECIDE,
@@ -160,13 +159,8 @@ class RunSource:
 
     async def give_back(self, claim: Claim) -> None:
         """Release a claim, also while it is cancelled, so that other processes need not wait for its lease."""
-        releasing = asyncio.ensure_future(self.log.release(claim))
-        try:
-            with suppress(RxWorkerError):  # then its lease ends
-                await asyncio.shield(releasing)
-        except asyncio.CancelledError:
-            await asyncio.wait({releasing}, timeout=SETTLE)
-            raise
+        with suppress(RxWorkerError):  # then its lease ends
+            await release_shielded(self.log, claim, SETTLE)
 
     def make(self, make_worker: Callable[[RunInfo], W | None], info: RunInfo) -> W | None:
         """Make a worker for a run; ``None`` if it is left to other processes, or cannot be made now."""
@@ -498,13 +492,11 @@ async def end_nested(log: EventLog, outer: str) -> None:
     Raises:
         LogError: The log cannot be read or written.
     """
-    infos = await log.list(status="running", limit=PAGE)
-    while infos:
+    async for infos in log.list_pages(status="running"):
         for info in infos:
             if info.row.outer and first_id(info.row.outer) == first_id(outer):
                 with suppress(LeaseHeldError, RunStatusError):
                     await end_run(log, info.run_id, OUTER_ENDED)
-        infos = await log.list(status="running", before=infos[-1].run_id, limit=PAGE)
 
 
 async def end_run(log: EventLog, run_id: str, reason: str) -> None:

@@ -16,18 +16,15 @@ from typing import Literal
 from reactivex import Observable
 
 from rxworker.errors import LogError, RxWorkerError
-from rxworker.events import Event, Record, RunAbort, RunPause, RunStop
+from rxworker.events import Event, Record
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog
-from rxworker.log.format import REQUEUED, record_of
+from rxworker.log.format import record_of
 from rxworker.log.values import Command, send_command
 from rxworker.messages import Message
 from rxworker.operators.kernel import Stage, connect
 from rxworker.state import RunState, fold_run
 from rxworker.transport.clock import loop_clock
-
-ENDS = (RunStop, RunPause, RunAbort)
-"""The last events of a run."""
 
 
 class Replica:
@@ -170,27 +167,16 @@ class Replica:
             info = await self.log.existing(self.id)
             if not info.last_seq:
                 self._ready.set()
-            async with aclosing(self.log.follow(self.id)) as entries:
-                async for entry in entries:
-                    record = record_of(entry, self.id)
-                    self.hub.push(record)
-                    if record.seq >= info.last_seq:
+            async with aclosing(self.log.pages(self.id)) as pages:
+                async for entries in pages:
+                    for entry in entries:
+                        self.hub.push(record_of(entry, self.id))
+                    if entries[-1].last >= info.last_seq:
                         self._ready.set()
-                    is_end = isinstance(record.event, ENDS) and not record.path
-                    if is_end and not await self._was_put_back(record):
-                        break
         except Exception as raised:
             error = raised if isinstance(raised, RxWorkerError) else LogError(str(raised))
         finally:
             self._end(error)
-
-    async def _was_put_back(self, last: Record) -> bool:
-        """Whether the run goes on after its end; see `EventLog.requeue`."""
-        if isinstance(last.event, RunAbort):
-            async with aclosing(self.log.read(self.id, last.seq)) as entries:
-                async for entry in entries:
-                    return entry.kind == REQUEUED
-        return False
 
     def _end(self, error: Exception | None) -> None:
         self.hub.end(error)

@@ -16,10 +16,9 @@ import contextlib
 import os
 import queue
 import sqlite3
-import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
@@ -28,11 +27,11 @@ from msgspec.structs import astuple
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.follow import ALL_RUNS, PAGE
+from rxworker.log.follow import ALL_RUNS
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
-from rxworker.log.search import Found, SearchIndex, excerpt, forget, has_full_text, words_of
+from rxworker.log.search import SearchIndex, forget, has_full_text
 from rxworker.log.store import Append
 from rxworker.log.values import LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
@@ -286,28 +285,22 @@ class SQLiteLog(EventLog):
         query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
         return await self._to_reader(lambda db: db.execute(query, (revision, limit)).fetchall())
 
-    async def search(self, text: str = "", *, tool: str = "") -> AsyncGenerator[Found, None]:
-        """See `EventLog.search`. The first search of a file indexes all of its runs."""
-        words = words_of(text)
-        if not self.searches_texts or not (words or tool):
-            async with contextlib.aclosing(super().search(text, tool=tool)) as every:
-                async for found in every:
-                    yield found
-            return
-        self._check_open()
-        if self._index is None:
-            self._index = SearchIndex(_connect(self.path))
-        index, before, page = self._index, sys.maxsize, PAGE
+    async def _index_texts(self) -> bool:
+        """The first search of a file indexes all of its runs."""
+        if self.searches_texts:
+            if self._index is None:
+                self._index = SearchIndex(_connect(self.path))
+            with self._explained():
+                while await asyncio.to_thread(self._index.update):
+                    pass
+        return self.searches_texts
+
+    async def _find_texts(
+        self, words: Sequence[str], tool: str, before: int, limit: int
+    ) -> list[tuple[int, str, StoredRow]]:
+        assert self._index is not None  # the index was brought up to date
         with self._explained():
-            while await asyncio.to_thread(index.update):
-                pass
-            while page == PAGE:
-                rows = await asyncio.to_thread(index.find, _FOUND, words, tool, before, PAGE)
-                page = len(rows)
-                for key, texts, stored in rows:
-                    info = self._encoding.decode_info(stored)
-                    yield Found(info, excerpt(words, info.row.title, texts))
-                    before = key
+            return await asyncio.to_thread(self._index.find, _FOUND, words, tool, before, limit)
 
     # Commands
 

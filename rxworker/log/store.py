@@ -107,6 +107,16 @@ class Store(ABC):
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         """Runs in the order of their revisions, after one. Each change gives a run a revision greater than all before."""
 
+    async def _index_texts(self) -> bool:
+        """Bring the index of texts up to date, for a search; returns whether there is one."""
+        return False
+
+    async def _find_texts(
+        self, words: Sequence[str], tool: str, before: int, limit: int
+    ) -> list[tuple[int, str, StoredRow]]:
+        """The runs that the index finds, the newest first: the key of each, which is less than ``before``, its text, and its row."""
+        raise NotImplementedError
+
     @abstractmethod
     async def _send(self, run_id: str, key: str, data: bytes) -> int:
         """Add a command, and return its number, from 1.

@@ -33,9 +33,9 @@ from rxworker.log import (
     EventLog,
     MemoryLog,
     RunInfo,
+    base,
     dismiss_run,
     export_run,
-    follow,
     fork_run,
     set_allowed,
 )
@@ -564,7 +564,7 @@ def test_an_entry_is_a_line_and_back(body: bytes | None) -> None:
 async def test_stored_runs_come_in_pages_then_an_empty_list_then_changes(
     open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "PAGE", 3)
+    monkeypatch.setattr(base, "PAGE", 3)
     names = [f"run-{n}" for n in range(8)]
     async with open_store() as log:
         for name in names:
@@ -589,7 +589,7 @@ async def test_stored_runs_come_in_pages_then_an_empty_list_then_changes(
 async def test_a_lease_is_seen_when_it_is_renewed_and_when_it_has_ended(
     open_store: OpenLog, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "FEW", few)
+    monkeypatch.setattr(base, "FEW", few)
     lease = 0.6
     async with open_store(lease=lease) as log, open_store(lease=lease) as opened:
         other = log if isinstance(log, MemoryLog) else opened  # as from another process

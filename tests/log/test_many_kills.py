@@ -16,7 +16,7 @@ import pytest
 
 from rxworker.log import EventLog, RunInfo, open_log
 from rxworker.log.format import records_of
-from rxworker.log.replica import ENDS
+from rxworker.worker.turn import ENDS
 from tests.log.conftest import NewAddress
 
 PROGRAM = Path(__file__).with_name("many_runs.py")

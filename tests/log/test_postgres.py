@@ -88,10 +88,10 @@ async def test_a_user_who_may_make_no_table_searches_titles(postgres: PostgresSe
         refusal = LogError("no")
         refusal.__cause__ = psycopg.errors.InsufficientPrivilege()
 
-        def update() -> None:
+        async def refuse(query: object, values: object = ()) -> NoReturn:
             raise refusal
 
-        log._search.update = update
+        log._query = refuse
         assert [one async for one in log.search("rain")] == []
         assert [one.info.row.title async for one in log.search("weather")] == ["The weather"]
 
@@ -130,7 +130,8 @@ async def test_what_a_killed_server_has_lost_is_written_again(postgres: Postgres
         following = other.follow(RUN)
         await log.append(claim, entries(1), after=0)
         assert await take(following, 1) == [1]
-        await other._writes.join()  # a new connection flushes
+        assert other._writes._task is not None
+        await other._writes._task  # a new connection flushes
         postgres.stop_flushing()
         for after in range(1, 6):
             await log.append(claim, entries(1, after), after=after, durable=False)
