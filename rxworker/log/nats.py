@@ -32,7 +32,7 @@ from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict
 from rxworker.log.nats_connection import EXPECTED, PATIENCE, Connection, SequenceError
-from rxworker.log.nats_feed import Tail
+from rxworker.log.nats_feed import Feed, Tail
 from rxworker.log.nats_format import (
     NAME,
     NOTHING,
@@ -158,9 +158,9 @@ class NatsLog(EventLog):
     def _returned(self) -> None:
         """The connection was made again."""
         for tail in self._tails.values():
-            tail.feed.start()
+            tail.start()
         if self._index is not None:
-            self._index.feed.start()
+            self._index.start()
         if self._session is not None and self._marks:
             self._start(self._receive_marks(self._session))
 
@@ -291,14 +291,14 @@ class NatsLog(EventLog):
         if self._marking is None:
             self._mark_all()
         if tail is not None:
-            await tail.feed.close()
+            await tail.close()
 
     async def _unfollow(self, run_id: str) -> None:
         if (
             run_id not in self.followers.runs
             and (tail := self._tails.pop(run_id, None)) is not None
         ):
-            await tail.feed.close()
+            await tail.close()
 
     # Watchers
 
@@ -375,7 +375,7 @@ class NatsLog(EventLog):
         session = await self._open()
         tail = self._tails.get(run_id)
         if tail is not None:
-            await tail.feed.ready()
+            await tail.ready()
             if tail.sent <= after:
                 return []
         found = await session.commands(run_id, after)
@@ -458,9 +458,9 @@ class NatsLog(EventLog):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        feeds = [tail.feed for tail in self._tails.values()]
+        feeds: list[Feed] = [*self._tails.values()]
         if self._index is not None:
-            feeds.append(self._index.feed)
+            feeds.append(self._index)
         await asyncio.gather(*(feed.close() for feed in feeds))
         self._tails.clear()
         if self._session is not None:

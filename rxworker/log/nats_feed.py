@@ -14,8 +14,9 @@ import asyncio
 import contextlib
 import logging
 import uuid
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -49,36 +50,19 @@ class _Created(Struct, frozen=True):
 _decode_created = msgspec.json.Decoder(_Created).decode
 
 
-class Feed:
+class Feed(ABC):
     """The last message of each of some subjects of a stream, and then every new one, in order.
 
     Args:
         connection: The connection.
         stream: The stream.
         subjects: The subjects, which may have wildcards.
-        receive: Called with each message. If it returns ``False``, the feed begins again with the last message of each subject.
-        began: Called before it begins in this way, also the first time.
-        prepare: Awaited before each consumer is made.
-        caught_up: Called when what was stored after that is there.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        stream: str,
-        subjects: Sequence[str],
-        receive: Callable[[Stored], bool],
-        began: Callable[[], None],
-        prepare: Callable[[], Awaitable[object]] | None = None,
-        caught_up: Callable[[], None] | None = None,
-    ) -> None:
-        self._prepare = prepare
-        self._caught_up = caught_up
+    def __init__(self, connection: Connection, stream: str, subjects: Sequence[str]) -> None:
         self._connection = connection
         self._stream = stream
         self._subjects = list(subjects)
-        self._receive = receive
-        self._began = began
         self._consumer = ""
         self._subscription: Subscription | None = None
         self._count = 0  # messages of this consumer
@@ -89,7 +73,22 @@ class Feed:
         self._starting: asyncio.Task[None] | None = None
         self._is_closed = self._is_current = self._is_due = False
         self._ready = asyncio.Event()
+        self._reached = Milestones()
         self.start()
+
+    @abstractmethod
+    def _receive(self, message: Stored) -> bool:
+        """Called with each message. If it returns ``False``, the feed begins again with the last message of each subject."""
+
+    @abstractmethod
+    def _began(self) -> None:
+        """Called before it begins in this way, also the first time."""
+
+    async def _prepare(self) -> None:  # noqa: B027 - most need not
+        """Called before each consumer is made."""
+
+    def _caught_up(self) -> None:  # noqa: B027 - most need not
+        """Called when what was stored after that is there."""
 
     def start(self) -> None:
         """Make a consumer that continues after the last message."""
@@ -167,8 +166,7 @@ class Feed:
         self._initial = 1 << 62
         if not self.last_seq:
             self._began()
-        if self._prepare is not None:
-            await self._prepare()
+        await self._prepare()
 
         async def receive(message: Msg) -> None:
             if self._is_current and self._consumer == consumer:
@@ -238,12 +236,11 @@ class Feed:
     def _check_ready(self) -> None:
         if self._count >= self._initial:
             self._initial = 1 << 62
-            if self._caught_up is not None:
-                self._caught_up()
+            self._caught_up()
             self._ready.set()
 
 
-class Tail:
+class Tail(Feed):
     """The newest entries of a run, its owner and the number of its commands, in memory.
 
     Args:
@@ -258,7 +255,7 @@ class Tail:
         owner: The owner; ``None`` if there is no such run.
         error: Why the run cannot be followed, if so.
         sent: The number of the last command.
-        start: The entries that it keeps follow after this number.
+        kept_after: The entries that it keeps follow after this number.
         last: The number of the last record.
         expected: The number of a record that is known to be stored.
     """
@@ -280,20 +277,18 @@ class Tail:
         self._owned = owned
         self._entries: list[Entry] = []
         self._assembler: Assembler | None = None
-        self._reached = Milestones()
-        self._connection = connection
         self.owner: Owner | None = None
         self.error: LogError | None = None
         self.sent = 0
-        self.start = self.last = self.expected = 0
+        self.kept_after = self.last = self.expected = 0
         subjects = [place.owner, f"{place.commands}.*"]
         if has_entries:
             subjects.append(place.entries)
-        self.feed = Feed(connection, place.stream, subjects, self._receive, self._began)
+        super().__init__(connection, place.stream, subjects)
 
     def after(self, number: int, limit: int) -> list[Entry] | None:
         """The entries after a number; ``None`` if it does not keep all of them."""
-        if number < self.start:
+        if number < self.kept_after:
             return None
         at = bisect_right(self._entries, number, key=lambda entry: entry.last)
         return self._entries[at : at + limit]
@@ -304,7 +299,7 @@ class Tail:
         Raises:
             LogError: It has not come for as long as the connection is patient.
         """
-        await self.feed.ready()
+        await self.ready()
         number = self.expected
         if self.last >= number or self.owner is None or self.owner.is_deleted:
             return
@@ -314,7 +309,7 @@ class Tail:
     def _began(self) -> None:
         self._entries, self._lasts = [], []
         self._assembler = None
-        self.start = self.last
+        self.kept_after = self.last
 
     def _receive(self, message: Stored) -> bool:
         try:
@@ -341,11 +336,11 @@ class Tail:
             # The last append: it is whole, or it is left to those who read the stream.
             head = head_of(data, self.run_id)
             if head.parts:
-                self.start = self.last = head.last
+                self.kept_after = self.last = head.last
                 self._assembler = Assembler(self.run_id, head.last)
                 self._notify()
                 return True
-            self.start = self.last = head.after
+            self.kept_after = self.last = head.after
             assembler = self._assembler = Assembler(self.run_id, head.after)
         entries = assembler.feed(data)
         if assembler.is_broken:
@@ -360,7 +355,7 @@ class Tail:
             self._entries += entries
             self.last = entries[-1].last
             if len(entries) > 2 * KEPT or len(self._entries) > 2 * KEPT:
-                self.start = self._entries[-KEPT - 1].last
+                self.kept_after = self._entries[-KEPT - 1].last
                 del self._entries[:-KEPT]
             self._notify()
         return True

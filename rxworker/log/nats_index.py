@@ -12,7 +12,6 @@ from itertools import islice
 
 from rxworker.errors import LogError
 from rxworker.log.codec import StoredRow
-from rxworker.log.follow import Milestones
 from rxworker.log.nats_connection import Stored
 from rxworker.log.nats_feed import Feed
 from rxworker.log.nats_format import Beat, Listed, decode
@@ -23,7 +22,7 @@ from rxworker.log.values import StoredStatus
 logger = logging.getLogger("rxworker.log")
 
 
-class Index:
+class Index(Feed):
     """The last values of all runs.
 
     Args:
@@ -39,17 +38,8 @@ class Index:
         self._orders: list[tuple[int, str]] = []  # of those that are not deleted
         self._beats: dict[str, tuple[float, Beat]] = {}
         self._seq = 0
-        self._reached = Milestones()
         self._floor = 0
-        self.feed = Feed(
-            session.connection,
-            f"{session.name}-rows",
-            [f"{session.name}.>"],
-            self._receive,
-            self._began,
-            prepare=self._prepare,
-            caught_up=lambda: self._advance(self._floor),
-        )
+        super().__init__(session.connection, f"{session.name}-rows", [f"{session.name}.>"])
 
     async def list(
         self, status: StoredStatus | None, before: str, limit: int, is_empty: bool
@@ -70,7 +60,7 @@ class Index:
 
     async def changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         """The runs that have changed since a revision, in the order of the changes."""
-        await self.feed.ready()
+        await self.ready()
         changed: list[tuple[int, Listed]] = []
         for found in reversed(self._rows.values()):
             if found[0] <= revision:
@@ -80,9 +70,9 @@ class Index:
 
     async def _catch_up(self) -> None:
         last = await self._session.read_time()
-        await self.feed.ready()
+        await self.ready()
         if self._seq < last:
-            await self._session.connection.arrival(self._reached.add(last), "the list of runs")
+            await self._connection.arrival(self._reached.add(last), "the list of runs")
 
     def _stored(self, revision: int, row: Listed) -> StoredRow:
         until = lease_end(row, row.claimed, self._beats.get(row.owner))
@@ -120,6 +110,9 @@ class Index:
 
     async def _prepare(self) -> None:
         self._floor = await self._session.read_time()
+
+    def _caught_up(self) -> None:
+        self._advance(self._floor)
 
     def _advance(self, seq: int) -> None:
         self._seq = max(self._seq, seq)

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from typing import NoReturn
 
 import pytest
 
