@@ -82,6 +82,8 @@ class Hook(Generic[C]):
         self.timeout = timeout_of(given.get("timeout"), self.point, self.name)
         self.chained: Sequence[Hook[Any]] = ()
         self._function = made
+        self._settings = given.copy()
+        self._settings.update(before=self.before, after=self.after)
 
     def __repr__(self) -> str:
         return f"Hook({self.name!r}, {self.point.value})"
@@ -96,16 +98,7 @@ class Hook(Generic[C]):
         Raises:
             ConfigurationError: A setting is invalid.
         """
-        kept: HookSettings = {
-            "name": self.name,
-            "matcher": self.matcher,
-            "when": self.when,
-            "priority": self.priority,
-            "before": self.before,
-            "after": self.after,
-            "on_failure": self.on_failure,
-            "timeout": self.timeout,
-        }
+        kept = self._settings.copy()
         kept.update(settings)
         changed: Hook[C] = Hook(self._function, self.point, **kept)
         other = copy.copy(self)

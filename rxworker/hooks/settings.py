@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 from rxworker.errors import ConfigurationError, nearest
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import HookPoint
+from rxworker.messages.settings import check_number
 
 OnFailure: TypeAlias = Literal["abort", "skip", "continue"]
 """What the failure of a hook does: ``abort`` the run, ``skip`` the call, or ``continue`` without the hook."""
@@ -145,10 +146,7 @@ def timeout_of(timeout: float | None, point: HookPoint, name: str) -> float | No
     """
     if timeout is None:
         return ABORT_SECONDS if point is HookPoint.ON_ABORT else None
-    given = cast("object", timeout)
-    if not isinstance(given, int | float) or isinstance(given, bool) or not given > 0:
-        message = f"timeout={timeout!r} of hook {name!r}: give seconds above 0, or math.inf"
-        raise ConfigurationError(message)
+    check_number(f"hook {name!r}: timeout", timeout, above=0)
     return None if math.isinf(timeout) else timeout
 
 

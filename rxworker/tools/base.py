@@ -14,6 +14,7 @@ from rxworker.errors import ConfigurationError, ExecutionFailedError
 from rxworker.events.arguments import text_parameter
 from rxworker.messages import JsonObject, ToolMeta, ToolResult
 from rxworker.messages.content import ResultContent
+from rxworker.messages.settings import check_number
 from rxworker.tools.context import ToolContext
 
 # What all providers accept.
@@ -170,11 +171,7 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
             f"retries={retries!r}: only a tool that may be repeated can be retried; declare it with "
             "effect='idempotent' or effect='pure'"
         )
-    limit: object = policy.max_output
-    if limit is not None and (type(limit) is not int or limit <= 0):
-        raise ConfigurationError(
-            f"max_output={limit!r}: give a number of characters above 0, or None for no limit"
-        )
+    check_number("max_output", policy.max_output, least=1, whole=True, optional=True)
     return USUAL if policy == USUAL else policy
 
 

@@ -24,7 +24,7 @@ STRUCT = '''class BudgetWarning(Struct, frozen=True, tag="budget_warning"):
 
 
 '''
-ROW = '    EventKind(BudgetWarning, "turn", "note", changes_state=False),\n'
+ROW = '    EventKind(turn.BudgetWarning, "note", changes_state=False),\n'
 
 Steps: TypeAlias = dict[str, list[tuple[str, str]]]
 
@@ -35,8 +35,7 @@ STEPS: Steps = {
         ("    | WatcherDetach\n", "    | WatcherDetach\n    | BudgetWarning\n"),
     ],
     "rxworker/events/kinds.py": [
-        ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
-        ('    EventKind(RunPause, "turn"),\n', ROW + '    EventKind(RunPause, "turn"),\n'),
+        ("    EventKind(turn.RunPause),\n", ROW + "    EventKind(turn.RunPause),\n"),
     ],
     "rxworker/events/__init__.py": [
         ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
@@ -46,10 +45,9 @@ STEPS: Steps = {
 STATE_STEPS: Steps = {
     **STEPS,
     "rxworker/events/kinds.py": [
-        STEPS["rxworker/events/kinds.py"][0],
         (
-            '    EventKind(RunPause, "turn"),\n',
-            ROW.replace(", changes_state=False", "") + '    EventKind(RunPause, "turn"),\n',
+            "    EventKind(turn.RunPause),\n",
+            ROW.replace(", changes_state=False", "") + "    EventKind(turn.RunPause),\n",
         ),
     ],
     "rxworker/state/run.py": [

@@ -424,7 +424,7 @@ def test_a_hook_with_other_settings_is_another_hook() -> None:
     ("settings", "complaint"),
     [
         ({"on_failure": "ignore"}, "on_failure='ignore' of hook 'print'"),
-        ({"timeout": 0}, "timeout=0 of hook 'print': give seconds above 0"),
+        ({"timeout": 0}, "hook 'print': timeout=0: give a number above 0"),
         ({"timeout": "1"}, "timeout='1'"),
         ({"timeout": float("nan")}, "timeout=nan"),
         ({"priority": "high"}, "priority='high'"),
