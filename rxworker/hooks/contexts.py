@@ -20,11 +20,8 @@ from rxworker.hooks.context import ROLES, HookContext
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, changed
 from rxworker.messages import (
-    Audio,
     Content,
     Conversation,
-    Document,
-    Image,
     JsonObject,
     Message,
     Text,
@@ -33,13 +30,10 @@ from rxworker.messages import (
     ToolResult,
     validate,
 )
-from rxworker.messages.content import ContentBlock
+from rxworker.messages.content import RESULT_BLOCKS, ContentBlock
 
 if TYPE_CHECKING:
     from rxworker.tools import Tool
-
-SENT = (Text, Image, Document, Audio)
-"""The blocks that the content of a result may have."""
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -363,7 +357,9 @@ class ToolResultContext(CallContext):
             )
         content = cast("object", left.content)
         blocks = cast("list[object]", content) if isinstance(content, list | tuple) else [content]
-        if not isinstance(content, str) and not all(isinstance(block, SENT) for block in blocks):
+        if not isinstance(content, str) and not all(
+            isinstance(block, RESULT_BLOCKS) for block in blocks
+        ):
             raise self._broken(
                 f"the content of the result is {content!r:.60}, which is neither a text nor content blocks"
             )

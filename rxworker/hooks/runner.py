@@ -36,6 +36,7 @@ from rxworker.hooks.points import (
     wrong_verdict,
 )
 from rxworker.messages import Message, ToolResult
+from rxworker.tools.cancellation import is_destroyed
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 NamedVerdict: TypeAlias = tuple[Verdict, str]
@@ -227,7 +228,7 @@ async def _answer(
         raise
     except BaseException as error:
         # Here, and not in the awaiting task: a SystemExit that leaves a task ends the event loop, and all runs with it.
-        if isinstance(error, GeneratorExit) and not _is_running(task):
+        if is_destroyed(error, task):
             raise  # no caller waits any more: this coroutine is being closed
         raise _raised(hook, name, error) from error
     if verdict is None:
@@ -274,13 +275,6 @@ def _odd_messages(given: object) -> str | None:
         if message.tool_calls or message.tool_results:
             return "tool calls or results, which only the loop adds: a hook adds no tool calls"
     return None
-
-
-def _is_running(task: asyncio.Task[Any] | None) -> bool:
-    try:
-        return asyncio.current_task() is task
-    except RuntimeError:  # no event loop runs
-        return False
 
 
 def is_going_on(verdict: Verdict) -> bool:

@@ -97,12 +97,7 @@ class Image(ContentBlock, frozen=True, tag="image"):
         Raises:
             ConfigurationError: The file cannot be read, or its extension is not that of an image.
         """
-        media_type = _media_type(path, "Image")
-        if not media_type.startswith("image/"):
-            raise ConfigurationError(
-                f"{os.fspath(path)!r} is {media_type}, not an image; use Document.from_file for documents"
-            )
-        return cls(media_type, _read(path))
+        return cls(*_read(path, "Image"))
 
 
 class Document(ContentBlock, frozen=True, tag="document"):
@@ -138,10 +133,7 @@ class Document(ContentBlock, frozen=True, tag="document"):
         Raises:
             ConfigurationError: The file cannot be read, its extension is unknown, or it is an image.
         """
-        media_type = _media_type(path, "Document")
-        if media_type.startswith("image/"):
-            raise ConfigurationError(f"{os.fspath(path)!r} is an image; use Image.from_file")
-        return cls(media_type, _read(path), title=title or Path(path).name)
+        return cls(*_read(path, "Document"), title=title or Path(path).name)
 
 
 class Audio(ContentBlock, frozen=True, tag="audio"):
@@ -162,32 +154,32 @@ class Audio(ContentBlock, frozen=True, tag="audio"):
         Raises:
             ConfigurationError: The file cannot be read, or its extension is not that of a recording.
         """
-        media_type = _media_type(path, "Audio")
-        if not media_type.startswith("audio/"):
-            raise ConfigurationError(f"{os.fspath(path)!r} is {media_type}, not audio")
-        return cls(media_type, _read(path))
+        return cls(*_read(path, "Audio"))
 
 
-def _media_type(path: str | os.PathLike[str], kind: str) -> str:
-    found, encoding = mimetypes.guess_type(os.fspath(path))
+def _read(path: str | os.PathLike[str], kind: str) -> tuple[str, str]:
+    """The media type of a file, and its bytes in base64, for a block of this kind."""
+    name = os.fspath(path)
+    found, encoding = mimetypes.guess_type(name)
     if found is None or encoding is not None:
         raise ConfigurationError(
-            f"the media type of {os.fspath(path)!r} is not known from its extension; "
+            f"the media type of {name!r} is not known from its extension; "
             f"pass it: {kind}(media_type, data=base64 of the bytes)"
         )
-    return found
-
-
-def _read(path: str | os.PathLike[str]) -> str:
+    fitting = {"image": "Image", "audio": "Audio"}.get(found.partition("/")[0], "Document")
+    if kind != fitting and (kind, fitting) != ("Document", "Audio"):
+        what = f"{name!r} is {found}, not {kind.lower()}"
+        raise ConfigurationError(f"{what}; use {fitting}.from_file")
     try:
-        return base64.b64encode(Path(path).read_bytes()).decode("ascii")
+        return found, base64.b64encode(Path(path).read_bytes()).decode("ascii")
     except OSError as error:
-        raise ConfigurationError(
-            f"{os.fspath(path)!r} cannot be read: {error.strerror or error}"
-        ) from error
+        raise ConfigurationError(f"{name!r} cannot be read: {error.strerror or error}") from error
 
 
-ResultContent: TypeAlias = str | tuple[Text | Image | Document | Audio, ...]
+ResultBlock: TypeAlias = Text | Image | Document | Audio
+"""A block of a tool's result."""
+RESULT_BLOCKS = (Text, Image, Document, Audio)
+ResultContent: TypeAlias = str | tuple[ResultBlock, ...]
 """The content of a tool's result: a text, or blocks."""
 
 

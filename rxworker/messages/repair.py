@@ -22,10 +22,10 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from rxworker.messages.content import (
-    Audio,
     Content,
     Document,
     Image,
+    ResultBlock,
     ServerToolCall,
     ServerToolResult,
     Text,
@@ -260,7 +260,7 @@ def _sourced(blocks: Iterable[Content]) -> list[Content]:
     ]
 
 
-def _lost(block: Text | Image | Document | Audio) -> Text:
+def _lost(block: ResultBlock) -> Text:
     return Text(
         "(a picture that was lost)" if isinstance(block, Image) else "(a document that was lost)"
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 import typing
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
@@ -232,13 +232,9 @@ def _names_around() -> Mapping[str, Any]:
     Inside a class these are the names of its body and those of the function around it.
     """
     frame = sys._getframe(2)
-    scopes: list[Mapping[str, Any]] = []
+    scopes: list[dict[str, Any]] = []
     while frame is not None and frame.f_locals is not frame.f_globals:
         scopes.append(dict(frame.f_locals))
         # Only a class body sees through to what is around it without a closure.
         frame = frame.f_back if "__qualname__" in frame.f_locals else None
-    return functools.reduce(_under, scopes, {})
-
-
-def _under(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**outer, **inner}
+    return ChainMap(*scopes)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
 from rxworker.errors import ConfigurationError
 
@@ -32,22 +30,9 @@ class Limiter:
         self._alone = False
         self._row: deque[tuple[asyncio.Future[None], bool]] = deque()
 
-    @asynccontextmanager
-    async def place(self, *, alone: bool = False) -> AsyncGenerator[None, None]:
-        """A place inside, for as long as the block of an ``async with`` runs."""
-        if not self.enter_now(alone):
-            await self.enter(alone)
-        try:
-            yield
-        finally:
-            self.leave()
-
     def enter_now(self, alone: bool) -> bool:
         """Enter, if no task waits and there is room; return whether there was. A task that has entered must call `leave`."""
-        if self._row or self._alone or self._in >= (1 if alone else self._limit):
-            return False
-        self._in, self._alone = self._in + 1, alone
-        return True
+        return not self._row and self._admit(alone)
 
     async def enter(self, alone: bool) -> None:
         """Wait in the queue for a place. The caller must `leave` afterwards."""
@@ -74,11 +59,14 @@ class Limiter:
         while self._row:
             turn, alone = self._row[0]
             if not turn.done():
-                if not self._has_room(alone):
+                if not self._admit(alone):
                     return
-                self._in, self._alone = self._in + 1, alone
                 turn.set_result(None)
             self._row.popleft()
 
-    def _has_room(self, alone: bool) -> bool:
-        return not self._alone and self._in < (1 if alone else self._limit)
+    def _admit(self, alone: bool) -> bool:
+        """Count one more inside, if there is room; return whether there was."""
+        if self._alone or self._in >= (1 if alone else self._limit):
+            return False
+        self._in, self._alone = self._in + 1, alone
+        return True

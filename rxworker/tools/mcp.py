@@ -6,13 +6,13 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError, describe
 from rxworker.messages import Audio, Document, Image, JsonObject, Message, Text, ToolMeta
-from rxworker.messages.content import ResultContent
+from rxworker.messages.content import ResultBlock, ResultContent
 from rxworker.tools.base import MAX_OUTPUT, Tool, ToolPolicy, check_policy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.decorate import tool
@@ -21,18 +21,7 @@ from rxworker.tools.mcp_connection import Connection, display_name, server_of
 
 if TYPE_CHECKING:
     import mcp
-    from mcp.types import Prompt, Resource, ResourceTemplate
-
-if TYPE_CHECKING:
-    from mcp.types import (
-        BlobResourceContents,
-        CallToolResult,
-        ContentBlock,
-        PromptMessage,
-        TextResourceContents,
-    )
-
-Block: TypeAlias = Text | Image | Document | Audio
+    from mcp import types
 
 MOST = 64
 """Characters of a name."""
@@ -135,7 +124,7 @@ class McpClient:
             made.append(McpTool(self._connection, each.name, meta, chosen, audio=audio))
         return made
 
-    async def resources(self) -> list[Resource]:
+    async def resources(self) -> list[types.Resource]:
         """The resources that the server lists, each with a ``uri`` and a ``name``; none if it has none.
 
         Raises:
@@ -144,7 +133,7 @@ class McpClient:
         """
         return await self._connection.list_all(lambda client: client.list_resources, "resources")
 
-    async def resource_templates(self) -> list[ResourceTemplate]:
+    async def resource_templates(self) -> list[types.ResourceTemplate]:
         """The templates of further resources, each with a ``uri_template``; see ``read_resource``.
 
         Raises:
@@ -157,7 +146,7 @@ class McpClient:
 
     async def read_resource(
         self, uri: str, values: Mapping[str, str | Sequence[str]] | None = None
-    ) -> tuple[Block, ...]:
+    ) -> tuple[ResultBlock, ...]:
         """The content of a resource, for a message: ``Message.user("Summarise this.", *await client.read_resource(uri))``.
 
         Args:
@@ -209,7 +198,7 @@ class McpClient:
 
         return [list_resources, read_resource]
 
-    async def prompts(self) -> list[Prompt]:
+    async def prompts(self) -> list[types.Prompt]:
         """The prompts of the server, each with a ``name`` and its ``arguments``; none if it has none.
 
         Raises:
@@ -376,7 +365,7 @@ def legal_names(names: Iterable[str]) -> list[str]:
     return list(made)
 
 
-def content_of(result: CallToolResult, *, audio: bool = False) -> ResultContent:
+def content_of(result: types.CallToolResult, *, audio: bool = False) -> ResultContent:
     """The result as the model reads it: a text where it is nothing else, otherwise blocks.
 
     A result that has a value and no content is the value as JSON.
@@ -393,7 +382,7 @@ def content_of(result: CallToolResult, *, audio: bool = False) -> ResultContent:
     return blocks
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: types.CallToolResult) -> str:
     """The text of a result that reports an error."""
     content = content_of(result)
     if isinstance(content, str):
@@ -401,12 +390,14 @@ def text_of(result: CallToolResult) -> str:
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
-def message_of(part: PromptMessage) -> Message:
+def message_of(part: types.PromptMessage) -> Message:
     """A message of a prompt."""
     return Message(part.role, (_block(part.content, audio=True),))
 
 
-def block_of(part: TextResourceContents | BlobResourceContents, *, audio: bool = True) -> Block:
+def block_of(
+    part: types.TextResourceContents | types.BlobResourceContents, *, audio: bool = True
+) -> ResultBlock:
     """The contents of a resource: a text, an image, a PDF document or a sound; for any other type, a note that it is there."""
     text = getattr(part, "text", None)
     if isinstance(text, str):
@@ -422,7 +413,7 @@ def block_of(part: TextResourceContents | BlobResourceContents, *, audio: bool =
     return Text(f"[a file, {kind}, at {part.uri}, which cannot be shown]")
 
 
-def _block(part: ContentBlock, *, audio: bool) -> Block:
+def _block(part: types.ContentBlock, *, audio: bool) -> ResultBlock:
     match part.type:
         case "text":
             return Text(part.text)

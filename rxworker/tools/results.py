@@ -20,10 +20,9 @@ from rxworker.errors import (
     ToolTimeoutError,
 )
 from rxworker.messages import Audio, Document, Image, Text, ToolResult
-from rxworker.messages.content import ResultContent
+from rxworker.messages.content import RESULT_BLOCKS, ResultBlock, ResultContent
+from rxworker.tools.cancellation import is_destroyed
 from rxworker.tools.custom_types import to_json_value
-
-BLOCKS = (Text, Image, Document, Audio)
 
 
 def to_content(value: object, tool: str) -> ResultContent:
@@ -49,10 +48,10 @@ def to_content(value: object, tool: str) -> ResultContent:
         return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, BLOCKS):
+    if isinstance(value, RESULT_BLOCKS):
         return (value,)
     if isinstance(value, list | tuple) and _holds_blocks(cast("Sequence[object]", value)):
-        items = cast("Sequence[str | Text | Image | Document | Audio]", value)
+        items = cast("Sequence[str | ResultBlock]", value)
         return tuple(Text(item) if isinstance(item, str) else item for item in items)
     return _to_text(cast("object", value), tool)
 
@@ -69,8 +68,8 @@ def to_result(value: object, tool: str) -> ResultContent | ToolResult:
 
 
 def _holds_blocks(items: Sequence[object]) -> bool:
-    return any(isinstance(item, BLOCKS) for item in items) and all(
-        isinstance(item, (str, *BLOCKS)) for item in items
+    return any(isinstance(item, RESULT_BLOCKS) for item in items) and all(
+        isinstance(item, (str, *RESULT_BLOCKS)) for item in items
     )
 
 
@@ -97,8 +96,6 @@ def clean(content: ResultContent) -> ResultContent:
         for part in content
     )
 
-
-Block: TypeAlias = Text | Image | Document | Audio
 
 MEDIA_FACTOR = 100
 # What the JSON of a block takes besides its text.
@@ -130,8 +127,8 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[: limit - tail]}\n{note}\n{text[len(text) - tail :]}"
 
 
-def _truncate_blocks(content: tuple[Block, ...], limit: int) -> tuple[Block, ...]:
-    kept: list[Block] = []
+def _truncate_blocks(content: tuple[ResultBlock, ...], limit: int) -> tuple[ResultBlock, ...]:
+    kept: list[ResultBlock] = []
     room, media_room = limit, limit * MEDIA_FACTOR
     for place, block in enumerate(content):
         if room <= 0:
@@ -149,7 +146,7 @@ def _truncate_blocks(content: tuple[Block, ...], limit: int) -> tuple[Block, ...
     return tuple(kept)
 
 
-def _shorter(block: Block, room: int) -> Text:
+def _shorter(block: ResultBlock, room: int) -> Text:
     """A block that does not fit as one that does: a text without what else it carries, or a text in place of a picture."""
     if isinstance(block, Text):
         return Text(block.text if len(block.text) <= room else _cut(block.text, room))
@@ -158,7 +155,7 @@ def _shorter(block: Block, room: int) -> Text:
     return Text(f"[{about} was left out: it is too large for the result of a tool]")
 
 
-def _sizes(block: Block) -> tuple[int, int]:
+def _sizes(block: ResultBlock) -> tuple[int, int]:
     """How many characters of text a block takes, and how many of base64."""
     if isinstance(block, Text):
         besides = (block.citations, block.echo) if block.citations or block.echo else None
@@ -202,15 +199,4 @@ def must_pass(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
     if isinstance(error, BaseExceptionGroup):
         members = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return any(must_pass(member, task) for member in members)
-    if isinstance(error, GeneratorExit):
-        # Raised where a coroutine is closed, which a task does not do to its own; otherwise the tool has raised it.
-        return asyncio.current_task() is not task if _has_loop() else True
-    return isinstance(error, KeyboardInterrupt)
-
-
-def _has_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    return isinstance(error, KeyboardInterrupt) or is_destroyed(error, task)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -185,9 +186,28 @@ class EarlyCalls:
         self._is_held = self._is_held or policy.barrier
         if self._is_held or not policy.starts_early:
             return False
-        self._calls[place] = _Early(self, tool, call, place)
+        self._calls[place] = self._begin(_Early(tool, call, place))
         self.accepted += 1
         return True
+
+    def _begin(self, early: _Early) -> _Early:
+        """Run a call, whose events are emitted until it is cancelled."""
+        given = self._call_scope
+
+        def emit(event: ToolEvent) -> None:
+            if early.is_wanted:
+                early.is_running = not isinstance(event, ToolStop)
+                self.begun += isinstance(event, ToolStart)
+                given.emit(event)
+
+        def relay(call_id: str, record: Record) -> None:
+            if early.is_wanted:
+                given.relay(call_id, record)
+
+        call_scope = replace(given, emit=emit, relay=relay)
+        work = run_at(self.limiter, self._toolbox, early.call, early.place, call_scope)
+        early.task = asyncio.get_running_loop().create_task(work)
+        return early
 
     def has_started(self, call: ToolCall, place: int = 0) -> bool:
         """Whether this very call has started, or waits for its turn."""
@@ -224,7 +244,8 @@ class EarlyCalls:
         ]
         for early in gone:
             del self._calls[early.place]
-            early.leave()
+            early.is_wanted = False
+            early.task.cancel()
             self._leaving.append(early.task)
         return [(early.call, early.place) for early in gone if early.is_running]
 
@@ -238,51 +259,21 @@ class EarlyCalls:
         leaving, self._leaving = self._leaving, []
         await stop_all(leaving)
 
-    def run(self, early: _Early) -> asyncio.Task[FinishedCall]:
-        """Begin to run; made for the calls themselves."""
-        call_scope = replace(self._call_scope, emit=early.emit, relay=early.relay)
-        loop = asyncio.get_running_loop()
-        return loop.create_task(
-            run_at(self.limiter, self._toolbox, early.call, early.place, call_scope)
-        )
 
-    def emit(self, event: ToolEvent) -> None:
-        """Emit an event to the watchers; called by the calls themselves."""
-        self.begun += isinstance(event, ToolStart)
-        self._call_scope.emit(event)
-
-    def relay(self, call_id: str, record: Record) -> None:
-        """Show the watchers a record; made for the calls themselves."""
-        self._call_scope.relay(call_id, record)
-
-
+@dataclass
 class _Early:
-    """One call, and whether its events are still emitted."""
+    """One call, whether it runs, and whether its events are still emitted."""
 
-    def __init__(self, owner: EarlyCalls, tool: Tool, call: ToolCall, place: int) -> None:
-        self.tool = tool
-        self.call = call
-        self.place = place
-        self.is_running = False
-        self._owner: EarlyCalls | None = owner
-        self.task = owner.run(self)
+    tool: Tool
+    call: ToolCall
+    place: int
+    is_wanted: bool = True
+    is_running: bool = False
+    task: asyncio.Task[FinishedCall] = field(init=False)
 
     def is_for(self, call: ToolCall) -> bool:
         mine = self.call
         return (mine.id, mine.name, mine.input) == (call.id, call.name, call.input)
-
-    def emit(self, event: ToolEvent) -> None:
-        if self._owner is not None:
-            self.is_running = not isinstance(event, ToolStop)
-            self._owner.emit(event)
-
-    def relay(self, call_id: str, record: Record) -> None:
-        if self._owner is not None:
-            self._owner.relay(call_id, record)
-
-    def leave(self) -> None:
-        self._owner = None
-        self.task.cancel()
 
 
 async def run_calls(

@@ -10,7 +10,6 @@ from typing import cast
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
 from rxworker.tools.base import (
-    USUAL,
     ClientTool,
     Tool,
     ToolPolicy,
@@ -54,8 +53,6 @@ class Toolbox:
         inherited = tools.error_formatter if isinstance(tools, Toolbox) else None
         self.error_formatter = error_formatter or inherited
         self._tools: dict[str, Tool] = {}
-        self._starts_early: bool | None = None  # not computed since a tool was added or removed
-        self._own_names: tuple[str, ...] | None = None  # likewise
         self.add(*tools)
 
     @property
@@ -70,10 +67,8 @@ class Toolbox:
 
     @property
     def starts_early(self) -> bool:
-        """Whether calls of any tool may start while the model still streams. It is computed once after each change of the tools."""
-        if self._starts_early is None:
-            self._starts_early = any(_policy(t).starts_early for t in self._tools.values())
-        return self._starts_early
+        """Whether calls of any tool may start while the model still streams."""
+        return any(policy_of(tool).starts_early for tool in self._tools.values())
 
     @property
     def own_names(self) -> tuple[str, ...]:
@@ -83,14 +78,11 @@ class Toolbox:
         >>> Toolbox([ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))]).own_names
         ()
         """
-        if self._own_names is None:
-            own = [name for name, tool in self._tools.items() if not isinstance(tool, ClientTool)]
-            self._own_names = tuple(own)
-        return self._own_names
+        return tuple(n for n, tool in self._tools.items() if not isinstance(tool, ClientTool))
 
     def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
         """Whether a person must approve any of these calls."""
-        return any(_policy(self._tools.get(call.name)).requires_approval for call in calls)
+        return any(policy_of(self._tools.get(call.name)).requires_approval for call in calls)
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -99,7 +91,7 @@ class Toolbox:
     def find(self, name: str) -> tuple[Tool | None, ToolPolicy]:
         """The tool of that name, and how it may be run."""
         tool = self._tools.get(name)
-        return tool, _policy(tool)
+        return tool, policy_of(tool)
 
     def add(self, *tools: ToolLike) -> None:
         """Put tools in: all of them, or with an error none.
@@ -123,7 +115,6 @@ class Toolbox:
                 )
             added[name] = tool
         self._tools.update(added)
-        self._starts_early = self._own_names = None
 
     def missing(self, name: str) -> str:
         """The error for the model if it calls an unknown tool.
@@ -156,7 +147,6 @@ class Toolbox:
         """
         if name not in self._tools:
             raise ConfigurationError(f"there is no tool {name!r} to remove; there are: {self}")
-        self._starts_early = self._own_names = None
         return self._tools.pop(name)
 
     def __contains__(self, name: object) -> bool:
@@ -170,11 +160,6 @@ class Toolbox:
 
     def __str__(self) -> str:
         return ", ".join(self._tools) or "none"
-
-
-def _policy(tool: Tool | None) -> ToolPolicy:
-    """The policy of a tool. Most have the usual one, which needs no check."""
-    return USUAL if getattr(tool, "policy", USUAL) is USUAL else policy_of(tool)
 
 
 def _checked_name(tool: Tool) -> str:

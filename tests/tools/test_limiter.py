@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -60,12 +62,22 @@ async def test_a_barrier_keeps_to_the_limit_too(limit: int) -> None:
     assert lines == ["+a", "-a", "+B", "-B", "+c", "-c"]
 
 
+@asynccontextmanager
+async def place(limiter: Limiter, *, alone: bool = False) -> AsyncGenerator[None]:
+    if not limiter.enter_now(alone):
+        await limiter.enter(alone)
+    try:
+        yield
+    finally:
+        limiter.leave()
+
+
 async def test_who_leaves_the_row_lets_the_others_pass() -> None:
     limiter, entered = Limiter(1), asyncio.Event()
     inside: list[str] = []
 
     async def go(name: str, *, alone: bool = False) -> None:
-        async with limiter.place(alone=alone):
+        async with place(limiter, alone=alone):
             inside.append(name)
             await entered.wait()
 
@@ -83,17 +95,17 @@ async def test_who_is_let_in_and_cancelled_at_once_gives_the_place_back() -> Non
     limiter = Limiter(1)
 
     async def hold() -> None:
-        async with limiter.place():
+        async with place(limiter):
             await asyncio.sleep(0)
         second.cancel()  # its turn has come, and it has not seen it yet
 
     async def wait() -> None:
-        async with limiter.place():
+        async with place(limiter):
             raise AssertionError
 
     first, second = asyncio.create_task(hold()), asyncio.create_task(wait())
     await asyncio.wait([first, second])
-    async with limiter.place():
+    async with place(limiter):
         assert second.cancelled()
 
 
