@@ -85,24 +85,6 @@ PATHS = ("file_path", "path", "file", "filename")
 STATUS = ("git", "-c", "core.fsmonitor=false", "--no-optional-locks", "status", "--porcelain")
 
 
-class _GitStatus:
-    """Remembers the last status that it sent, and does not send it twice."""
-
-    def __init__(self) -> None:
-        self._told: dict[str, str] = {}
-
-    async def __call__(self, context: ToolResultContext) -> None:
-        if context.result.is_error:
-            return
-        status = await context.run_command(STATUS, limit=8_192)
-        run_and_place = f"{context.run_id} {context.workspace}"
-        if not status.ok or self._told.get(run_and_place) == status.output:
-            return
-        self._told = {run_and_place: status.output}
-        if status.output.strip():
-            context.add_message(f"Files have changed:\n{status.output}", "system")
-
-
 def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[Any]:
     """Send the model the git status after a tool has changed files, if it differs from the last one sent.
 
@@ -112,8 +94,22 @@ def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[A
         matcher: Which tools change files.
         name: The name of the hook.
     """
+    sent: tuple[str, Path, str] | None = None  # is not sent twice
+
+    async def send_status(context: ToolResultContext) -> None:
+        nonlocal sent
+        if context.result.is_error:
+            return
+        status = await context.run_command(STATUS, limit=8_192)
+        found = (context.run_id, context.workspace, status.output)
+        if not status.ok or found == sent:
+            return
+        sent = found
+        if status.output.strip():
+            context.add_message(f"Files have changed:\n{status.output}", "system")
+
     return Hook[Any](
-        _GitStatus(),
+        send_status,
         HookPoint.AFTER_TOOL_CALL,
         name=name,
         matcher=matcher,
@@ -209,27 +205,6 @@ def local_now() -> datetime:
     return datetime.now().astimezone()
 
 
-class _TimeStamp:
-    """Remembers which message was stamped when: a message that was sent once is sent with the same stamp again."""
-
-    def __init__(self, now: Callable[[], datetime], form: str) -> None:
-        self._now = now
-        self._form = form
-        # By identity, with the message kept alive by the entry; entries of messages that left the conversation are released.
-        self._stamps: dict[int, tuple[Message, str]] = {}
-
-    def __call__(self, context: MessageSendContext) -> None:
-        stamps: dict[int, tuple[Message, str]] = {}
-        for place, message in enumerate(context.messages):
-            if message.role != "user" or message.tool_results or not message.text:
-                continue
-            known = self._stamps.get(id(message))
-            stamp = self._now().strftime(self._form) if known is None else known[1]
-            stamps[id(message)] = (message, stamp)
-            context.messages[place] = Message("user", (Text(f"[{stamp}] "), *message.content))
-        self._stamps = stamps
-
-
 def time_stamp(
     now: Callable[[], datetime] = local_now, *, form: str = "%H:%M:%S", name: str = "time_stamp"
 ) -> Hook[Any]:
@@ -243,7 +218,20 @@ def time_stamp(
         form: The format of the date, as for ``strftime``.
         name: The name of the hook.
     """
-    return Hook[Any](_TimeStamp(now, form), HookPoint.ON_MESSAGE_SEND, name=name)
+    # By identity, with the message kept alive by the entry; entries of messages that left the conversation are released.
+    stamps: dict[int, tuple[Message, str]] = {}
+
+    def stamp(context: MessageSendContext) -> None:
+        nonlocal stamps
+        before, stamps = stamps, {}
+        for place, message in enumerate(context.messages):
+            if message.role != "user" or message.tool_results or not message.text:
+                continue
+            known = before.get(id(message)) or (message, now().strftime(form))
+            stamps[id(message)] = known
+            context.messages[place] = Message("user", (Text(f"[{known[1]}] "), *message.content))
+
+    return Hook[Any](stamp, HookPoint.ON_MESSAGE_SEND, name=name)
 
 
 def always_allow(tool: str, by: str = REQUIRES_APPROVAL) -> Hook[Any]:

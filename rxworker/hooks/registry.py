@@ -71,18 +71,6 @@ def in_order(hooks: Sequence[AnyHook]) -> tuple[AnyHook, ...]:
     return tuple(ordered)
 
 
-class _Chain:
-    """Calls its hooks one after the other, if the chain is called by hand."""
-
-    def __init__(self, hooks: Sequence[AnyHook], name: str) -> None:
-        self.hooks = hooks
-        self.__name__ = name
-
-    async def __call__(self, context: HookContext) -> Verdict | None:
-        answer = await run_hooks(self.hooks, context, _unheard, f"{self.__name__}/")
-        return None if answer is None else answer[0]
-
-
 def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
     """A hook that calls several hooks, until one returns a verdict other than `Continue`.
 
@@ -113,7 +101,12 @@ def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
     ordered = in_order(links)
     name = settings.get("name") or "+".join(link.name for link in ordered)
     settings["name"] = name
-    made: Hook[Any] = Hook(_Chain(ordered, name), points.pop(), **settings)
+
+    async def call_all(context: HookContext) -> Verdict | None:  # if the chain is called by hand
+        answer = await run_hooks(ordered, context, _unheard, f"{name}/")
+        return None if answer is None else answer[0]
+
+    made: Hook[Any] = Hook(call_all, points.pop(), **settings)
     made.chained = ordered
     return made
 

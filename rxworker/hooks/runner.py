@@ -36,7 +36,7 @@ from rxworker.hooks.points import (
     wrong_verdict,
 )
 from rxworker.messages import Message, ToolResult
-from rxworker.tools.cancellation import is_destroyed
+from rxworker.tools.cancellation import TooLateError, is_destroyed, within
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 NamedVerdict: TypeAlias = tuple[Verdict, str]
@@ -163,11 +163,13 @@ async def _in_time(
     def is_cancelled() -> bool:
         return task is not None and task.cancelling() > cancels
 
-    clock = asyncio.timeout(hook.timeout)
+    call = _answer(hook, context, report, name)
     try:
-        async with clock:
-            call = _answer(hook, context, report, name)
-            answer = await (call if hook.timeout is None else _released(call))
+        if hook.timeout is not None:
+            call = within(_kept(call), hook.timeout, grace=GRACE)
+        answer = await call
+        if isinstance(answer, BaseException):
+            raise answer
     except asyncio.CancelledError as error:
         # The run's own cancellation goes through. Something else that was cancelled is a failure.
         if is_cancelled():
@@ -175,30 +177,13 @@ async def _in_time(
         raise _error(hook, name, "something that it waited for was cancelled") from error
     except (HookError, EndRun):
         raise
-    except TimeoutError as error:
-        raise _late(hook, name) if clock.expired() else _raised(hook, name, error) from error
+    except TooLateError as error:
+        raise _error(hook, name, f"it took longer than {hook.timeout:g} s") from error
     except Exception as error:
         raise _raised(hook, name, error) from error
-    # A hook that catches its cancellation does not keep the run, and an answer that comes too late is none.
+    # A hook that catches its cancellation does not keep the run.
     if is_cancelled():
         raise asyncio.CancelledError
-    if clock.expired():
-        raise _late(hook, name)
-    return answer
-
-
-async def _released(call: Coroutine[Any, Any, NamedVerdict | None]) -> NamedVerdict | None:
-    """The answer of a hook whose time is limited. A hook that catches its cancellation and continues is abandoned."""
-    task = asyncio.get_running_loop().create_task(_kept(call))
-    try:
-        answer = await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=GRACE)
-        raise
-    if isinstance(answer, BaseException):
-        raise answer
     return answer
 
 
@@ -310,10 +295,6 @@ def _event(
 
 def _ignore(event: HookVerdict) -> None:
     del event
-
-
-def _late(hook: AnyHook, name: str) -> HookError:
-    return _error(hook, name, f"it took longer than {hook.timeout:g} s")
 
 
 def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, StructMeta
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, nearest
 
 
 class _SettingsMeta(StructMeta):
@@ -17,15 +16,11 @@ class _SettingsMeta(StructMeta):
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             for name in kwargs:
-                if name not in self.__struct_fields__:
-                    raise _unknown(self.__name__, name, self.__struct_fields__)
+                known = self.__struct_fields__
+                if name not in known:
+                    remedy = nearest(name, known) or f"; it has: {', '.join(known)}"
+                    raise ConfigurationError(f"{self.__name__} has no setting {name!r}{remedy}")
             return super().__call__(*args, **kwargs)
-
-
-def _unknown(owner: str, name: str, known: tuple[str, ...]) -> ConfigurationError:
-    near = difflib.get_close_matches(name, known, 1)
-    remedy = f"do you mean {near[0]}?" if near else f"it has {', '.join(known)}"
-    return ConfigurationError(f"{owner} has no setting {name!r}: {remedy}")
 
 
 class Settings(Struct, frozen=True, metaclass=_SettingsMeta):
@@ -39,7 +34,7 @@ class Settings(Struct, frozen=True, metaclass=_SettingsMeta):
     >>> Pace(second=2.0)
     Traceback (most recent call last):
     ...
-    rxworker.errors.ConfigurationError: Pace has no setting 'second': do you mean seconds?
+    rxworker.errors.ConfigurationError: Pace has no setting 'second'; did you mean 'seconds'?
     """
 
 

@@ -37,13 +37,16 @@ class TooLateError(Exception):
         self.stopped = stopped
 
 
-async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str) -> B:
+async def within(
+    work: Coroutine[Any, Any, B], seconds: float | None, name: str = "", grace: float | None = None
+) -> B:
     """The result of the work. When the wait is cancelled or the time has expired, the work is cancelled and waited for.
 
     Args:
         work: The coroutine to wait for.
         seconds: The time-out in seconds; ``None``: no time-out.
-        name: Its name for the report that it does not stop.
+        name: The name of the tool, for the report that it does not stop; no report without one.
+        grace: Seconds that it is given to clean up; `GRACE` by default.
 
     Raises:
         TooLateError: The time has expired.
@@ -52,10 +55,10 @@ async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str)
     try:
         await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
-        await _stop(task, name)
+        await _stop(task, name, grace)
         raise
     if not task.done():
-        raise TooLateError(await _stop(task, name))
+        raise TooLateError(await _stop(task, name, grace))
     return task.result()
 
 
@@ -112,12 +115,12 @@ def _leave(task: asyncio.Task[Any]) -> bool:
     return True
 
 
-async def _stop(task: asyncio.Task[Any], name: str) -> bool:
+async def _stop(task: asyncio.Task[Any], name: str, grace: float | None) -> bool:
     """Cancel a task and wait until it has cleaned up, but not for ever; whether it has."""
     task.add_done_callback(_hear)
     task.cancel()
-    await asyncio.wait({task}, timeout=GRACE)
-    if not task.done():
+    await asyncio.wait({task}, timeout=GRACE if grace is None else grace)
+    if not task.done() and name:
         _warn(name)
     return task.done()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import copy
 import functools
 import inspect
 import threading
@@ -95,15 +96,10 @@ class FunctionTool(Generic[P, B_co]):
         """The tool of one object."""
         if instance is None or not self.unbound:
             return self
-        return FunctionTool(
-            MethodType(self._function, instance),
-            self.meta,
-            self._arguments,
-            self.policy,
-            on_loop=self._on_loop,
-            unbound=False,
-            reconcile=self.reconcile,
-        )
+        bound = copy.copy(self)
+        bound._function = bound.__dict__["__wrapped__"] = MethodType(self._function, instance)
+        bound.unbound = False
+        return bound
 
     def __repr__(self) -> str:
         return f"<tool {self.meta.name!r} {self.__module__}.{self.__qualname__}>"

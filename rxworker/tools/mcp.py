@@ -108,7 +108,7 @@ class McpClient:
             RemoteProtocolError: The server reports an error.
         """
         policy = check_policy(ToolPolicy(call_timeout, max_output=max_output))
-        listed = await self._connection.list_all(lambda client: client.list_tools, "tools")
+        listed = await self._connection.list_all("tools")
         names = {each.name for each in listed}
         for name in only or ():
             if name not in names:
@@ -131,7 +131,7 @@ class McpClient:
             TransportError: The connection is closed, or the server does not answer.
             RemoteProtocolError: The server reports an error.
         """
-        return await self._connection.list_all(lambda client: client.list_resources, "resources")
+        return await self._connection.list_all("resources")
 
     async def resource_templates(self) -> list[types.ResourceTemplate]:
         """The templates of further resources, each with a ``uri_template``; see ``read_resource``.
@@ -140,9 +140,7 @@ class McpClient:
             TransportError: The connection is closed, or the server does not answer.
             RemoteProtocolError: The server reports an error.
         """
-        return await self._connection.list_all(
-            lambda client: client.list_resource_templates, "resource_templates"
-        )
+        return await self._connection.list_all("resource_templates")
 
     async def read_resource(
         self, uri: str, values: Mapping[str, str | Sequence[str]] | None = None
@@ -205,7 +203,7 @@ class McpClient:
             TransportError: The connection is closed, or the server does not answer.
             RemoteProtocolError: The server reports an error.
         """
-        return await self._connection.list_all(lambda client: client.list_prompts, "prompts")
+        return await self._connection.list_all("prompts")
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None

@@ -12,7 +12,7 @@ import contextlib
 import re
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -87,14 +87,11 @@ class Connection:
             text = f"the answer of {self.where} is not one of MCP: {describe(error)}"
             raise RemoteProtocolError(text) from error
 
-    async def list_all(
-        self, method: Callable[[mcp.Client], Callable[..., Awaitable[Any]]], name: str
-    ) -> list[Any]:
+    async def list_all(self, name: str) -> list[Any]:
         """All pages of a list; empty if the server has no such list.
 
         Args:
-            method: Gets the method of the session that requests a page.
-            name: The name of the list in the answers.
+            name: The name of the list in the answers, and of the method that requests a page after ``list_``.
 
         Raises:
             TransportError: As for ``request``.
@@ -106,7 +103,8 @@ class Connection:
         listed: list[Any] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await self.request(partial(_page, method, cursor))
+            send = methodcaller(f"list_{name}", cursor=cursor)
+            page: Any = await self.request(send)
             listed += getattr(page, name)
             cursor = page.next_cursor
             if cursor is None:
@@ -161,14 +159,6 @@ class Connection:
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()
-
-
-def _page(
-    method: Callable[[mcp.Client], Callable[..., Awaitable[Any]]],
-    cursor: str | None,
-    client: mcp.Client,
-) -> Awaitable[Any]:
-    return method(client)(cursor=cursor)
 
 
 def server_of(
