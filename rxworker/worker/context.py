@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -76,8 +76,6 @@ def checked(emit: Emit, has_ended: Callable[[], bool] = lambda: False) -> Emit:
             _too_late(event)
             return
         if isinstance(event, MessageAdd):
-            for message in _odd(event.messages):
-                raise TypeError(f"{message!r} is no Message; write Message.user('...')")
             for message in event.messages:
                 _check_added(message)
         emit(event)
@@ -101,18 +99,16 @@ def _too_late(event: Event) -> None:
     )
 
 
-def _check_added(message: Message) -> None:
+def _check_added(message: object) -> None:
     """A hook may add text. Only the loop adds calls and their results."""
+    if not isinstance(message, Message):
+        raise TypeError(f"{message!r} is no Message; write Message.user('...')")
     if message.role not in ROLES:
         raise TypeError(f"{message.role!r} is no role: {', '.join(ROLES)}")
     if message.tool_calls or message.tool_results:
         raise TypeError(
             "a hook adds no tool calls and no results; use set_content, Skip, or a tool"
         )
-
-
-def _odd(messages: Iterable[object]) -> Iterable[object]:
-    return (message for message in messages if not isinstance(message, Message))
 
 
 class HookInput(TypedDict):

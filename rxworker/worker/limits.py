@@ -8,6 +8,7 @@ from typing import Any
 
 import reactivex
 from reactivex import Observable, abc
+from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
@@ -147,10 +148,6 @@ class Budget:
         """The usage of all runs: the current one first, then each change."""
 
         def begin(_: abc.SchedulerBase) -> Observable[Usage]:
-            from reactivex import (
-                operators as ops,  # imported here, since few need it and the import is slow
-            )
-
             return self._changes.pipe(ops.start_with(self._spent), ops.distinct_until_changed())
 
         return reactivex.defer(begin)

@@ -29,7 +29,6 @@ from rxworker.errors import (
     RunCancelledError,
     RunHandedOverError,
     RunStatusError,
-    RxWorkerError,
     describe,
 )
 from rxworker.events import ResponseEvent, RunStart
@@ -204,7 +203,7 @@ class QueuedWorker(Worker):
         """
         session = self.new_session(log=log)
         log = session._expect_log("decide_later")
-        paused, _, _ = await session._load_paused(run_id)
+        paused, _ = await session._load_paused(run_id, decisions, add)
         command = decide_command(
             paused, decisions, add, self.hooks, self.tools, shared_state=shared_state
         )
@@ -239,25 +238,23 @@ class QueuedSession(Session):
                 await self._check_same(log, known, given, added, form)
                 return run_id
             if known is not None and known.owner and known.lease_until > time.time():
-                # Another process is about to store it.
-                pauses += 1
-                await asyncio.sleep(min(0.005 * pauses, 0.25))
-                continue
-            self.conversation = given  # not that of an attempt that has failed
-            try:
-                begun = self._start(added, form, run_id=run_id)
-                with suppress(RunHandedOverError):
-                    await begun
-            except LeaseHeldError:  # another process has claimed it, which its row may not show yet
-                pauses += 1
-                await asyncio.sleep(min(0.005 * pauses, 0.25))
-            except LogError:
-                known = await log.info(run_id) if run_id else None
-                is_faster = known is not None and (known.last_seq or known.owner)
-                if not is_faster:
-                    raise
+                pass  # another process is about to store it
             else:
-                return begun.id
+                self.conversation = given  # not that of an attempt that has failed
+                try:
+                    begun = self._start(added, form, run_id=run_id)
+                    with suppress(RunHandedOverError):
+                        await begun
+                    return begun.id
+                except LeaseHeldError:
+                    pass  # another process has claimed it, which its row may not show yet
+                except LogError:
+                    known = await log.info(run_id) if run_id else None
+                    is_faster = known is not None and (known.last_seq or known.owner)
+                    if not is_faster:
+                        raise
+            pauses += 1
+            await asyncio.sleep(min(0.005 * pauses, 0.25))
 
     async def _check_same(
         self,
@@ -536,34 +533,30 @@ async def begin(
 async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int) -> Claim | None:
     """Claim a run, or the one that resumes it, unless its tenant has too many, or it cannot be claimed."""
     log, pending = source.log, source.pending
+    claim = None
     try:
         if info.status == "paused":
-            claim = await log.claim(
-                resumed_id(info.run_id), create=True, row=RunRow(labels=info.row.labels)
-            )
+            row = RunRow(labels=info.row.labels)
+            claim = await log.claim(resumed_id(info.run_id), create=True, row=row)
         else:
             claim = await log.claim(info.run_id)
+        claimed = await log.info(claim.run_id)
+        if claimed is not None:
+            await source.reaches(claimed.revision)
     except LeaseHeldError as error:
         if error.owner == log.owner or info.status == "paused":
-            pending.defer(
-                info.run_id, time.time() + log.lease / 3
-            )  # its lease is renewed or ends soon
+            # Its lease is renewed or ends soon.
+            pending.defer(info.run_id, time.time() + log.lease / 3)
         else:
             await source.refresh(info.run_id)
         return None
     except RunStatusError:  # another process was faster
         await source.refresh(info.run_id)
         return None
-    except Exception as error:
-        await source.failed(info, error)
-        return None
-    try:
-        claimed = await log.info(claim.run_id)
-        if claimed is not None:
-            await source.reaches(claimed.revision)
     except BaseException as error:
-        await source.give_back(claim)
-        if not isinstance(error, RxWorkerError):
+        if claim is not None:
+            await source.give_back(claim)
+        if not isinstance(error, Exception):
             raise
         await source.failed(info, error)
         return None

@@ -42,7 +42,7 @@ from rxworker.events.pause import RECOVERY
 from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import numbered
 from rxworker.log.format import Private
-from rxworker.log.values import Command
+from rxworker.log.values import Command, returned_in
 from rxworker.messages import StopKind, ToolCall, ToolResult
 from rxworker.state import RunState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown
@@ -307,43 +307,38 @@ def _is_complete(state: RunState) -> bool:
     return response is not None and response.status is ResponseStatus.COMPLETED
 
 
-def cancelled_before(stored: StoredRun) -> RunCancelledError | None:
-    """The error of a run that was cancelled by a command, and whose process ended before it had stopped."""
-    is_cancelled = False
-    for record in stored.records:
-        event = record.event
-        if record.path or record.seq <= stored.copied:
-            continue
-        if isinstance(event, CommandTaken) and event.kind == "cancel":
-            is_cancelled = True
-        elif isinstance(event, RunRequeue):
-            is_cancelled = False  # it was put back after that
-    return RunCancelledError("cancelled before its process ended") if is_cancelled else None
-
-
 def is_cancelled(stored: StoredRun, sent: Iterable[Command]) -> bool:
     """Whether it will end by a command that no process has taken."""
     return any(each.kind == "cancel" and each.number not in stored.taken for each in sent)
 
 
-def cancelled_now(
-    stored: StoredRun, sent: Iterable[Command]
-) -> tuple[StoredRun, Continuation | None]:
-    """How a run ends that was cancelled while no process ran it: at once, so that no tools are needed. The command is taken with that."""
+def ending_of(stored: StoredRun, sent: Sequence[Command], progress: int) -> Continuation | None:
+    """How a run ends that does not go on: it was cancelled, or its process ends again and again at one place. No tools are needed for that.
+
+    Args:
+        stored: The run.
+        sent: The commands to it. A cancellation that no process has taken is taken with the end.
+        progress: The number of the last record that was progress.
+    """
     for command in sent:
         is_now = command.kind == "cancel" and command.data.get("when") != "after_turn"
         if is_now and command.number not in stored.taken:
-            taken = replace(stored, taken=stored.taken | {command.number})
-            first: list[Event] = [CommandTaken(command.number, "cancel")]
-            return taken, Continuation(first, error=RunCancelledError(reason_in(command)))
-    return stored, None
-
-
-def too_many_deaths(deaths: int, progress: int) -> WorkerError | None:
-    """The error for a run whose process ends again and again at one place."""
+            error = RunCancelledError(reason_in(command))
+            return Continuation([CommandTaken(command.number, "cancel")], error=error)
+    # It may have been cancelled when its process ended, and put back after that.
+    own = [r.event for r in stored.records if not r.path and r.seq > stored.copied]
+    last = [e for e in own if isinstance(e, RunRequeue) or _is_cancel(e)]
+    if last and not isinstance(last[-1], RunRequeue):
+        return Continuation([], error=RunCancelledError("cancelled before its process ended"))
+    deaths = deaths_at(progress, stored, returned_in(sent))
     if deaths < DEATHS:
         return None
-    return WorkerError(
+    text = (
         f"its process has ended {deaths} times after record {progress}: the run is set aside. "
         "Find out what ends the process, then put the run back with log.requeue(run), or fork it before that record"
     )
+    return Continuation([], error=WorkerError(text))
+
+
+def _is_cancel(event: Event) -> bool:
+    return isinstance(event, CommandTaken) and event.kind == "cancel"

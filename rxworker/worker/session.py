@@ -37,7 +37,7 @@ from rxworker.events import (
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import Claim, RunRow, returned_in
+from rxworker.log.values import Claim, RunRow
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
@@ -59,13 +59,10 @@ from rxworker.worker.output import Output, output_of
 from rxworker.worker.paused import RESERVED, decide_command, decision_of, resume_turn
 from rxworker.worker.recovery import (
     Continuation,
-    cancelled_before,
-    cancelled_now,
     continue_run,
-    deaths_at,
+    ending_of,
     is_cancelled,
     progress_of,
-    too_many_deaths,
 )
 from rxworker.worker.result import Paused, R, RunResult, T
 from rxworker.worker.run import Beginning, Run
@@ -527,7 +524,8 @@ class Session(SessionVerbs):
             run_id: The id of the run, if it has one.
         """
         conversation = self._continued(added)
-        stored = self._stored_in(log, self._row(title_of(added)))
+        log = self.log or log
+        stored = None if log is None else LoggedRun(log, self._row(title_of(added)))
         digests = {} if stored is None else digests_of(self.worker.tools)
         form = None if output is None else output.format
         start = RunStart(conversation, len(added), digests, self._traceparent(), form)
@@ -550,10 +548,6 @@ class Session(SessionVerbs):
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         labels = self.run_labels
         return RunRow(title=title, worker=self.name, resumes=resumes, labels=labels)
-
-    def _stored_in(self, log: EventLog | None, row: RunRow) -> LoggedRun | None:
-        log = self.log or log
-        return None if log is None else LoggedRun(log, row)
 
     def _resume(
         self,
@@ -579,11 +573,10 @@ class Session(SessionVerbs):
             held: The claim of the run that resumes it, if the caller has claimed it.
         """
         expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
-        is_own = self._paused is not None and self._paused.run_id == waiting.run_id
-        known = self._paused_output if is_own else None
-        if known is None and waiting.output_format is not None:
-            known = Output.from_format(waiting.output_format)
-        wanted = output or known
+        if output is None and self._paused is not None and self._paused.run_id == waiting.run_id:
+            output = self._paused_output
+        if output is None and waiting.output_format is not None:
+            output = Output.from_format(waiting.output_format)
         first, scope = resume_turn(
             waiting,
             decisions,
@@ -591,7 +584,7 @@ class Session(SessionVerbs):
             self.worker.hooks,
             self.worker.tools,
             self._traceparent(),
-            None if wanted is None else wanted.format,
+            None if output is None else output.format,
         )
         if waiting.run_id in self._resumed:
             message = (
@@ -603,17 +596,16 @@ class Session(SessionVerbs):
         if claim is not None:
             _check_claim(claim(waiting.run_id), waiting.run_id)
         scope.variables = dict(waiting.variables)
-        title = title_of(last_input(waiting.conversation.messages))
-        row = self._row(title, resumes=waiting.run_id)
-        if source is not None:
-            row = replace(row, labels=source.labels, worker=source.worker or row.worker)
-        stored = self._stored_in(None, row)
-        if stored is not None:
+        stored, run = None, new_id()
+        if self.log is not None:
+            title = title_of(last_input(waiting.conversation.messages))
+            row = self._row(title, resumes=waiting.run_id)
+            if source is not None:
+                row = replace(row, labels=source.labels, worker=source.worker or row.worker)
+            stored = LoggedRun(self.log, row, held)
             first[0] = replace(first[0], tools=digests_of(self.worker.tools))
-        if stored is not None and held is not None:
-            stored = replace(stored, claim=held)
-        # Two processes that resume one paused run make one id of it: the log takes the first.
-        run = new_id() if stored is None else resumed_id(waiting.run_id)
+            # Two processes that resume one paused run make one id of it: the log takes the first.
+            run = resumed_id(waiting.run_id)
         self._resumed.add(waiting.run_id)
         if self.worker.budget is not None:
             self.worker.budget.carry_over(waiting.run_id, run, waiting.usage)
@@ -622,7 +614,7 @@ class Session(SessionVerbs):
             scope,
             waiting.called,
             allowed=self.allowed if source is None else source.allowed,
-            output=wanted,
+            output=output,
             shared_state=shared,
             stored=stored,
             run_id=run,
@@ -639,8 +631,7 @@ class Session(SessionVerbs):
     ) -> Beginning:
         """What the run begins with that resumes a stored one, after the decisions are stored."""
         worker = self.worker
-        paused, row, tools = await self._load_paused(run_id)
-        self._check_waiting(paused, decisions, added, tools)
+        paused, row = await self._load_paused(run_id, decisions, added)
         command = decide_command(
             paused,
             decisions,
@@ -673,34 +664,22 @@ class Session(SessionVerbs):
         await fork_run(log, run_id, seq, name=new, labels=self.run_labels)
         return await self._recover(log, new, reason or f"forked from {run_id}", None, output)
 
-    async def _load_paused(self, run_id: str) -> tuple[Paused[None], RunRow, dict[str, str]]:
-        """A stored paused run, what a list shows of it, and the digests of its tools."""
+    async def _load_paused(
+        self, run_id: str, decisions: Decisions | None, added: Sequence[Message]
+    ) -> tuple[Paused[None], RunRow]:
+        """A stored paused run, and what a list shows of it. The decisions fit it, and there are the tools of the calls that will run."""
         stored, row = await self._load(run_id)
         if row.outer:
             text = f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing continues it, so that it takes no decision; fork it"
             raise RunStatusError(text, run_id=run_id, status="paused")
-        paused = stored.result(run_id)
+        paused, worker = stored.result(run_id), self.worker
         if not isinstance(paused, Paused):
             raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
-        return paused, row, stored.tools
-
-    def _check_waiting(
-        self,
-        paused: Paused[Any],
-        decisions: Decisions | None,
-        added: Sequence[Message],
-        tools: Mapping[str, str],
-    ) -> None:
-        """Check that there are the tools of the calls that will run.
-
-        Raises:
-            ConfigurationError: One is missing, or has other parameters.
-            LocalProtocolError: As for `resume_turn`.
-        """
-        _, scope = resume_turn(paused, decisions, added, self.worker.hooks, self.worker.tools)
-        check_tools(
-            tools, self.worker.tools, paused.run_id, [each.call.name for each in scope.waiting]
-        )
+        _, scope = resume_turn(paused, decisions, added, worker.hooks, worker.tools)
+        if self._performs:
+            waiting = [each.call.name for each in scope.waiting]
+            check_tools(stored.tools, worker.tools, run_id, waiting)
+        return paused, row
 
     async def _load(self, run_id: str) -> tuple[StoredRun, RunRow]:
         log = self._expect_log("load")
@@ -734,8 +713,7 @@ class Session(SessionVerbs):
             claim = claim or await claim_or_release(log, run_id)
         except RunStatusError as error:
             if error.status == "paused" and (decided := decision_of(await log.sent(run_id))):
-                paused, row, tools = await self._load_paused(run_id)
-                self._check_waiting(paused, decided.decisions, decided.add, tools)
+                paused, row = await self._load_paused(run_id, decided.decisions, decided.add)
                 return self._resume(
                     paused,
                     decided.decisions,
@@ -756,29 +734,19 @@ class Session(SessionVerbs):
                 text = f"{run_id} has no records: its process ended before it was accepted, so start it again"
                 raise LogError(text)
             sent = await log.sent(run_id)
-            stored, cancelled = cancelled_now(stored, sent)
             progress = progress_of(stored.records)
             form = None if output is None else output.format
-            more = {
-                name: digest
-                for name, digest in digests_of(self.worker.tools).items()
-                if name not in stored.tools
-            }
+            digests = digests_of(self.worker.tools).items()
+            more = {name: digest for name, digest in digests if name not in stored.tools}
             recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
             if output is None and stored.state.output_format is not None:
                 output = Output.from_format(stored.state.output_format)
-            error = cancelled_before(stored) or too_many_deaths(
-                deaths_at(progress, stored, returned_in(sent)), progress
-            )
-            if cancelled is not None or error is not None or is_cancelled(stored, sent):
+            after = ending_of(stored, sent, progress)
+            if after is not None or is_cancelled(stored, sent):
                 await end_nested(log, run_id)  # no call continues them any more
-            if cancelled is not None:
-                after = cancelled
-            elif error is not None:
-                after = Continuation([], error=error)
-            elif not self._performs:
+            if after is None and not self._performs:
                 after = Continuation([])  # the process that takes it has the tools
-            else:
+            elif after is None:
                 check_tools(stored.tools, self.worker.tools, run_id)
                 on_unknown = self.worker.on_unknown
                 if on_unknown == "ask" and info.row.outer:
