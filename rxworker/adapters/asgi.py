@@ -178,6 +178,10 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\{(\w+):\\\.\+\}", r"(?P<\1>.+)", names))
 
 
+PIECE = 64 * 1024
+"""Bytes that a client has to read within ``stall_seconds``: a slow client that reads a little is not disconnected."""
+
+
 class AsgiRequest(WebRequest):
     """A request of an ASGI server: one of HTTP, or one that opens a WebSocket."""
 
@@ -241,7 +245,7 @@ class AsgiRequest(WebRequest):
         """Begin a response."""
         await self._begin("http.response", 200, CIMultiDict(headers))
         self._cancel_with_client()
-        return _Stream(self._send, self._stall_seconds)
+        return _Stream(self)
 
     def _cancel_with_client(self) -> None:
         """Cancel the handler when the client disconnects. The body was read, so that nothing else is received."""
@@ -268,7 +272,7 @@ class AsgiRequest(WebRequest):
         headers: CIMultiDict[str] = CIMultiDict()
         add_headers(headers, self.origin)
         await self._send({"type": "websocket.accept", "headers": _encoded(headers)})
-        return _Socket(self._receive, self._send, max_message, self._stall_seconds)
+        return _Socket(self, self._receive, max_message)
 
     async def answer(self, response: web.Response) -> None:
         """Send a whole response."""
@@ -287,7 +291,34 @@ class AsgiRequest(WebRequest):
             headers["Content-Length"] = str(len(body))
         await self._begin(kind, response.status, headers)
         sent = b"" if self.method == "HEAD" else bytes(body)
-        await _send_body(self._send, sent, self._stall_seconds, kind)
+        await self.send_body(sent, kind)
+
+    async def send_body(
+        self, data: bytes, kind: str = "http.response", *, more: bool = False
+    ) -> None:
+        """Send a part of a body in pieces; the last part unless there is ``more``.
+
+        Raises:
+            ConnectionError: The client has disconnected, or reads nothing.
+        """
+        for start in range(0, len(data) or 1, PIECE):
+            body, is_last = data[start : start + PIECE], start + PIECE >= len(data)
+            message = {"type": f"{kind}.body", "body": body, "more_body": more or not is_last}
+            await self.send(message)
+
+    async def send(self, message: Message) -> None:
+        """Send a message of ASGI.
+
+        Raises:
+            ConnectionError: The client has disconnected, or reads nothing.
+        """
+        try:
+            async with asyncio.timeout(self._stall_seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise ConnectionAbortedError("the client reads nothing") from None
+        except OSError as error:
+            raise ConnectionResetError("the client has disconnected") from error
 
     async def _begin(self, kind: str, status: int, headers: CIMultiDict[str]) -> None:
         add_headers(headers, self.origin)
@@ -319,63 +350,26 @@ def _cookies(headers: Iterable[str]) -> Iterator[tuple[str, str]]:
 class _Stream:
     """A response that an ASGI server sends."""
 
-    def __init__(self, send: Send, stall_seconds: float) -> None:
-        self._send = send
-        self._stall_seconds = stall_seconds
+    def __init__(self, request: AsgiRequest) -> None:
+        self._request = request
 
     async def write(self, data: bytes) -> None:
-        await _send_body(self._send, data, self._stall_seconds, more=True)
+        await self._request.send_body(data, more=True)
 
     async def end(self) -> None:
-        await _send_body(self._send, b"", self._stall_seconds)
+        await self._request.send_body(b"")
 
     def abort(self) -> None:
         """Do nothing: the server closes a connection whose response is not complete."""
 
 
-PIECE = 64 * 1024
-"""Bytes that a client has to read within ``stall_seconds``: a slow client that reads a little is not disconnected."""
-
-
-async def _send_body(
-    send: Send, data: bytes, seconds: float, kind: str = "http.response", *, more: bool = False
-) -> None:
-    """Send a part of a body in pieces; the last part unless there is ``more``.
-
-    Raises:
-        ConnectionError: The client has disconnected, or reads nothing.
-    """
-    for start in range(0, len(data) or 1, PIECE):
-        body, is_last = data[start : start + PIECE], start + PIECE >= len(data)
-        message = {"type": f"{kind}.body", "body": body, "more_body": more or not is_last}
-        await _sent(send, message, seconds)
-
-
-async def _sent(send: Send, message: Message, seconds: float) -> None:
-    """Send a message.
-
-    Raises:
-        ConnectionError: The client has disconnected, or reads nothing.
-    """
-    try:
-        async with asyncio.timeout(seconds):
-            await send(message)
-    except TimeoutError:
-        raise ConnectionAbortedError("the client reads nothing") from None
-    except OSError as error:
-        raise ConnectionResetError("the client has disconnected") from error
-
-
 class _Socket:
     """A WebSocket of an ASGI server."""
 
-    def __init__(
-        self, receive: Receive, send: Send, max_message: int, stall_seconds: float
-    ) -> None:
+    def __init__(self, request: AsgiRequest, receive: Receive, max_message: int) -> None:
+        self._request = request
         self._receive = receive
-        self._send = send
         self._max_message = max_message
-        self._stall_seconds = stall_seconds
         self._is_closed = False
 
     async def messages(self) -> AsyncGenerator[str | bytes, None]:
@@ -394,8 +388,7 @@ class _Socket:
     async def send(self, data: bytes) -> None:
         if self._is_closed:
             raise ConnectionResetError("the client has disconnected")
-        message = {"type": "websocket.send", "text": data.decode()}
-        await _sent(self._send, message, self._stall_seconds)
+        await self._request.send({"type": "websocket.send", "text": data.decode()})
 
     async def close(self, code: int, reason: str) -> None:
         if self._is_closed:
@@ -403,4 +396,4 @@ class _Socket:
         self._is_closed = True
         with suppress(ConnectionError):
             message = {"type": "websocket.close", "code": int(code), "reason": reason}
-            await _sent(self._send, message, self._stall_seconds)
+            await self._request.send(message)

@@ -17,14 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath
 from uuid import uuid4
 
-from rxworker.adapters.acp.peer import (
-    INVALID_PARAMS,
-    NOT_FOUND,
-    Lines,
-    Method,
-    Peer,
-    RpcError,
-)
+from rxworker.adapters.acp.peer import INVALID_PARAMS, NOT_FOUND, Lines, Method, Peer, RpcError
 from rxworker.adapters.acp.session import AcpSession, conversation_of
 from rxworker.adapters.stdio import standard_streams
 from rxworker.errors import ConfigurationError, RxWorkerError

@@ -20,9 +20,6 @@ KINDS: tuple[tuple[ToolKind, str], ...] = (
     ("read", "read view open cat list ls get look show"),
 )
 """The kinds of tools, and the words in a tool's name that state them. The first row that fits is taken."""
-_WORDS: list[tuple[ToolKind, frozenset[str]]] = [
-    (kind, frozenset(words.split())) for kind, words in KINDS
-]
 
 PATHS = ("path", "file_path", "file", "filename")
 """The arguments that name a file."""
@@ -43,8 +40,8 @@ def kind_of(name: str) -> ToolKind:
     ('read', 'search', 'other')
     """
     words = {word.lower() for word in re.findall("[A-Z]?[a-z]+", name)}
-    for kind, known in _WORDS:
-        if not known.isdisjoint(words):
+    for kind, known in KINDS:
+        if not words.isdisjoint(known.split()):
             return kind
     return "other"
 

@@ -82,25 +82,23 @@ ContentBlock: TypeAlias = (
 # Updates of a session
 
 
-class UserChunk(AcpStruct, frozen=True, tag_field="sessionUpdate", tag="user_message_chunk"):
+class Chunk(AcpStruct, frozen=True):
+    """A piece of a message."""
+
+    content: ContentBlock
+    message_id: str | None = None
+
+
+class UserChunk(Chunk, frozen=True, tag_field="sessionUpdate", tag="user_message_chunk"):
     """A piece of a message of the user's, when a session is loaded."""
 
-    content: ContentBlock
-    message_id: str | None = None
 
-
-class AgentChunk(AcpStruct, frozen=True, tag_field="sessionUpdate", tag="agent_message_chunk"):
+class AgentChunk(Chunk, frozen=True, tag_field="sessionUpdate", tag="agent_message_chunk"):
     """A piece of an answer."""
 
-    content: ContentBlock
-    message_id: str | None = None
 
-
-class ThoughtChunk(AcpStruct, frozen=True, tag_field="sessionUpdate", tag="agent_thought_chunk"):
+class ThoughtChunk(Chunk, frozen=True, tag_field="sessionUpdate", tag="agent_thought_chunk"):
     """A piece of the model's reasoning."""
-
-    content: ContentBlock
-    message_id: str | None = None
 
 
 class CallContent(AcpStruct, frozen=True, tag="content"):

@@ -9,14 +9,7 @@ from msgspec import Struct
 
 from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events.arguments import parse_arguments
-from rxworker.messages import (
-    Content,
-    Json,
-    JsonObject,
-    Message,
-    Text,
-    ToolCall,
-)
+from rxworker.messages import Content, Json, JsonObject, Message, Text, ToolCall
 from rxworker.protocols.common import (
     InterruptReply,
     MessageCollector,

@@ -8,14 +8,7 @@ Source: https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Callable,
-    Container,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Container, Iterator, Sequence
 from contextlib import aclosing
 
 from rxworker.events import BlockType, Record
@@ -32,6 +25,7 @@ from rxworker.views.changes import (
     ViewCut,
     ViewFinish,
     ViewPause,
+    WaitingCall,
 )
 
 DONE = b"data: [DONE]\n\n"
@@ -165,11 +159,7 @@ class ChatEncoder(RecordEncoder[JsonObject]):
         yield {"content": f"\n\n{text}" if starts else text}
 
     def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
-        of_client = [
-            waiting.call
-            for waiting in pause.pending
-            if pause.hook == CLIENT_TOOL and waiting.call.name in self._tools
-        ]
+        of_client = calls_of_client(pause, self._tools)
         if not of_client:
             self._notice = f"[{waits_for(pause)}]"
             self.finish_reason = "stop"
@@ -177,15 +167,25 @@ class ChatEncoder(RecordEncoder[JsonObject]):
             return
         self._calls = [
             {
-                "id": call.id,
+                "id": waiting.call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": arguments_of(call.input)},
+                "function": {
+                    "name": waiting.call.name,
+                    "arguments": arguments_of(waiting.call.input),
+                },
             }
-            for call in of_client
+            for waiting in of_client
         ]
         self.finish_reason = "tool_calls"
         calls: list[Json] = [{"index": index, **call} for index, call in enumerate(self._calls)]
         yield {"tool_calls": calls}
+
+
+def calls_of_client(pause: ViewPause, tools: Container[str]) -> list[WaitingCall]:
+    """The calls of a client's tools that a paused run waits for; none if it waits for a person."""
+    if pause.hook != CLIENT_TOOL:
+        return []
+    return [waiting for waiting in pause.pending if waiting.call.name in tools]
 
 
 def waits_for(pause: ViewPause) -> str:

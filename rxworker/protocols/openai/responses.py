@@ -19,12 +19,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import BlockType, Record
-from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import ENDED, RecordEncoder, arguments_of, pump
-from rxworker.protocols.openai.chat import DONE, TEXTS, waits_for
+from rxworker.protocols.openai.chat import DONE, TEXTS, calls_of_client, waits_for
 from rxworker.views.changes import (
     BlockClose,
     BlockGrow,
@@ -379,11 +378,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
 
     def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
         """The response is complete if the run waits for its client, and failed if it waits for a person's decision."""
-        of_client = [
-            waiting
-            for waiting in pause.pending
-            if pause.hook == CLIENT_TOOL and waiting.call.name in self._head.tools
-        ]
+        of_client = calls_of_client(pause, self._head.tools)
         for waiting in of_client:
             yield from self._client_call(waiting)
         if of_client:

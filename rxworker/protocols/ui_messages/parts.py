@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rxworker.events import (
-    BlockType,
-)
+from msgspec import Struct, field
+
+from rxworker.events import BlockType
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Audio, Json, JsonObject, Text, ToolCall, ToolResult
 from rxworker.protocols.common import arguments_of
@@ -33,15 +33,12 @@ from rxworker.views.changes import (
 )
 
 
-class _Call:
-    """A call: the pieces of its arguments, the arguments when they are complete, and whether it has been made available to the client."""
+class _Call(Struct):
+    """A call: the arguments when they are complete, whether it has been made available to the client, and the pieces of its arguments."""
 
-    __slots__ = ("input", "is_available", "pieces")
-
-    def __init__(self, value: Json = None, *, is_available: bool = False) -> None:
-        self.pieces: list[str] = []
-        self.input = value
-        self.is_available = is_available
+    input: Json = None
+    is_available: bool = False
+    pieces: list[str] = field(default_factory=list[str])
 
 
 class CallParts:
