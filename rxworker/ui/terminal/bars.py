@@ -21,7 +21,6 @@ from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_usage, plural
-from rxworker.ui.terminal.session import TerminalSession
 
 
 class TwoEnds(Static):
@@ -56,63 +55,6 @@ class TwoEnds(Static):
         if right:
             line.append(" " + right)
         return line
-
-
-class WhoBar(TwoEnds):
-    """The model and the state of the run.
-
-    Args:
-        session: The conversation.
-    """
-
-    def __init__(self, session: TerminalSession) -> None:
-        super().__init__(id="who")
-        worker = session.worker
-        self._session = session
-        self._tools = len(list(worker.tools))
-
-    def show_state(self, seconds: float | None) -> None:
-        """Show the state, and the seconds since the run began if one is running."""
-        since = "" if seconds is None else f" {seconds:.0f} s"
-        model = self._session.worker.model
-        who = who_line(model.name, model.model, self._tools)
-        self.show(who, self._session.status + since)
-
-
-class UsageBar(TwoEnds):
-    """The usage of all runs, and the number of watchers.
-
-    Args:
-        session: The conversation.
-    """
-
-    def __init__(self, session: TerminalSession) -> None:
-        super().__init__(id="usage", keep_left=True)
-        self._session = session
-
-    def show_usage(self, watchers: int) -> None:
-        """Show the usage and the number of watchers."""
-        totals, prices = self._session.totals, self._session.worker.limits.prices
-        counted = count_line(totals.turns, totals.calls, watchers)
-        self.show(usage_line(totals.usage, prices), counted)
-
-
-class QueueBar(TwoEnds):
-    """Messages that were sent into the run and are not in its conversation yet. Hidden if there are none.
-
-    Args:
-        session: The conversation.
-    """
-
-    def __init__(self, session: TerminalSession) -> None:
-        super().__init__(id="queue")
-        self._session = session
-
-    def show_queue(self) -> None:
-        """Show the messages."""
-        waits = " · ".join(one_line(text, 60) for text in self._session.sent.queued.values())
-        self.display = bool(waits)
-        self.show(f"queued: {waits}", "")
 
 
 def usage_line(usage: Usage, prices: Prices | None) -> str:

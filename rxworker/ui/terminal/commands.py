@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -238,28 +238,19 @@ class Commands:
     async def model_choices(self) -> list[Choice]:
         """The models that were given or used."""
         now = model_name(self._session.worker.model)
-        return [
-            Choice(f"/model {name}", name, "answers now" if name == now else "")
-            for name in self._models
-        ]
+        return _choices("model", self._models, [now], "answers now")
 
     async def tool_choices(self) -> list[Choice]:
         """The tools, first those that are always allowed."""
         allowed = self._session.allowed
         names = sorted(self._tool_names(), key=lambda name: name not in allowed)
-        return [
-            Choice(f"/allow {name}", name, "always allowed; ends that" if name in allowed else "")
-            for name in names
-        ]
+        return _choices("allow", names, allowed, "always allowed; ends that")
 
     async def theme_choices(self) -> list[Choice]:
         """The themes."""
         home = self._screen.home
         names = sorted(home.available_themes, key=lambda name: not name.startswith("rxworker"))
-        return [
-            Choice(f"/theme {name}", name, "is used" if name == home.theme else "")
-            for name in names
-        ]
+        return _choices("theme", names, [home.theme], "is used")
 
     def _tool_names(self) -> list[str]:
         return [tool.meta.name for tool in self._session.worker.tools]
@@ -364,6 +355,10 @@ def markdown_of(conversation: Conversation) -> str:
             elif shown := describe_parts([part]):
                 parts.append(shown)
     return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _choices(command: str, names: Iterable[str], marked: Sequence[str], note: str) -> list[Choice]:
+    return [Choice(f"/{command} {name}", name, note if name in marked else "") for name in names]
 
 
 def _choice(command: SlashCommand) -> Choice:

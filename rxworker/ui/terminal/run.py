@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.transport import Model
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from rxworker.ui.terminal.app import TerminalApp
 
 Wording = Callable[[BaseException], str]
 FindModel = Callable[[str, str], Model]
@@ -59,10 +54,9 @@ def run_app(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        app = _make(worker, wording, models, find_model)
-        with _kept_from_hanging(app):
-            app.run()
-        return app.return_code or 0
+        return asyncio.run(
+            run_app_async(worker, wording=wording, models=models, find_model=find_model)
+        )
     raise LocalProtocolError("an event loop runs here: await run_app_async(worker)")
 
 
@@ -84,27 +78,6 @@ async def run_app_async(
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
     """
-    app = _make(worker, wording, models, find_model)
-    with _kept_from_hanging(app):
-        await app.run_async()
-    return app.return_code or 0
-
-
-def has_textual() -> bool:
-    """Whether Textual is installed."""
-    try:
-        importlib.import_module("textual")
-    except ImportError:
-        return False
-    return True
-
-
-def _make(
-    worker: Worker | Session,
-    wording: Wording | None,
-    models: Iterable[Model],
-    find_model: FindModel | None,
-) -> TerminalApp:
     if not has_textual():
         message = (
             "the terminal app needs textual, which is not installed: pip install 'rxworker[tui]'"
@@ -119,15 +92,20 @@ def _make(
         raise ConfigurationError(message)
     from rxworker.ui.terminal.app import TerminalApp
 
-    return TerminalApp(worker, wording=wording, models=models, find_model=find_model)
-
-
-@contextmanager
-def _kept_from_hanging(app: TerminalApp) -> Generator[None, None, None]:
-    """Handle signals and the loss of the terminal while the app runs."""
+    app = TerminalApp(worker, wording=wording, models=models, find_model=find_model)
     with app.guard, on_signals(app.forward_signal):
         try:
-            yield
+            await app.run_async()
         except OSError:
             if not app.is_gone:  # otherwise no terminal is left to show it
                 raise
+    return app.return_code or 0
+
+
+def has_textual() -> bool:
+    """Whether Textual is installed."""
+    try:
+        importlib.import_module("textual")
+    except ImportError:
+        return False
+    return True

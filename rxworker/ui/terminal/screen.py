@@ -22,7 +22,14 @@ from textual.widgets import Footer
 from rxworker.errors import RxWorkerError
 from rxworker.hub import WatcherState
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.terminal.bars import CommandMenu, Composer, QueueBar, UsageBar, WhoBar
+from rxworker.ui.terminal.bars import (
+    CommandMenu,
+    Composer,
+    TwoEnds,
+    count_line,
+    usage_line,
+    who_line,
+)
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import SessionStatus, TerminalSession
 from rxworker.ui.terminal.transcript import Transcript
@@ -90,18 +97,18 @@ class RunScreen(Screen[None]):
         self.rested = asyncio.Event()
         self.can_fold = False
         self.is_left = False
-        self._watchers: tuple[WatcherState, ...] = ()
+        self._watchers = 0
         self._clock: Timer | None = None
         self._began = 0.0
 
     def compose(self) -> ComposeResult:
         """Return the widgets from top to bottom."""
-        yield WhoBar(self.session)
+        yield TwoEnds(id="who")
         yield Transcript(greeting(self.session.worker))
-        yield QueueBar(self.session)
+        yield TwoEnds(id="queue")
         yield CommandMenu()
         yield Composer()
-        yield UsageBar(self.session)
+        yield TwoEnds(id="usage", keep_left=True)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -160,11 +167,18 @@ class RunScreen(Screen[None]):
 
     def show_status(self) -> None:
         """Show the state of the run, its usage and the queued messages."""
-        session, status = self.session, self.session.status
-        seconds = None if session.active is None else time.monotonic() - self._began
-        self.query_one(WhoBar).show_state(seconds)
-        self.query_one(UsageBar).show_usage(len(self._watchers))
-        self.query_one(QueueBar).show_queue()
+        session, status, worker = self.session, self.session.status, self.session.worker
+        since = "" if session.active is None else f" {time.monotonic() - self._began:.0f} s"
+        who = who_line(worker.model.name, worker.model.model, len(list(worker.tools)))
+        self.query_one("#who", TwoEnds).show(who, status + since)
+        totals = session.totals
+        used = usage_line(totals.usage, worker.limits.prices)
+        counted = count_line(totals.turns, totals.calls, self._watchers)
+        self.query_one("#usage", TwoEnds).show(used, counted)
+        waits = " · ".join(one_line(text, 60) for text in session.sent.queued.values())
+        queue = self.query_one("#queue", TwoEnds)
+        queue.display = bool(waits)
+        queue.show(f"queued: {waits}", "")
         self.query_one(Composer).placeholder = (
             DECIDE if session.waiting_call is not None else PLACES[status]
         )
@@ -223,7 +237,7 @@ class RunScreen(Screen[None]):
 
     def _run_ended(self) -> None:
         session, composer = self.session, self.query_one(Composer)
-        self._watchers = ()
+        self._watchers = 0
         if self._clock is not None:
             self._clock.pause()
         if self.is_left:
@@ -241,7 +255,7 @@ class RunScreen(Screen[None]):
             self.show_approval()
 
     def _count_watchers(self, watchers: tuple[WatcherState, ...]) -> None:
-        self._watchers = watchers
+        self._watchers = len(watchers)
 
     def _tick(self) -> None:
         self.query_one(Transcript).tick()

@@ -10,9 +10,9 @@ Markdown hides nothing: HTML is shown as text, and links are shown with their ad
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import deepcopy
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -221,22 +221,6 @@ Paint: TypeAlias = Callable[[str], Style]
 """Returns the style of a name."""
 
 
-class Section(Protocol):
-    """Has a number of lines at a width, and renders each of them."""
-
-    def resize(self, width: int) -> None:
-        """Lay out for this width."""
-        ...
-
-    def height(self, *, unfolded: bool) -> int:
-        """Return the number of lines."""
-        ...
-
-    def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:
-        """Render one line."""
-        ...
-
-
 class TextSection:
     r"""Text that may grow.
 
@@ -268,7 +252,15 @@ class TextSection:
     def hidden(self) -> int:
         """The number of lines that are hidden while it is folded."""
         limit = self.limit
-        return 0 if limit is None else max(0, len(self.text.lines) - limit)
+        return 0 if limit is None else max(0, self._count - limit)
+
+    @property
+    def _count(self) -> int:
+        return len(self.text.lines)
+
+    def _line(self, place: int) -> tuple[str, str]:
+        """The style and the text of a line."""
+        return self._style, self.text.lines[place]
 
     def resize(self, width: int) -> None:
         """Lay out for this width."""
@@ -276,25 +268,23 @@ class TextSection:
 
     def height(self, *, unfolded: bool) -> int:
         """Return the number of lines. The last line of a folded section shows how many lines are hidden, unless all are."""
-        lines, hidden = len(self.text.lines), self.hidden
+        lines, hidden = self._count, self.hidden
         if unfolded or not hidden:
             return lines
         return lines - hidden + (not self.from_end and self.limit != 0)
 
     def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:
         """Render one line."""
-        hidden, lines = self.hidden, self.text.lines
-        folded = hidden > 0 and not unfolded
-        if folded and not self.from_end and place == self.limit:
-            return [self._space(paint), Segment(f"… {more_lines(hidden)}", paint("more"))]
-        line = lines[place + hidden] if folded and self.from_end else lines[place]
-        return [self._space(paint), Segment(line, paint(self._style))]
-
-    def _space(self, paint: Paint) -> Segment:
-        return Segment(" " * self._indent, paint(self._style))
+        hidden = 0 if unfolded else self.hidden
+        if hidden and not self.from_end and place == self.limit:
+            style, line = "more", f"… {more_lines(hidden)}"
+        else:
+            style, line = self._line(place + hidden if self.from_end else place)
+        space = [Segment(" " * self._indent, paint(self._style))] if self._indent else []
+        return [*space, Segment(line, paint(style))]
 
 
-class StyledSection:
+class StyledSection(TextSection):
     """Lines, each with a style of its own, such as a diff.
 
     Args:
@@ -308,14 +298,17 @@ class StyledSection:
     """
 
     def __init__(self, *, limit: int) -> None:
-        self._limit, self._width = limit, 0
+        super().__init__("body", limit=limit)
+        self._width = 0
         self._lines: list[tuple[str, str]] = []
         self._rows: list[tuple[str, str]] = []
 
     @property
-    def hidden(self) -> int:
-        """The number of lines that are hidden while it is folded."""
-        return max(0, len(self._rows) - self._limit)
+    def _count(self) -> int:
+        return len(self._rows)
+
+    def _line(self, place: int) -> tuple[str, str]:
+        return self._rows[place]
 
     def replace(self, lines: list[tuple[str, str]]) -> None:
         """Show these styles and lines, which must be clean."""
@@ -332,18 +325,6 @@ class StyledSection:
             wrapped = WrappedText(width)
             wrapped.append(line)
             self._rows += [(style, set_cell_size(row, width)) for row in wrapped.lines or [""]]
-
-    def height(self, *, unfolded: bool) -> int:
-        """Return the number of lines."""
-        hidden = 0 if unfolded else self.hidden
-        return len(self._rows) - hidden + (hidden > 0)
-
-    def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:
-        """Render one line."""
-        if not unfolded and self.hidden and place == self._limit:
-            return [Segment(f"… {more_lines(self.hidden)}", paint("more"))]
-        style, line = self._rows[place]
-        return [Segment(line, paint(style))]
 
 
 EAGER = 2000
@@ -447,6 +428,5 @@ def more_lines(number: int) -> str:
     return f"{number:,} more line{'' if number == 1 else 's'}"
 
 
-def total_height(sections: Iterable[Section], *, unfolded: bool) -> int:
-    """Return the number of lines of all sections."""
-    return sum(section.height(unfolded=unfolded) for section in sections)
+Section: TypeAlias = TextSection | DocumentSection
+"""Has a number of lines at a width, and renders each of them."""

@@ -25,10 +25,8 @@ from rxworker.ui.terminal.section import (
     TextSection,
     is_document,
 )
-from rxworker.ui.terminal.view import LaneView
+from rxworker.ui.terminal.view import LaneView, Part
 from rxworker.views.run_view import ItemStage
-
-Part = tuple[str, str]
 
 THINKING_LINES = 5
 SOURCE_LINES = 4

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from rxworker.ui.terminal.lanes import Lane
-from rxworker.ui.terminal.section import Paint, Section, StyledSection, TextSection, total_height
+from rxworker.ui.terminal.section import Paint, Section, TextSection
 from rxworker.views.run_view import ItemStage
 
 STAGES: tuple[ItemStage, ...] = (
@@ -71,7 +71,7 @@ class LaneView(Widget):
 
     def can_fold(self) -> bool:
         """Whether it can be folded or unfolded."""
-        return any(isinstance(s, TextSection | StyledSection) and s.hidden for s in self.sections())
+        return any(isinstance(s, TextSection) and s.hidden for s in self.sections())
 
     # Common to all kinds.
 
@@ -116,8 +116,8 @@ class LaneView(Widget):
             section.resize(width)
 
     def _count(self) -> int:
-        head = self.heading() is not None
-        return head + total_height(self.sections(), unfolded=self.unfolded)
+        heights = (section.height(unfolded=self.unfolded) for section in self.sections())
+        return (self.heading() is not None) + sum(heights)
 
     def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002
         """Return the full width of the container."""
