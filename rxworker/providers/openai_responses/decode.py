@@ -216,7 +216,7 @@ class OpenAIResponsesDecoder(LenientDecoder):
             events += self._blocks.abort_all(f"the response {status}")
         if isinstance(response.usage, dict) and response.usage:
             events.append(read_usage(response.usage))
-        stop = read_stop(response, status, self._items.outcome())
+        stop = read_stop(response, status, self._items.all)
         if well:
             self._over = True
             named = word(response.id)

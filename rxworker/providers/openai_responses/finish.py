@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
+from rxworker.providers.openai_responses.item import Item
+from rxworker.providers.openai_responses.kinds import waits_for_client
 from rxworker.providers.openai_responses.wire import WireResponse
 from rxworker.providers.usage import numbers_in
 
@@ -17,24 +20,6 @@ INCOMPLETE = "incomplete"
 FAILED = "failed"
 CANCELLED = "cancelled"
 STATUSES = (COMPLETED, INCOMPLETE, FAILED, CANCELLED)
-
-END_TURN = StopKind.END_TURN
-
-
-class Outcome(Struct, frozen=True):
-    """The properties of a response's items that decide why it ended.
-
-    Attributes:
-        called: Whether a call of a client's tool was completed.
-        malformed: Whether there is a call that names no tool.
-        refused: Whether there is a refusal.
-        waiting: The types of items that wait for a client, but are not calls of its tools.
-    """
-
-    called: bool = False
-    malformed: bool = False
-    refused: bool = False
-    waiting: tuple[str, ...] = ()
 
 
 def status_of(response: WireResponse, event: str) -> str:
@@ -46,16 +31,16 @@ def status_of(response: WireResponse, event: str) -> str:
     return response.status if response.status in STATUSES else event.rpartition(".")[2]
 
 
-def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReason:
+def read_stop(response: WireResponse, status: str, items: Sequence[Item]) -> StopReason:
     """The normal form.
 
     Args:
         response: The response as received.
         status: Its final status.
-        outcome: The outcome of its items.
+        items: Its items.
 
-    >>> read_stop(WireResponse(), "completed", Outcome(called=True)).kind
-    <StopKind.TOOL_USE: 'ToolUse'>
+    >>> read_stop(WireResponse(), "completed", []).kind
+    <StopKind.END_TURN: 'EndTurn'>
     """
     if response.incomplete_details:
         reason = _reason(response.incomplete_details)
@@ -65,14 +50,15 @@ def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReas
             return StopReason(kind if kind in CUT else StopKind.INCOMPLETE, reason)
     if status != COMPLETED:
         return StopReason(StopKind.INCOMPLETE, status)
-    if outcome.called:
+    if any(item.called for item in items):
         return StopReason(TOOL_USE, status)
-    if outcome.malformed:
+    if any(item.malformed for item in items):
         return StopReason(StopKind.MALFORMED, status)
-    if outcome.refused:
+    if any(item.refused for item in items):
         return StopReason(StopKind.REFUSAL, status)
-    detail = f"waits for the client: {', '.join(outcome.waiting)}" if outcome.waiting else None
-    return StopReason(END_TURN, status, detail)
+    waiting = [item.kind for item in items if waits_for_client(item.wire)]
+    detail = f"waits for the client: {', '.join(waiting)}" if waiting else None
+    return StopReason(StopKind.END_TURN, status, detail)
 
 
 def _reason(details: Json) -> str | None:

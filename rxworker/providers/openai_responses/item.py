@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from rxworker.events import (
     BlockType,
     CitationDelta,
@@ -45,7 +47,6 @@ from rxworker.providers.openai_responses.kinds import (
     block_type_of,
     input_of,
     parts_of,
-    waits_for_client,
     word,
 )
 
@@ -56,66 +57,36 @@ ITEM = "item"
 PLACE = "output_index"
 
 
-class Item:
+class Item(Struct, eq=False):
     """The state of an item that is one block.
 
-    Args:
+    Attributes:
         key: Its number within the response.
         kind: Its type.
         wire: The item as it was added, or as much as is known of it.
         blocks: Opens blocks; shared by all items.
         new_id: Makes an id for a call that came without one.
-
-    Attributes:
-        key: Its number within the response.
-        kind: Its type.
         names: Under which an event may speak of it, and whatever else the server put there.
         ended: Whether it has ended.
         called: Whether it is a whole call of one of the client's tools.
         malformed: Whether it is a call that names no tool.
         refused: Whether it holds a refusal.
+        pieces: Of its input.
+        open: The index of the block that is open.
     """
 
-    __slots__ = (
-        "_blocks",
-        "_new_id",
-        "_open",
-        "_pieces",
-        "_wire",
-        "called",
-        "ended",
-        "key",
-        "kind",
-        "malformed",
-        "names",
-        "refused",
-    )
-
-    def __init__(
-        self,
-        key: int,
-        kind: str,
-        wire: JsonObject,
-        blocks: BlockFactory,
-        new_id: Callable[[], str],
-    ) -> None:
-        self.key = key
-        self.kind = kind
-        self.names: tuple[Json, ...] = wire.get("id"), wire.get("call_id")
-        self.ended = False
-        self.called = False
-        self.malformed = False
-        self.refused = False
-        self._wire = wire
-        self._blocks = blocks
-        self._new_id = new_id
-        self._pieces: list[str] = []  # of its input
-        self._open: int | None = None  # the index of the block that is open
-
-    @property
-    def waits_for_client(self) -> bool:
-        """Whether the client must answer it, though it is not a call of one of its tools."""
-        return waits_for_client(self._wire)
+    key: int
+    kind: str
+    wire: JsonObject
+    blocks: BlockFactory
+    new_id: Callable[[], str]
+    names: tuple[Json, ...]
+    ended: bool = False
+    called: bool = False
+    malformed: bool = False
+    refused: bool = False
+    pieces: list[str] = []
+    open: int | None = None
 
     def takes(self, text: Text) -> bool:
         """Whether a text of this sort can go into it, as long as it has not ended."""
@@ -127,24 +98,24 @@ class Item:
 
     def learn(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """Add the start of an item of which parts have already arrived, or a second start."""
-        self._wire = self._wire | wire
-        if self._open is None:
+        self.wire = self.wire | wire
+        if self.open is None:
             self.start(events)
 
     def add(self, _: Position, text: str, events: list[ResponseEvent], /) -> list[str] | None:
         """Add more text at a position. Return its pieces so far if each of them is emitted as a delta of one text."""
-        self._pieces.append(text)
-        if self._open is None:
+        self.pieces.append(text)
+        if self.open is None:
             return None
         if self.kind == CODE_CALL:
-            events.append(InputValueDelta(self._open, "$.code", text, append=True))
+            events.append(InputValueDelta(self.open, "$.code", text, append=True))
             return None
-        events.append(InputJsonDelta(self._open, text))
-        return self._pieces
+        events.append(InputJsonDelta(self.open, text))
+        return self.pieces
 
     def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
         """Take the complete text of a position, and add its missing end."""
-        rest = missing(text, self._pieces)
+        rest = missing(text, self.pieces)
         if rest:
             self.add(position, rest, events)
 
@@ -161,41 +132,41 @@ class Item:
         """
         self.ended = True
         if wire is not None:
-            self._wire = self._wire | wire
+            self.wire = self.wire | wire
             self._fill(wire, events)
-        index = self._open
+        index = self.open
         if index is None:  # it has no text, but must be sent back
             index = self._start_whole(events)
         # Half of a text is valid, half of a thought is not.
         if whole or wire is not None or self.kind == MESSAGE:
-            events.append(self._blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
+            events.append(self.blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
         else:
-            events.append(self._blocks.abort(index, reason))
+            events.append(self.blocks.abort(index, reason))
 
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """Emit the parts of the complete item that were not streamed."""
-        index = self._start_whole(events) if self._open is None else self._open
-        if not self._pieces and block_type_of(self._wire) is BlockType.SERVER_TOOL_USE:
+        index = self._start_whole(events) if self.open is None else self.open
+        if not self.pieces and block_type_of(self.wire) is BlockType.SERVER_TOOL_USE:
             input_json = input_of(wire)
             if input_json:
                 events.append(InputJsonDelta(index, input_json))
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
         """Start the one block of the item."""
-        block_type = block_type_of(self._wire)
+        block_type = block_type_of(self.wire)
         return self._start_block(block_type, self._metadata(block_type), events)
 
     def _start_block(
         self, block_type: BlockType, metadata: BlockMetadata | None, events: list[ResponseEvent]
     ) -> int:
         echo: JsonObject = {"type": self.kind, PLACE: self.key}
-        start = self._blocks.start(block_type, metadata, echo)
-        self._open = start.index
+        start = self.blocks.start(block_type, metadata, echo)
+        self.open = start.index
         events.append(start)
         return start.index
 
     def _metadata(self, block_type: BlockType, /) -> BlockMetadata | None:
-        wire = self._wire
+        wire = self.wire
         if block_type is BlockType.OPAQUE:
             return OpaqueMetadata(self.kind)
         if block_type is BlockType.SERVER_TOOL_RESULT:
@@ -203,18 +174,16 @@ class Item:
         return ToolUseMetadata(self._call_id(), word(wire.get("name")) or self.kind)
 
     def _call_id(self) -> str:
-        wire = self._wire
-        return word(wire.get("call_id")) or word(wire.get("id")) or self._new_id()
+        wire = self.wire
+        return word(wire.get("call_id")) or word(wire.get("id")) or self.new_id()
 
 
-class CallItem(Item):
+class CallItem(Item, eq=False):
     """The state of a call of one of the client's tools; see `Item`. It has no block before its name."""
-
-    __slots__ = ()
 
     def start(self, events: list[ResponseEvent]) -> None:
         """Start the item."""
-        if word(self._wire.get("name")):
+        if word(self.wire.get("name")):
             self._start_whole(events)
 
     def stop(
@@ -222,31 +191,31 @@ class CallItem(Item):
     ) -> None:
         """It ended, or the response did; see `Item`. Half a call cannot stand."""
         self.ended = True
-        index = self._open
+        index = self.open
         if index is None:
-            self._wire = self._wire | (wire or {})
-            if not word(self._wire.get("name")):
+            self.wire = self.wire | (wire or {})
+            if not word(self.wire.get("name")):
                 self.malformed = True
-                events.append(Opaque(self.kind, self._wire))
+                events.append(Opaque(self.kind, self.wire))
                 return
             index = self._start_whole(events)
-        last = self._wire if wire is None else wire
-        if wire is not None or not self._pieces:  # all that came of it may be how it began
+        last = self.wire if wire is None else wire
+        if wire is not None or not self.pieces:  # all that came of it may be how it began
             self._fill(last, events)
         if whole and last.get("status") != "incomplete":
             self.called = True
-            events.append(self._blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
+            events.append(self.blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
         else:
-            events.append(self._blocks.abort(index, reason))
+            events.append(self.blocks.abort(index, reason))
 
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
-        is_told = wire.get("type") == FUNCTION_CALL and self._pieces == [wire.get("arguments")]
-        rest = "" if is_told else missing(input_of(wire), self._pieces)
+        is_told = wire.get("type") == FUNCTION_CALL and self.pieces == [wire.get("arguments")]
+        rest = "" if is_told else missing(input_of(wire), self.pieces)
         if rest:
             self.add(WHOLE, rest, events)
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
-        wire = self._wire
+        wire = self.wire
         call_id, name = wire.get("call_id"), wire.get("name")
         if not call_id or type(call_id) is not str:
             call_id = self._call_id()
@@ -254,8 +223,8 @@ class CallItem(Item):
             name = ""
         metadata = ToolUseMetadata(call_id, name, self.kind == CUSTOM_CALL)
         index = self._start_block(TOOL_USE, metadata, events)
-        if self._pieces:  # the name has come only now
-            events.append(InputJsonDelta(index, "".join(self._pieces)))
+        if self.pieces:  # the name has come only now
+            events.append(InputJsonDelta(index, "".join(self.pieces)))
         return index
 
 
@@ -280,35 +249,26 @@ DELTAS = {
 }
 
 
-class Part:
-    """A text within an item: where it lies, what it is, the block it goes into, and its pieces so far."""
+class Part(Struct, eq=False):
+    """A text within an item: where it lies, what it is, the block it goes into, its pieces so far, and how often it was cited."""
 
-    __slots__ = ("block_type", "cited", "index", "pieces", "position")
-
-    def __init__(self, position: Position, block_type: BlockType) -> None:
-        self.position = position
-        self.block_type = block_type
-        self.index = 0
-        self.pieces: list[str] = []
-        self.cited = 0
+    position: Position
+    block_type: BlockType
+    index: int = 0
+    pieces: list[str] = []
+    cited: int = 0
 
 
-class TextItem(Item):
-    """The state of an item that has texts of its own; see `Item`."""
+class TextItem(Item, eq=False):
+    """The state of an item that has texts of its own; see `Item`.
 
-    __slots__ = ("_part", "_parts")
+    Attributes:
+        parts: Its texts, by their positions.
+        part: The text that is open.
+    """
 
-    def __init__(
-        self,
-        key: int,
-        kind: str,
-        wire: JsonObject,
-        blocks: BlockFactory,
-        new_id: Callable[[], str],
-    ) -> None:
-        super().__init__(key, kind, wire, blocks, new_id)
-        self._parts: dict[Position, Part] = {}
-        self._part: Part | None = None  # the text that is open
+    parts: dict[Position, Part] = {}
+    part: Part | None = None
 
     def takes(self, text: Text) -> bool:
         """Whether a text of this sort can go into it: any that stands in a list."""
@@ -328,7 +288,7 @@ class TextItem(Item):
 
     def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
         """Take the complete text of a position, and add its missing end."""
-        part = self._parts.get(position)
+        part = self.parts.get(position)
         rest = text if part is None else missing(text, part.pieces)
         if rest:
             self.add(position, rest, events)
@@ -342,14 +302,14 @@ class TextItem(Item):
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         if self.kind == MESSAGE:
             self._fill_message(wire, events)
-        elif not self._parts:  # a server that streams one of the lists sends the same in the other
+        elif not self.parts:  # a server that streams one of the lists sends the same in the other
             field = SUMMARY if parts_of(wire, SUMMARY) else CONTENT
             for number, (_, text, _) in enumerate(parts_of(wire, field)):
                 self.complete((field, number, THINKING), text, events)
 
     def _fill_message(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         # Some servers begin to count their parts at 1, so what was streamed is matched by its order.
-        streamed = [position for position in self._parts if position[0] == CONTENT]
+        streamed = [position for position in self.parts if position[0] == CONTENT]
         if len(streamed) > 1:
             streamed.sort(key=_order)
         for number, (block_type, text, part) in enumerate(parts_of(wire, CONTENT)):
@@ -357,27 +317,27 @@ class TextItem(Item):
             position = streamed[number] if is_streamed else (CONTENT, number, block_type)
             self.complete(position, text, events)
             annotations = part.get("annotations")
-            if annotations and position in self._parts and isinstance(annotations, list):
-                for annotation in annotations[self._parts[position].cited :]:
+            if annotations and position in self.parts and isinstance(annotations, list):
+                for annotation in annotations[self.parts[position].cited :]:
                     if isinstance(annotation, dict):
                         self.cite(position, annotation, events)
 
     def _turn_to(self, position: Position, events: list[ResponseEvent]) -> Part:
         """The part at a position, open."""
-        if self._part is not None:
-            if self._part.position == position:
-                return self._part
-            if self._open is not None:
-                events.append(self._blocks.stop(self._open))
-                self._open = None
-        part = self._parts.get(position)
+        if self.part is not None:
+            if self.part.position == position:
+                return self.part
+            if self.open is not None:
+                events.append(self.blocks.stop(self.open))
+                self.open = None
+        part = self.parts.get(position)
         if part is None:
             block_type = position[2] if self.kind == MESSAGE else THINKING
-            part = self._parts[position] = Part(position, block_type)
+            part = self.parts[position] = Part(position, block_type)
             self.refused = self.refused or block_type is REFUSAL
-        index = self._open
+        index = self.open
         part.index = self._start_block(part.block_type, None, events) if index is None else index
-        self._part = part
+        self.part = part
         return part
 
     def _metadata(self, _: BlockType, /) -> None:

@@ -14,11 +14,10 @@ from rxworker.events import Opaque, ResponseEvent
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.openai_responses.finish import COMPLETED, Outcome
+from rxworker.providers.openai_responses.finish import COMPLETED
 from rxworker.providers.openai_responses.item import CallItem, Item, TextItem
 from rxworker.providers.openai_responses.kinds import (
     CALLS,
-    CLIENT_CALLS,
     CONTENT,
     CUSTOM_CALL,
     DELTAS,
@@ -94,18 +93,6 @@ class Items:
             if self._named(wire.get("id"), wire.get("call_id")) is None:
                 reason = "the response was cut before the call was complete"
                 self._new(None, wire).stop(wire, events, whole=whole, reason=reason)
-
-    def outcome(self) -> Outcome:
-        """The properties of the items that decide why the response ended."""
-        called = malformed = refused = False
-        waiting: list[str] = []
-        for item in self.all:
-            called = called or item.called
-            malformed = malformed or item.malformed
-            refused = refused or item.refused
-            if item.kind in CLIENT_CALLS and item.waits_for_client:
-                waiting.append(item.kind)
-        return Outcome(called, malformed, refused, tuple(waiting))
 
     def _silent(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
         """A part that begins has no text yet."""
@@ -233,7 +220,8 @@ class Items:
         kind = wire.get("type")
         if type(kind) is not str:
             kind = ""
-        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, self._new_id)
+        names = wire.get("id"), wire.get("call_id")
+        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, self._new_id, names)
         self.all.append(item)
         self._by_index[key if output_index is None else output_index] = item
         return item
