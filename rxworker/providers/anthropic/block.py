@@ -166,26 +166,12 @@ def _first_input(index: int, block: JsonObject) -> Events:
     return [InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
 
 
-def _add_text(block: OpenBlock, delta: WireTextDelta) -> Events:
-    return [TextDelta(block.index, delta.text)]
-
-
-def _add_thinking(block: OpenBlock, delta: WireThinkingDelta) -> Events:
-    return [ThinkingDelta(block.index, delta.text)]
-
-
 def _add_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
     return [SignatureDelta(block.index, delta.signature)]
 
 
 def _add_citation(block: OpenBlock, delta: WireCitationDelta) -> Events:
     return [CitationDelta(block.index, delta.citation)]
-
-
-def _add_input(block: OpenBlock, delta: WireInputDelta) -> Events:
-    if block.began_whole:  # some proxies send the arguments with the start, and then again
-        return ()
-    return [InputJsonDelta(block.index, delta.text)]
 
 
 def _add_server_input(block: OpenBlock, delta: WireInputDelta) -> Events:
@@ -196,31 +182,25 @@ def _add_server_input(block: OpenBlock, delta: WireInputDelta) -> Events:
     return [InputJsonDelta(block.index, delta.text)]
 
 
-def _keep_compaction(block: OpenBlock, delta: WireCompactionDelta) -> Events:
+def _keep_members(block: OpenBlock, delta: WireCompactionDelta | WireSignatureDelta) -> Events:
     given: JsonObject = msgspec.to_builtins(delta)
     block.keep_all({k: v for k, v in given.items() if k != "type" and v is not None})
     return ()
 
 
-def _keep_text(block: OpenBlock, delta: WireTextDelta) -> Events:
-    block.keep("text", delta.text)
+def _keep_piece(
+    block: OpenBlock, delta: WireTextDelta | WireThinkingDelta | WireInputDelta
+) -> Events:
+    block.keep(KEPT[type(delta)], delta.text)
     return ()
 
 
-def _keep_thinking(block: OpenBlock, delta: WireThinkingDelta) -> Events:
-    block.keep("thinking", delta.text)
-    return ()
-
-
-def _keep_input(block: OpenBlock, delta: WireInputDelta) -> Events:
-    block.keep("input", delta.text)
-    return ()
-
-
-def _keep_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
-    block.keep_all({"signature": delta.signature})
-    return ()
-
+KEPT: dict[type, str] = {
+    WireTextDelta: "text",
+    WireThinkingDelta: "thinking",
+    WireInputDelta: "input",
+}
+"""The fields of a block of an unknown kind that grow by deltas."""
 
 # What a start already holds, as the deltas that would have brought it.
 FIRST: dict[BlockType, Callable[[int, JsonObject], Events]] = {
@@ -237,17 +217,12 @@ PLAIN: dict[tuple[BlockType, type], Callable[[int, str], TextDeltas]] = {
     (BlockType.TOOL_USE, WireInputDelta): InputJsonDelta,
 }
 
-# What a delta does, by the block it is for. What is not in the table travels on as `Opaque`.
+# What any other delta does, by the block it is for. What is not in the tables travels on as `Opaque`.
 ADDERS: dict[tuple[BlockType, type], Callable[[OpenBlock, Any], Events]] = {
-    (BlockType.TEXT, WireTextDelta): _add_text,
     (BlockType.TEXT, WireCitationDelta): _add_citation,
-    (BlockType.THINKING, WireThinkingDelta): _add_thinking,
     (BlockType.THINKING, WireSignatureDelta): _add_signature,
-    (BlockType.TOOL_USE, WireInputDelta): _add_input,
     (BlockType.SERVER_TOOL_USE, WireInputDelta): _add_server_input,
-    (BlockType.OPAQUE, WireCompactionDelta): _keep_compaction,
-    (BlockType.OPAQUE, WireTextDelta): _keep_text,
-    (BlockType.OPAQUE, WireThinkingDelta): _keep_thinking,
-    (BlockType.OPAQUE, WireInputDelta): _keep_input,
-    (BlockType.OPAQUE, WireSignatureDelta): _keep_signature,
+    (BlockType.OPAQUE, WireCompactionDelta): _keep_members,
+    (BlockType.OPAQUE, WireSignatureDelta): _keep_members,
+    **{(BlockType.OPAQUE, kind): _keep_piece for kind in KEPT},
 }

@@ -253,8 +253,13 @@ class AnthropicDecoder(LenientDecoder):
             return [start, *self._add(block, delta)]
         return self._add(block, delta)
 
-    def _add(self, block: OpenBlock, delta: object) -> Events:
-        adder = ADDERS.get((block.block_type, type(delta)))
+    def _add(self, block: OpenBlock, delta: Any) -> Events:
+        kind: type[object] = delta.__class__
+        place = block.block_type, kind
+        if place in PLAIN:
+            # Some proxies send the arguments with the start, and then again.
+            return () if block.began_whole else [PLAIN[place](block.index, delta.text)]
+        adder = ADDERS.get(place)
         if adder:
             return adder(block, delta)
         return [Opaque("content_block_delta", msgspec.to_builtins(delta))]

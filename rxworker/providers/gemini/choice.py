@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
+import msgspec
+
 from rxworker.events import (
     BlockType,
     CitationDelta,
@@ -23,15 +25,15 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
+from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
-from rxworker.providers.gemini.finish import UNSPECIFIED, read_stop
+from rxworker.providers.gemini.finish import UNSPECIFIED, read_stop, text_of
 from rxworker.providers.gemini.part import (
     CALL,
     CONTINUES,
-    READERS,
-    PartReader,
+    KINDS,
     PendingCall,
     beside,
     kind_of,
@@ -41,48 +43,11 @@ from rxworker.providers.gemini.wire import WireCandidate
 
 # The developer API and Vertex AI call the list of works by different names.
 WORKS = ("citationSources", "citations")
-
-
-class Sources:
-    """The sources of a candidate, each reported once although servers may repeat them."""
-
-    __slots__ = ("_reported",)
-
-    def __init__(self) -> None:
-        self._reported: JsonObject = {}
-
-    def take(self, wire: WireCandidate, text: int | None) -> Iterator[ResponseEvent]:
-        """The sources in a piece, as citations of the text that is open, else by themselves.
-
-        Args:
-            wire: The piece.
-            text: The index of the open text block.
-        """
-        if wire.citation_metadata:
-            yield from self._works(wire.citation_metadata, text)
-        if wire.grounding_metadata:
-            yield from self._found("groundingMetadata", wire.grounding_metadata, text)
-        if wire.url_context_metadata:
-            yield from self._found("urlContextMetadata", wire.url_context_metadata, text)
-
-    def _works(self, metadata: Json, text: int | None) -> Iterator[ResponseEvent]:
-        holder = metadata if isinstance(metadata, dict) else {}
-        works = next((holder[name] for name in WORKS if holder.get(name)), None)
-        if text is None or not isinstance(works, list):
-            yield Opaque("citationMetadata", metadata)
-            return
-        for work in works:
-            if isinstance(work, dict):
-                yield CitationDelta(text, work)
-
-    def _found(self, name: str, metadata: Json, text: int | None) -> Iterator[ResponseEvent]:
-        if self._reported.get(name) == metadata:
-            return
-        self._reported[name] = metadata
-        if text is None:
-            yield Opaque(name, metadata)
-        else:
-            yield CitationDelta(text, {name: metadata})
+# What else a candidate was made from, and where it stands in a piece.
+SOURCES = {
+    "groundingMetadata": "grounding_metadata",
+    "urlContextMetadata": "url_context_metadata",
+}
 
 
 _TEXT_KEYS = frozenset({"text", "thought"})
@@ -103,8 +68,8 @@ class Choice:
         self.index = index
         self._blocks = blocks
         self._new_id = new_id
-        self._reader = PartReader(new_id)
-        self._sources = Sources()
+        self._last_id = ""  # a result without an id belongs to the last call
+        self._sources: JsonObject = {}  # each is reported once although servers may repeat them
         self._signatures = Signatures()
         self._open_text: int | None = None
         self._kind = TEXT
@@ -149,8 +114,13 @@ class Choice:
         parts = wire.content.parts if wire.content else None
         for part in parts or ():
             yield from self._take_part(part)
-        text = self._open_text if self._kind is TEXT else None
-        yield from self._sources.take(wire, text)
+        if wire.citation_metadata:
+            yield from self._cite_works(wire.citation_metadata)
+        for name in SOURCES:
+            metadata: Json = getattr(wire, SOURCES[name])
+            if metadata and self._sources.get(name) != metadata:
+                self._sources[name] = metadata
+                yield from self._cite(name, [{name: metadata}], metadata)
         if ends and wire.safety_ratings and not keeps_calls(self._raw):
             yield Opaque("safetyRatings", wire.safety_ratings)
 
@@ -179,7 +149,7 @@ class Choice:
             return chain(self._grow_text({"thought": part.get("thought")}, text), called)
         if not kind and (isinstance(text, str) or SIGNATURE not in part):
             return self._grow_text(part, text if isinstance(text, str) else "")
-        if isinstance(text, str) and text and kind not in READERS:
+        if isinstance(text, str) and text and kind not in KINDS:
             return [Opaque("part", {kind: part[kind]}), *self._grow_text(part, text)]
         return self._take_whole(part)
 
@@ -204,6 +174,21 @@ class Choice:
         elif text:
             yield ThinkingDelta(self._open_text, text, self.index)
 
+    # sources: citations of the text that is open, else by themselves
+
+    def _cite_works(self, metadata: Json) -> Iterator[ResponseEvent]:
+        holder = metadata if isinstance(metadata, dict) else {}
+        works = next((holder[name] for name in WORKS if holder.get(name)), None)
+        return self._cite("citationMetadata", works, metadata)
+
+    def _cite(self, name: str, sources: Json, metadata: Json) -> Iterator[ResponseEvent]:
+        if self._open_text is None or self._kind is not TEXT or not isinstance(sources, list):
+            yield Opaque(name, metadata)
+            return
+        for source in sources:
+            if isinstance(source, dict):
+                yield CitationDelta(self._open_text, source)
+
     # calls
 
     def _take_call(self, call: JsonObject, echo: JsonObject) -> Iterator[ResponseEvent]:
@@ -225,7 +210,7 @@ class Choice:
                 yield Opaque(CALL, {CALL: call, **echo})
             return
         else:
-            pending.keep(echo)
+            pending.later |= echo
         yield from pending.take(call)
         if not call.get(CONTINUES):
             yield from self._close()
@@ -234,11 +219,25 @@ class Choice:
 
     def _take_whole(self, part: JsonObject) -> Iterator[ResponseEvent]:
         yield from self._close()
-        whole = self._reader.read(part)
-        start = self._blocks.start(whole.block_type, whole.metadata, part, choice=self.index)
+        kind = kind_of(part)
+        found = part.get(kind)
+        value: JsonObject = found if isinstance(found, dict) else {}
+        block_type = KINDS.get(kind) if isinstance(found, dict) else None
+        given, metadata, arguments = text_of(value, "id"), None, None
+        if block_type is BlockType.SERVER_TOOL_USE:
+            self._last_id = given or self._new_id()
+            arguments = value.get("args")
+            if kind == "executableCode":
+                arguments = {name: member for name, member in value.items() if name != "id"}
+            metadata = ToolUseMetadata(self._last_id, text_of(value, "toolType") or kind)
+        elif block_type is BlockType.SERVER_TOOL_RESULT:
+            metadata = ToolResultMetadata(given or self._last_id, kind)
+        elif block_type is None or not text_of(value, "mimeType").startswith("image/"):
+            block_type, metadata = BlockType.OPAQUE, OpaqueMetadata(kind or SIGNATURE)
+        start = self._blocks.start(block_type, metadata, part, choice=self.index)
         yield start
-        if whole.arguments:
-            yield InputJsonDelta(start.index, whole.arguments)
+        if arguments:
+            yield InputJsonDelta(start.index, msgspec.json.encode(arguments).decode())
         yield self._blocks.stop(start.index, self._own_stop())
 
     def _close(self, whole: bool | None = None) -> Iterator[ResponseEvent]:

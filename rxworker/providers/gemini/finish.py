@@ -39,18 +39,18 @@ def read_block(feedback: Json) -> StopReason | None:
     >>> read_block({"blockReason": "SAFETY"})
     StopReason(kind=<StopKind.CONTENT_FILTER: 'ContentFilter'>, raw=None, detail='SAFETY')
     """
-    reason = _text(feedback, "blockReason")
-    if reason is None or reason in UNBLOCKED:
+    reason = text_of(feedback, "blockReason")
+    if not reason or reason in UNBLOCKED:
         return None
-    message = _text(feedback, "blockReasonMessage")
+    message = text_of(feedback, "blockReasonMessage")
     detail = f"{reason}: {message}" if message else reason
     return StopReason(StopKind.CONTENT_FILTER, None, detail)
 
 
-def _text(holder: Json, field: str) -> str | None:
-    holding: JsonObject = holder if isinstance(holder, dict) else {}
-    value = holding.get(field)
-    return value if isinstance(value, str) and value else None
+def text_of(holder: Json, field: str) -> str:
+    """The text in a field; empty if there is none."""
+    value = holder.get(field) if isinstance(holder, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 NUMBERS = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")

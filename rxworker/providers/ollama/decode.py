@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from rxworker.events import (
     BlockType,
@@ -34,41 +33,6 @@ from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
 from rxworker.providers.ollama.finish import read_failure, read_stop, read_usage
 from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
-
-
-class WholeCall(Struct, frozen=True):
-    """A call.
-
-    Attributes:
-        id: Its id; older servers send none.
-        name: The tool's name.
-        arguments: As JSON text; empty for none.
-        echo: The fields that the next request repeats: all but those of a `rxworker.messages.ToolCall`.
-    """
-
-    id: str | None
-    name: str
-    arguments: str
-    echo: JsonObject | None
-
-
-def read_call(raw: JsonObject) -> WholeCall | None:
-    """The call; ``None`` for what names no tool.
-
-    >>> read_call({"function": {"name": "look", "arguments": {"at": "sky"}}}).arguments
-    '{"at":"sky"}'
-    """
-    function = raw.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(function, dict) or not isinstance(name, str) or not name:
-        return None
-    wire_id = raw.get("id")
-    inner: JsonObject = {k: v for k, v in function.items() if k not in ("name", "arguments")}
-    echo: JsonObject = {k: v for k, v in raw.items() if k not in ("id", "type", "function")}
-    if inner:
-        echo["function"] = inner
-    given = wire_id if isinstance(wire_id, str) and wire_id else None
-    return WholeCall(given, name, _text(function.get("arguments")), echo or None)
 
 
 def _text(arguments: Json) -> str:
@@ -129,8 +93,8 @@ class OllamaDecoder(LenientDecoder):
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         super().__init__(new_id)
-        self._text: int | None = None  # the open block, if text is what is open
-        self._thinking: int | None = None  # the same of thinking; at most one of them is open
+        self._open: int | None = None  # the block of text or thinking that is open
+        self._kind = BlockType.TEXT  # of this block
         self._started = False
         self._called = self._malformed = False
 
@@ -156,7 +120,8 @@ class OllamaDecoder(LenientDecoder):
         message = wire.message
         if (
             message is None
-            or self._text is None
+            or self._open is None
+            or self._kind is not BlockType.TEXT
             or not message.content
             or wire.done
             or message.thinking
@@ -166,7 +131,7 @@ class OllamaDecoder(LenientDecoder):
             or wire.error
         ):
             return ()
-        return [TextDelta(self._text, message.content)]
+        return [TextDelta(self._open, message.content)]
 
     def _take(self, wire: WireLine, line: bytes) -> Iterator[ResponseEvent]:
         if wire.error:
@@ -196,38 +161,39 @@ class OllamaDecoder(LenientDecoder):
             yield Opaque("images", message.images)
 
     def _say(self, kind: BlockType, text: str) -> Iterator[ResponseEvent]:
-        index = self._text if kind is BlockType.TEXT else self._thinking
-        if index is None:
+        if self._open is None or self._kind is not kind:
             yield from self._close_prose()
             start = self._blocks.start(kind)
-            index = start.index
-            if kind is BlockType.TEXT:
-                self._text = index
-            else:
-                self._thinking = index
+            self._open, self._kind = start.index, kind
             yield start
-        yield DELTAS[kind](index, text)
+        yield DELTAS[kind](self._open, text)
 
     def _call(self, raw: JsonObject) -> Iterator[ResponseEvent]:
-        call = read_call(raw)
-        if call is None:
+        function = raw.get("function")
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(function, dict) or not isinstance(name, str) or not name:
             self._malformed = True
             yield Opaque("tool_call", raw)
             return
         yield from self._close_prose()
         self._called = True
-        metadata = ToolUseMetadata(call.id or self._new_id(), call.name)
-        start = self._blocks.start(BlockType.TOOL_USE, metadata, call.echo)
+        wire_id, arguments = raw.get("id"), _text(function.get("arguments"))
+        given = wire_id if isinstance(wire_id, str) and wire_id else self._new_id()
+        # The next request repeats all fields but those of a `rxworker.messages.ToolCall`.
+        inner: JsonObject = {k: v for k, v in function.items() if k not in ("name", "arguments")}
+        echo: JsonObject = {k: v for k, v in raw.items() if k not in ("id", "type", "function")}
+        if inner:
+            echo["function"] = inner
+        start = self._blocks.start(BlockType.TOOL_USE, ToolUseMetadata(given, name), echo or None)
         yield start
-        if call.arguments:
-            yield InputJsonDelta(start.index, call.arguments)
+        if arguments:
+            yield InputJsonDelta(start.index, arguments)
         yield self._blocks.stop(start.index)
 
     def _close_prose(self) -> Iterator[ResponseEvent]:
-        index = self._text if self._text is not None else self._thinking
-        self._text = self._thinking = None
-        if index is not None:
-            yield self._blocks.stop(index)
+        if self._open is not None:
+            yield self._blocks.stop(self._open)
+            self._open = None
 
     # how it ends
 

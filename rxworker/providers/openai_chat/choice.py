@@ -19,12 +19,8 @@ from rxworker.events import (
 )
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.openai_chat.finish import (
-    Reason,
-    read_stop,
-    runs_calls,
-    says_calls_are_whole,
-)
+from rxworker.providers.finish_reasons import NORMAL, known_kind
+from rxworker.providers.openai_chat.finish import read_stop
 from rxworker.providers.openai_chat.tools import Emit, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
 
@@ -82,6 +78,7 @@ FIELD = "field"
 REASONING_CONTENT = "reasoning_content"
 DETAILS = "reasoning_details"
 
+NO_REASON = WireChoice()
 OPAQUE_FIELDS = ("audio", "images", "executed_tools")
 TEXT = BlockType.TEXT
 DELTAS = {
@@ -119,7 +116,7 @@ class Choice:
         self.tools = ToolCalls(blocks, index, new_id, emit)
         self._open_text: int | None = None
         self._kind = TEXT
-        self._reason = Reason()
+        self._reason = NO_REASON
         self._refused = False
         self._details: list[JsonObject] = []
         self._owes_reasoning = False  # an empty one was received, and must be echoed with calls
@@ -147,20 +144,19 @@ class Choice:
             offsets: JsonObject = {"choice": wire.index, "offsets": wire.content_filter_offsets}
             self._emit(Opaque("content_filter", offsets))
         if wire.finish_reason:  # some servers send an empty one with every piece
-            reason = wire.finish_reason, wire.stop_reason, wire.native_finish_reason
-            self._reason = Reason(*reason)
+            self._reason = wire
             self.end()
 
     def end(self) -> None:
         """The choice ended, or the response did; a second time changes nothing, unless calls came after the reason."""
-        raw = self._reason.raw
-        calls = self.tools.outcome(is_certain=says_calls_are_whole(raw))
+        raw = self._reason.finish_reason  # some servers never send one
+        calls = self.tools.outcome(is_certain=raw is None or known_kind(raw) in NORMAL)
         self.stop = read_stop(self._reason, calls, refused=self._refused)
         self.ended = self.ended or raw is not None
         if self._open_text is not None:
             self._close_prose()
         reason = self.stop if self.index else None
-        self.tools.close(reason, runs=runs_calls(self.stop), raw=raw)
+        self.tools.close(reason, runs=self.stop is None or self.stop.kind in NORMAL, raw=raw)
 
     def _take_delta(self, delta: WireDelta) -> None:
         if delta.reasoning_content is not None or delta.reasoning or delta.reasoning_details:

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from rxworker.messages import Json, JsonObject, StopKind, StopReason
+from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.finish_reasons import CUT, NORMAL, known_kind, stop_kind
+from rxworker.providers.openai_chat.wire import WireChoice
 from rxworker.providers.usage import numbers_in
 
 STOP_SEQUENCE = StopKind.STOP_SEQUENCE
-
-
-class Reason(Struct, frozen=True):
-    """The fields with which a server reports the end of a choice.
-
-    Attributes:
-        raw: The finish reason; some servers never send one.
-        matched: The stop sequence, with vLLM.
-        native: The finish reason of the provider behind OpenRouter.
-    """
-
-    raw: str | None = None
-    matched: Json = None
-    native: Json = None
 
 
 class Calls(Struct, frozen=True):
@@ -44,28 +31,29 @@ NO_CALLS = Calls()
 
 
 def read_stop(
-    reason: Reason, calls: Calls = NO_CALLS, *, refused: bool = False
+    reason: WireChoice, calls: Calls = NO_CALLS, *, refused: bool = False
 ) -> StopReason | None:
     """The normal form.
 
     OpenRouter reports ``tool_calls`` also for calls that were cut; the native reason then names the limit, and counts.
 
     Args:
-        reason: The reason as received.
+        reason: The piece of the choice that has the reason.
         calls: The calls of the choice.
         refused: Whether it holds a refusal.
 
-    >>> read_stop(Reason("stop"), Calls(named=True)).kind
+    >>> read_stop(WireChoice(finish_reason="stop"), Calls(named=True)).kind
     <StopKind.TOOL_USE: 'ToolUse'>
-    >>> read_stop(Reason("tool_calls", native="max_output_tokens"), Calls(named=True)).kind
+    >>> cut = WireChoice(finish_reason="tool_calls", native_finish_reason="max_output_tokens")
+    >>> read_stop(cut, Calls(named=True)).kind
     <StopKind.MAX_TOKENS: 'MaxTokens'>
     """
-    raw = reason.raw
+    raw = reason.finish_reason
     if raw is None:
         return StopReason(StopKind.TOOL_USE) if calls.named else None
     known = known_kind(raw)
-    native = reason.native if isinstance(reason.native, str) else ""
-    cut = known_kind(native)
+    native = reason.native_finish_reason
+    cut = known_kind(native) if isinstance(native, str) else None
     if cut in CUT and (known is None or known in NORMAL):
         return StopReason(cut, raw, native)
     # Unless the server reports that the calls are complete, they must look complete.
@@ -76,19 +64,9 @@ def read_stop(
     if kind is StopKind.END_TURN:
         if refused:
             kind = StopKind.REFUSAL
-        elif isinstance(reason.matched, str):
-            return StopReason(STOP_SEQUENCE, raw, reason.matched)
+        elif isinstance(reason.stop_reason, str):
+            return StopReason(STOP_SEQUENCE, raw, reason.stop_reason)
     return StopReason(kind, raw)
-
-
-def says_calls_are_whole(raw: str | None) -> bool:
-    """Whether a finish reason reports it; ``None``: the server never sends one."""
-    return raw is None or known_kind(raw) in NORMAL
-
-
-def runs_calls(stop: StopReason | None) -> bool:
-    """Whether the tool calls of a choice that ended so are whole; ``None``: the server never sends a reason."""
-    return stop is None or stop.kind in NORMAL
 
 
 def read_usage(raw: JsonObject) -> Usage:
