@@ -8,19 +8,16 @@ begin or end something.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Literal, TypeAlias, cast
+from operator import attrgetter
+from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import (
-    Gap,
-    Record,
-    Usage,
-)
+from rxworker.events import Gap, Record, Usage
 from rxworker.events.kinds import PASSING
 from rxworker.hub.history import History, deltas_of, expand
-from rxworker.messages.settings import Settings
+from rxworker.messages.settings import Settings, check_number
 
 BATCH = 256
 """The maximum number of single records that are made at once for a reader that is far behind."""
@@ -45,8 +42,7 @@ class Reliable(Settings, frozen=True):
     when_full: Literal["wait", "detach"] = "wait"
 
     def __post_init__(self) -> None:
-        if self.limit is not None:
-            _expect_limit(self.limit)
+        check_number("Reliable(limit)", self.limit, least=1, whole=True, optional=True)
         if self.when_full not in ("wait", "detach"):
             message = f"when_full={self.when_full!r}: it must be 'wait' or 'detach'"
             raise ConfigurationError(message)
@@ -70,13 +66,9 @@ class Coalesce(Settings, frozen=True, repr_omit_defaults=True):
     every: float | None = None
 
     def __post_init__(self) -> None:
-        every = cast("object", self.every)
-        if every is None:
-            return
-        if isinstance(every, bool) or not (isinstance(every, int | float) and 0 < every <= LONGEST):
-            raise ConfigurationError(
-                f"every={every!r} is not a number of seconds above 0, up to a day"
-            )
+        check_number("Coalesce(every)", self.every, above=0, optional=True)
+        if self.every is not None and self.every > LONGEST:
+            raise ConfigurationError(f"Coalesce(every)={self.every!r}: give at most a day")
 
 
 class Latest(Settings, frozen=True):
@@ -96,40 +88,11 @@ class DropOldest(Settings, frozen=True):
     limit: int = 256
 
     def __post_init__(self) -> None:
-        _expect_limit(self.limit)
+        check_number("DropOldest(limit)", self.limit, least=1, whole=True)
 
 
 Delivery: TypeAlias = Reliable | Coalesce | Latest | DropOldest
 """Any delivery."""
-
-Counts: TypeAlias = tuple[int, int, int]
-"""How many records were delivered to a watcher, merged for it, and dropped for it."""
-
-
-def expect_delivery(delivery: object) -> None:
-    """Check that it is a delivery.
-
-    Raises:
-        ConfigurationError: It is not.
-
-    >>> expect_delivery(Latest())
-    """
-    if not isinstance(delivery, Delivery):
-        message = f"delivery={delivery!r} is not a delivery: use Reliable(), Coalesce(), Latest() or DropOldest()"
-        raise ConfigurationError(message)
-
-
-def expect_seq(after: object) -> None:
-    """Check that a watcher can begin after it.
-
-    Raises:
-        ConfigurationError: It is not the number of a record.
-
-    >>> expect_seq(3)
-    """
-    if not isinstance(after, int) or isinstance(after, bool):
-        message = f"after={after!r} is not the number of a record: pass the number of the last record that is not needed, or 0"
-        raise ConfigurationError(message)
 
 
 def take(history: History, delivery: Delivery, after: int) -> list[Record]:
@@ -155,32 +118,17 @@ def take(history: History, delivery: Delivery, after: int) -> list[Record]:
             return _newest(history, after, limit)
 
 
-def count(records: list[Record], delivery: Delivery | None) -> Counts:
-    """How many of the records that these cover were delivered, merged into others, and dropped. A gap is no record.
+def count(records: list[Record], delivery: Delivery | None) -> int:
+    """How many of these are records that were pushed, and no gaps that stand for dropped ones.
 
     >>> from rxworker.events import TextDelta
     >>> gap = Record(3, "r", 1, 1, 0.0, Gap(1, 3), covers=3)
     >>> count([gap, Record(4, "r", 1, 1, 0.0, TextDelta(0, "hi"))], DropOldest())
-    (1, 0, 3)
+    1
     """
-    every = records[-1].seq - records[0].first + 1
-    match delivery:
-        case DropOldest():
-            given = sum(record.event.__class__ is not Gap for record in records)
-            return given, 0, every - given
-        case Latest():
-            return len(records), 0, every - len(records)
-        case _:
-            return len(records), every - len(records), 0
-
-
-def add(counts: Counts, more: Counts, sign: int = 1) -> Counts:
-    """The sums of two counts; with ``sign=-1``, the differences."""
-    return (
-        counts[0] + sign * more[0],
-        counts[1] + sign * more[1],
-        counts[2] + sign * more[2],
-    )
+    if isinstance(delivery, DropOldest):
+        return sum(record.event.__class__ is not Gap for record in records)
+    return len(records)
 
 
 def every_of(delivery: Delivery | None) -> float | None:
@@ -197,7 +145,7 @@ def _latest(history: History, after: int) -> list[Record]:
     newest: dict[tuple[object, ...], Record] = {}
 
     def flush() -> None:
-        kept.extend(sorted(newest.values(), key=_seq))
+        kept.extend(sorted(newest.values(), key=attrgetter("seq")))
         newest.clear()
 
     for entry in history.entries(after):
@@ -239,12 +187,3 @@ def _drop(given: list[Record], last: Record, first: int) -> None:
     if given and isinstance(given[-1].event, Gap):
         first = given.pop().first
     given.append(replace(last, event=Gap(first, last.seq), path=(), covers=last.seq - first + 1))
-
-
-def _seq(record: Record) -> int:
-    return record.seq
-
-
-def _expect_limit(limit: object) -> None:
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise ConfigurationError(f"limit={limit!r} is not a number of records above 0")

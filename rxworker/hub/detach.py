@@ -40,7 +40,7 @@ class DetachReporter:
         self,
         on_detach: OnRaise | None,
         loop: asyncio.AbstractEventLoop | None,
-        history: History | None = None,
+        history: History,
     ) -> None:
         self.on_interrupt: Callable[[KeyboardInterrupt], None] | None = None
         self._on_detach = on_detach
@@ -55,38 +55,26 @@ class DetachReporter:
             error: The exception that it raised.
         """
         try:
-            logger.warning(
-                "watcher %s has raised and is detached",
-                name,
-                exc_info=error,
-                extra={"watcher": name, "run": self._run()},
-            )
+            self._warn("watcher %s has raised and is detached", name, error)
             for reporter in tuple(reporters):
                 reporter(name, error)
             if self._on_detach is not None:
                 self._on_detach(name, error)
         except BaseException as failure:
             with suppress(BaseException):
-                logger.warning(
-                    "on_detach has raised, called for watcher %s",
-                    name,
-                    exc_info=failure,
-                    extra={"watcher": name, "run": self._run()},
-                )
+                self._warn("on_detach has raised, called for watcher %s", name, failure)
             if not isinstance(error, KeyboardInterrupt):
                 error = failure
-        if isinstance(error, KeyboardInterrupt):
-            self._forward(error)
-
-    def _run(self) -> str:
-        records = () if self._history is None else self._history.records(0, 1)
-        return next((record.run_id for record in records), "")
-
-    def _forward(self, interrupt: KeyboardInterrupt) -> None:
+        if not isinstance(error, KeyboardInterrupt):
+            return
         if self.on_interrupt is not None:
-            self.on_interrupt(interrupt)
+            self.on_interrupt(error)
         elif self._loop is not None:
-            raise_from_loop(self._loop, interrupt)
+            raise_from_loop(self._loop, error)
+
+    def _warn(self, message: str, name: str, error: BaseException) -> None:
+        run = next((record.run_id for record in self._history.records(0, 1)), "")
+        logger.warning(message, name, exc_info=error, extra={"watcher": name, "run": run})
 
 
 def raise_from_loop(loop: asyncio.AbstractEventLoop, interrupt: KeyboardInterrupt) -> None:

@@ -23,12 +23,14 @@ from typing import Any
 
 from reactivex import Observable, abc
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
-from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_seq
+from rxworker.hub.delivery import Coalesce, Delivery, Reliable
 from rxworker.hub.registry import WatcherRegistry
 from rxworker.hub.timing import TimedPipeline, noted
 from rxworker.hub.watch import Watch
-from rxworker.operators.kernel import Stage
+from rxworker.hub.watcher import Takes, Watcher
+from rxworker.operators.kernel import Scheduler, Stage
 
 
 class Hub(WatcherRegistry, Stage[Record]):
@@ -69,8 +71,12 @@ class Hub(WatcherRegistry, Stage[Record]):
         """
         delivery = Coalesce() if delivery is None else delivery
         # Checked here, in the caller's code: a watcher would raise it much later.
-        expect_delivery(delivery)
-        expect_seq(after)
+        if not isinstance(delivery, Delivery):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"delivery={delivery!r} is not a delivery: use Reliable(), Coalesce(), Latest() or DropOldest()"
+            raise ConfigurationError(message)
+        if not isinstance(after, int) or isinstance(after, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"after={after!r} is not the number of a record: pass the number of the last record that is not needed, or 0"
+            raise ConfigurationError(message)
         return Watch(self, delivery, max(after, 0), name)
 
     @property
@@ -84,9 +90,7 @@ class Hub(WatcherRegistry, Stage[Record]):
 
         That operator is the plain definition. Deltas from one network read reach the observer without a record being made of each.
         """
-        stage: Stage[Event] = Stage(self._subscribe_events)
-        stage.is_direct, stage.timing = True, self.timing
-        return stage
+        return self._stage("events")
 
     def entries(self, after: int = 0, name: str = "") -> Stage[Record]:
         """The records after a number, for instruments, which need not see each delta: deltas from one network read are one record, with a `Deltas`.
@@ -97,30 +101,20 @@ class Hub(WatcherRegistry, Stage[Record]):
             after: The number of the last record to skip.
             name: For people.
         """
+        return self._stage("entries", after, name or "instrument")
 
-        def subscribe(
-            observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            name_ = name or "instrument"
-            return noted(self.push_to(observer, None, after, name_, takes="entries"), scheduler)
+    def _stage(self, takes: Takes, after: int = 0, name: str = "") -> Stage[Any]:
+        def subscribe(observer: abc.ObserverBase[Any], scheduler: Scheduler) -> Watcher:
+            return noted(self.push_to(observer, None, after, name, takes=takes), scheduler)
 
-        stage: Stage[Record] = Stage(subscribe)
+        stage: Stage[Any] = Stage(subscribe)
         stage.is_direct, stage.timing = True, self.timing
         return stage
 
     def _subscribe_core(
-        self,
-        observer: abc.ObserverBase[Record],
-        scheduler: abc.SchedulerBase | None = None,
+        self, observer: abc.ObserverBase[Record], scheduler: Scheduler = None
     ) -> abc.DisposableBase:
         return noted(self.push_to(observer), scheduler)
-
-    def _subscribe_events(
-        self,
-        observer: abc.ObserverBase[Event],
-        scheduler: abc.SchedulerBase | None = None,
-    ) -> abc.DisposableBase:
-        return noted(self.push_to(observer, takes="events"), scheduler)
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """Everything from the start, record by record, at the reader's own pace."""

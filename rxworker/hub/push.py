@@ -17,12 +17,14 @@ from itertools import chain
 from operator import length_hint
 from typing import Any, TypeAlias
 
+from reactivex.internal import noop
+
 from rxworker.events import Record
 from rxworker.events.deltas import Deltas
-from rxworker.hub.delivery import Counts, Delivery, add, count, take
+from rxworker.hub.delivery import Delivery, count, take
 from rxworker.hub.detach import OnRaise, end_stream, fail_stream
 from rxworker.hub.history import History, expand
-from rxworker.hub.watcher import Watcher, WatcherState, ignore
+from rxworker.hub.watcher import Watcher, WatcherState
 
 Push: TypeAlias = Callable[[Record], None]
 
@@ -111,7 +113,7 @@ class ImmediateWatchers:
     def states(self, last_seq: int) -> list[WatcherState]:
         """Their states."""
         listed = [watcher for watcher in self.watchers if watcher.takes != "entries"]
-        return [watcher.state(last_seq, last_seq, (last_seq, 0, 0)) for watcher in listed]
+        return [watcher.state(last_seq, last_seq, last_seq) for watcher in listed]
 
 
 class WatcherGroup:
@@ -125,7 +127,7 @@ class WatcherGroup:
     def __init__(self, delivery: Delivery, on_raise: OnRaise) -> None:
         self._delivery = delivery
         self._seen = 0
-        self._counts: Counts = (0, 0, 0)
+        self._delivered = 0
         self._on_raise = on_raise
         self._members: dict[Watcher, None] = {}
         self._joining: dict[Watcher, None] = {}
@@ -151,7 +153,7 @@ class WatcherGroup:
         if was_member:
             self._is_stale = True
             if watcher.place >= 0:
-                self._pushes[watcher.place] = ignore
+                self._pushes[watcher.place] = noop
         return was_joining or was_member
 
     def is_behind(self, released: int) -> bool:
@@ -164,7 +166,7 @@ class WatcherGroup:
             self._flush_and_join(history)
         elif (record := history.newest(self._seen)) is not None:
             self._seen += 1  # a single record is the same by every delivery
-            self._counts = add(self._counts, (1, 0, 0))
+            self._delivered += 1
             self._push(record)
         elif self._members:
             self._push_batch(take(history, self._delivery, self._seen))
@@ -185,14 +187,14 @@ class WatcherGroup:
                 batch = take(history, self._delivery, watcher.seen)
             if watcher.seen == self._seen and self._joining.pop(watcher, watcher) is None:
                 # From here on the group counts for it.
-                watcher.counts = add(watcher.counts, self._counts, sign=-1)
+                watcher.delivered -= self._delivered
                 self._members[watcher] = None
                 self._is_stale = True
 
     def _push_batch(self, batch: list[Record]) -> None:
         if batch:
             self._seen = batch[-1].seq
-            self._counts = add(self._counts, count(batch, self._delivery))
+            self._delivered += count(batch, self._delivery)
         for record in batch:
             self._push(record)
 
@@ -243,6 +245,6 @@ class WatcherGroup:
 
     def states(self, last_seq: int) -> list[WatcherState]:
         """Their states."""
-        seen, counts = self._seen, self._counts
-        members = [w.state(last_seq, seen, add(w.counts, counts)) for w in self._members]
+        seen, given = self._seen, self._delivered
+        members = [w.state(last_seq, seen, w.delivered + given) for w in self._members]
         return members + [watcher.state(last_seq) for watcher in self._joining]

@@ -58,13 +58,13 @@ class Reader(Watcher):
         hub = self._hub
         self._raise_if_too_far_behind()
         waits = is_paced and self._has_taken and not hub.ended
-        if waits and not hub.may_take(self):
+        if waits and not hub.flush_scheduler.may_take(self):
             return []
         batch = take(hub.history, self.delivery or Reliable(), self.seen)
         if batch:
             self._has_taken = True
             self.note(batch)
-            hub.notify_taken()
+            hub.call_in_loop(hub.flush_scheduler.notify_taken)
             return batch
         if not hub.ended:
             return []
@@ -91,7 +91,7 @@ class Reader(Watcher):
             batch = self.now()
             if batch is None or batch:
                 return batch
-            await self._hub.sleep(self)
+            await self._hub.flush_scheduler.readers.sleep(self)
 
     def wait(self) -> list[Record] | None:
         """The same for another thread, which blocks."""

@@ -6,6 +6,7 @@ Watchers need their registry, and a hub makes watchers: the registry knows the f
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
@@ -19,7 +20,7 @@ from rxworker.hub.detach import DetachReporter, OnRaise
 from rxworker.hub.history import History
 from rxworker.hub.push import ImmediateWatchers
 from rxworker.hub.scheduler import Callback, Defer, FlushScheduler
-from rxworker.hub.watcher import OneShotEvent, Takes, Watcher, WatcherState, running_loop
+from rxworker.hub.watcher import Takes, Watcher, WatcherState, running_loop
 
 
 class WatcherRegistry:
@@ -31,6 +32,9 @@ class WatcherRegistry:
         over: Set when it has ended; for other threads.
         flush_scheduler: Serves the watchers that are not pushed to at once.
         detach_reporter: Reports the watchers that have raised.
+        ended: Whether it has ended.
+        error: The error with which it ended; ``None`` if there is none.
+        watched: Whether it ever had a watcher.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class WatcherRegistry:
         super().__init__()
         self.history = History()
         self.loop = loop or running_loop()
-        self.over = OneShotEvent()
+        self.over = threading.Event()
         self.detach_reporter = reporter = DetachReporter(on_detach, self.loop, self.history)
         self._interrupt: KeyboardInterrupt | None = None
         if self.loop is None:
@@ -53,30 +57,15 @@ class WatcherRegistry:
             self.history, self.loop, defer, reporter.report, scheduler
         )
         self._immediate = ImmediateWatchers(self.history, reporter.report)
-        self._ended = False
-        self._error: Exception | None = None
+        self.ended = False
+        self.error: Exception | None = None
         self._names = count(1)
-        self._was_watched = False
+        self.watched = False
 
     @property
     def last_seq(self) -> int:
         """The number of the last record; 0 before the first."""
         return self.history.last_seq
-
-    @property
-    def ended(self) -> bool:
-        """Whether it has ended."""
-        return self._ended
-
-    @property
-    def error(self) -> Exception | None:
-        """The error with which it ended; ``None`` if there is none."""
-        return self._error
-
-    @property
-    def watched(self) -> bool:
-        """Whether it ever had a watcher."""
-        return self._was_watched
 
     def push(self, entry: Record) -> None:
         """Push a record to every watcher. Its first number is ``last_seq + 1``. After the end it does nothing.
@@ -88,7 +77,7 @@ class WatcherRegistry:
 
     def push_many(self, entries: Sequence[Record]) -> None:
         """Push several, in order. All of them are in the history before the first is pushed."""
-        if self._ended or not entries:
+        if self.ended or not entries:
             return
         self.history.extend(entries)
         immediate = self._immediate
@@ -96,12 +85,12 @@ class WatcherRegistry:
             return
         if immediate.watchers:
             immediate.push(entries)
-        if self._ended or self.flush_scheduler.is_needed:
+        if self.ended or self.flush_scheduler.is_needed:
             self._pushed()
 
     def _pushed(self) -> None:
         """After the immediate watchers, request a flush or close."""
-        if self._ended:
+        if self.ended:
             self._close()
         else:
             self.flush_scheduler.request()
@@ -116,27 +105,27 @@ class WatcherRegistry:
 
     def end(self, error: Exception | None = None) -> None:
         """No more records follow: the streams of the watchers complete, or end with the error."""
-        if self._ended:
+        if self.ended:
             return
-        self._ended, self._error = True, error
+        self.ended, self.error = True, error
         if not self._immediate.is_pushing:
             self._close()
 
     def _close(self) -> None:
-        self._immediate.end(self._error)
+        self._immediate.end(self.error)
         self.over.set()
-        self.flush_scheduler.end(self._error)
+        self.flush_scheduler.end(self.error)
         # A run that is kept costs memory for as long as it is kept; a short one has not been packed until now.
         self.history.pack()
 
     def hold(self) -> asyncio.Future[None] | None:
         """A future that a source awaits before it reads on: done when no `Reliable` watcher is too far behind; ``None`` when none is."""
-        return self.flush_scheduler.readers.hold() if self.flush_scheduler.is_needed else None
+        return self.flush_scheduler.readers.hold()
 
     @property
     def is_full(self) -> bool:
         """Whether a source should wait now."""
-        return self.flush_scheduler.is_needed and self.flush_scheduler.readers.is_full
+        return self.flush_scheduler.readers.is_full
 
     # What watchers call.
 
@@ -163,12 +152,12 @@ class WatcherRegistry:
 
     def attach(self, watcher: Watcher) -> None:
         """Serve a new watcher. One without a delivery is pushed everything so far at once."""
-        self._was_watched = self._was_watched or watcher.takes != "entries"
+        self.watched = self.watched or watcher.takes != "entries"
         if watcher.delivery is not None:
             self.call_in_loop(partial(self.flush_scheduler.add, watcher))
         elif self._immediate.add(watcher):
-            if self._ended and not self._immediate.is_pushing:
-                self._immediate.end(self._error)
+            if self.ended and not self._immediate.is_pushing:
+                self._immediate.end(self.error)
             elif self.flush_scheduler.is_needed:
                 self.flush_scheduler.notify_change()
 
@@ -180,18 +169,6 @@ class WatcherRegistry:
         self._immediate.remove(watcher)
         if self.flush_scheduler.is_needed:
             self.flush_scheduler.notify_change()
-
-    def may_take(self, watcher: Watcher) -> bool:
-        """Whether the pace of a watcher that pulls allows it to take what is new."""
-        return self.flush_scheduler.may_take(watcher)
-
-    def notify_taken(self) -> None:
-        """A watcher has taken records."""
-        self.call_in_loop(self.flush_scheduler.notify_taken)
-
-    def sleep(self, watcher: Watcher) -> asyncio.Future[None]:
-        """A future that is done when there may be more for a watcher that pulls."""
-        return self.flush_scheduler.readers.sleep(watcher)
 
     def call_in_loop(self, call: Callback) -> None:
         """Call a function in the thread of the event loop: now, if this is that thread; else soon."""

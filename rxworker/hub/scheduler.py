@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import call
 from typing import TypeAlias
 
 from reactivex import abc
@@ -63,14 +64,14 @@ class FlushScheduler:
         self.is_needed = False
         self._history = history
         self._loop = loop if defer is None else None
-        self._defer = defer or (_call if loop is None else loop.call_soon)
+        self._defer = defer or (call if loop is None else loop.call_soon)
         self._on_raise = on_raise
         self._groups: dict[Delivery, WatcherGroup] = {}
         self._paces: dict[float, Pace] = {}
         self._clock = _clock_of(loop, scheduler)
         self._callbacks: tuple[Callback, ...] = ()
         self._is_requested = self._is_flushing = self._repeats = False
-        self._has_failed = self._is_over = False
+        self._is_over = False
         self._error: Exception | None = None
 
     def request(self) -> None:
@@ -113,8 +114,9 @@ class FlushScheduler:
             pace = self._pace_of(delivery)
             if pace is None or group.is_behind(pace.released):
                 group.flush(self._history)
-        if self._has_failed:
-            self._remove_empty_groups()
+            if not group and self._groups.get(delivery) is group:  # all of its watchers have raised
+                del self._groups[delivery]
+                self.notify_change()
         if self._is_over and not (self._is_requested or self._repeats):
             groups, self._groups = self._groups, {}
             for group in groups.values():
@@ -140,7 +142,7 @@ class FlushScheduler:
             return
         group = self._groups.get(delivery)
         if group is None:
-            group = self._groups[delivery] = WatcherGroup(delivery, self._fail)
+            group = self._groups[delivery] = WatcherGroup(delivery, self._on_raise)
             self._begin_pace(delivery)
         group.add(watcher)
         self.is_needed = True
@@ -155,15 +157,6 @@ class FlushScheduler:
             group.remove(watcher)
             if not group:
                 del self._groups[delivery]
-        self.notify_change()
-
-    def _fail(self, name: str, error: BaseException) -> None:
-        self._has_failed = True
-        self._on_raise(name, error)
-
-    def _remove_empty_groups(self) -> None:
-        self._has_failed = False
-        self._groups = {delivery: group for delivery, group in self._groups.items() if group}
         self.notify_change()
 
     def may_take(self, reader: Watcher) -> bool:
@@ -371,7 +364,3 @@ def _clock_of(loop: asyncio.AbstractEventLoop | None, scheduler: abc.SchedulerBa
         return call
 
     return later
-
-
-def _call(call: Callback) -> None:
-    call()

@@ -21,7 +21,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.hub.detach import fail_stream
 from rxworker.hub.registry import WatcherRegistry
 from rxworker.hub.watcher import Watcher, running_loop
-from rxworker.operators.disposables import SerialDisposable
+from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.kernel import TRAMPOLINE, Stage
 
 A = TypeVar("A")
@@ -107,18 +107,7 @@ class TimedPipeline(Stage[A]):
             subscribe()
             return upstream
         self._hub.call_in_loop(subscribe)
-        return _InLoop(self._hub, upstream)
-
-
-class _InLoop(abc.DisposableBase):
-    """Disposes in the thread of the event loop."""
-
-    def __init__(self, hub: WatcherRegistry, subscription: abc.DisposableBase) -> None:
-        self._hub = hub
-        self._subscription = subscription
-
-    def dispose(self) -> None:
-        self._hub.call_in_loop(self._subscription.dispose)
+        return Call(partial(self._hub.call_in_loop, upstream.dispose))
 
 
 def noted(watcher: Watcher, scheduler: abc.SchedulerBase | None) -> Watcher:

@@ -18,7 +18,7 @@ from rxworker.hub.delivery import Delivery
 from rxworker.hub.reader import Reader
 from rxworker.hub.registry import WatcherRegistry
 from rxworker.hub.timing import TimedPipeline, noted
-from rxworker.hub.watcher import ignore, running_loop
+from rxworker.hub.watcher import running_loop
 from rxworker.operators.kernel import Sink, Stage
 
 A = TypeVar("A")
@@ -123,17 +123,14 @@ class Watch(Stage[Record]):
         """
         if isinstance(on_next, abc.ObserverBase):
             return self._subscribe_core(cast("abc.ObserverBase[Record]", on_next), scheduler)
-        sink = Sink[Record](on_next or ignore, on_error or default_error, on_completed or noop)
+        sink = Sink[Record](on_next or noop, on_error or default_error, on_completed or noop)
         return self._subscribe_core(sink, scheduler)
 
     def _subscribe_core(
-        self,
-        observer: abc.ObserverBase[Record],
-        scheduler: abc.SchedulerBase | None = None,
+        self, observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        return noted(
-            self._hub.push_to(observer, self._delivery, self._after, self._name), scheduler
-        )
+        watcher = self._hub.push_to(observer, self._delivery, self._after, self._name)
+        return noted(watcher, scheduler)
 
 
 async def iterate(
@@ -165,23 +162,17 @@ async def iterate(
     def on_next(item: A) -> None:
         if len(held) >= limit:
             if when_full == "fail":
-                on_error(LocalProtocolError(f"the reader is more than {limit} items behind"))
+                end(LocalProtocolError(f"the reader is more than {limit} items behind"))
                 return
             held.popleft()
         held.append(item)
         arrived.set()
 
-    def on_error(error: Exception) -> None:
-        if not ended:
-            ended.append(error)
+    def end(error: Exception | None = None) -> None:
+        ended.append(error)
         arrived.set()
 
-    def on_completed() -> None:
-        if not ended:
-            ended.append(None)
-        arrived.set()
-
-    subscription = source.subscribe(on_next, on_error, on_completed)
+    subscription = source.subscribe(on_next, end, end)
     try:
         while True:
             while held:

@@ -10,24 +10,15 @@ would have to read.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from reactivex import abc
+from reactivex.internal import noop
 
 from rxworker.events import Record
-from rxworker.hub.delivery import (
-    Coalesce,
-    Counts,
-    Delivery,
-    DropOldest,
-    Latest,
-    Reliable,
-    add,
-    count,
-)
+from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable, count
 from rxworker.operators.kernel import Many, many
 
 Takes: TypeAlias = Literal["records", "events", "entries"]
@@ -78,7 +69,7 @@ class Watcher(abc.DisposableBase):
 
     Attributes:
         seen: The number of the last record that it has received. For a member of a group, the group keeps this number.
-        counts: How many records were delivered to it, merged for it, and dropped for it; in a group, less the counts of the group when it joined.
+        delivered: How many records were delivered to it; in a group, less the number of the group when it joined.
         push: Takes a record, or an event.
         push_many: Takes several.
         push_record: Takes a record; where events are wanted, it pushes the event of a record of the run itself.
@@ -86,8 +77,9 @@ class Watcher(abc.DisposableBase):
     """
 
     __slots__ = (
+        "_after",
         "_detach",
-        "counts",
+        "delivered",
         "delivery",
         "name",
         "observer",
@@ -111,12 +103,12 @@ class Watcher(abc.DisposableBase):
     ) -> None:
         self.name = name
         self.delivery = delivery
-        self.seen = after
-        self.counts: Counts = (0, 0, 0)
+        self.seen = self._after = after
+        self.delivered = 0
         self.observer = observer
-        self.push: Callable[[Any], None] = ignore if observer is None else observer.on_next
+        self.push: Callable[[Any], None] = noop if observer is None else observer.on_next
         self.push_many: Many[Any] = (
-            many(observer) if observer is not None and delivery is None else ignore
+            many(observer) if observer is not None and delivery is None else noop
         )
         self.push_record = self.push if takes != "events" else _push_events(self.push)
         self.takes = takes
@@ -132,21 +124,26 @@ class Watcher(abc.DisposableBase):
 
     def silence(self) -> None:
         """Push nothing more to it."""
-        self.push = self.push_record = self.push_many = ignore
+        self.push = self.push_record = self.push_many = noop
 
     def note(self, batch: list[Record]) -> None:
         """Count these records, of which there is at least one, as received."""
         self.seen = batch[-1].seq
-        self.counts = add(self.counts, count(batch, self.delivery))
+        self.delivered += count(batch, self.delivery)
 
     def state(
-        self, last_seq: int, seen: int | None = None, counts: Counts | None = None
+        self, last_seq: int, seen: int | None = None, delivered: int | None = None
     ) -> WatcherState:
-        """Its state; ``seen`` and ``counts`` default to its own."""
+        """Its state; ``seen`` and ``delivered`` default to its own."""
         seen = self.seen if seen is None else seen
+        delivered = self.delivered if delivered is None else delivered
         lag = max(last_seq - seen, 0)  # it may begin after a number that does not exist yet
+        # What it has received covers every number: the others are merged into these, or dropped.
+        rest = max(seen - self._after, 0) - delivered
+        drops = isinstance(self.delivery, Latest | DropOldest)
+        merged, dropped = (0, rest) if drops else (rest, 0)
         kind = NAMES[type(self.delivery)]
-        return WatcherState(self.name, kind, seen, lag, *(counts or self.counts))
+        return WatcherState(self.name, kind, seen, lag, delivered, merged, dropped)
 
     @property
     def wait_limit(self) -> int | None:
@@ -166,48 +163,9 @@ def _push_events(push: Callable[[Any], None]) -> Callable[[Record], None]:
     return push_event
 
 
-class OneShotEvent:
-    """A ``threading.Event`` that is set once and never cleared; it needs a lock, and not a lock with a condition.
-
-    Every run has one, and it is rarely waited for.
-
-    >>> event = OneShotEvent()
-    >>> event.set()
-    >>> event.is_set(), event.wait(1.0)
-    (True, True)
-    """
-
-    __slots__ = ("_is_set", "_lock")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def is_set(self) -> bool:
-        """Whether it is set."""
-        return self._is_set
-
-    def set(self) -> None:
-        """Set it, and wake every thread that waits."""
-        if not self._is_set:
-            self._is_set = True
-            self._lock.release()
-
-    def wait(self, timeout: float) -> bool:
-        """Wait until it is set, for at most so many seconds. Whether it is set."""
-        if not self._is_set and self._lock.acquire(timeout=timeout):
-            self._lock.release()  # for the next thread that waits
-        return self._is_set
-
-
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """The event loop that runs in this thread, if any."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def ignore(_: object) -> None:
-    """The observer of a detached watcher, which drops everything."""

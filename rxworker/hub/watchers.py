@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 from reactivex import abc
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 
-from rxworker.errors import ConfigurationError
 from rxworker.hub.detach import fail_stream
 from rxworker.hub.hub import Hub
 from rxworker.hub.watcher import WatcherState
+from rxworker.messages.settings import check_number
 from rxworker.operators.kernel import Stage
 
 PAUSE = 0.25
@@ -63,20 +62,17 @@ class Watchers(Stage[tuple[WatcherState, ...]]):
         last: tuple[WatcherState, ...] | None = None
         is_pausing = is_over = False
 
-        def emit() -> None:
-            nonlocal last
-            states = hub.states()
-            if states != last:
-                last = states
-                observer.on_next(states)
-            if not is_over and hub.ended and all(not state.lag for state in states):
-                leave()
-                observer.on_completed()
-
         def report() -> None:
             """Emit, and catch what the observer raises: a timer may call this."""
+            nonlocal last
             try:
-                emit()
+                states = hub.states()
+                if states != last:
+                    last = states
+                    observer.on_next(states)
+                if not is_over and hub.ended and all(not state.lag for state in states):
+                    leave()
+                    observer.on_completed()
             except BaseException as error:
                 leave()
                 on_raise = hub.detach_reporter.report
@@ -127,9 +123,7 @@ def when_idle(
     Raises:
         ConfigurationError: The grace is not a number of seconds.
     """
-    given = cast("object", grace)
-    if not (isinstance(given, int | float) and given >= 0):  # a comparison with NaN is false
-        raise ConfigurationError(f"grace={grace!r}: it is a number of seconds, 0 or more")
+    check_number("grace", grace)
     timer = SerialDisposable()
     is_waiting = is_over = False
 

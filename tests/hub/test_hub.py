@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,6 @@ from reactivex import operators as ops
 from rxworker.events import Record, TextDelta
 from rxworker.hub import Coalesce, Hub
 from rxworker.hub.history import TAIL
-from rxworker.hub.watcher import OneShotEvent
 
 
 def record(n: int) -> Record:
@@ -397,26 +395,3 @@ def test_a_short_run_that_has_ended_needs_little_more_memory_than_its_text() -> 
 
     kept()
     assert kept() < 400 * 50
-
-
-TIMEOUT = 30.0
-
-
-def test_a_one_shot_event_wakes_every_thread_that_waits() -> None:
-    event = OneShotEvent()
-    with ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(event.wait, TIMEOUT) for _ in range(4)]
-        event.set()
-        assert all(done.result(TIMEOUT) for done in waiting)
-
-
-def test_a_one_shot_event_stays_set() -> None:
-    event = OneShotEvent()
-    event.set()
-    event.set()
-    assert event.is_set()
-    assert [event.wait(0.0), event.wait(0.0)] == [True, True]
-
-
-def test_waiting_for_a_one_shot_event_times_out() -> None:
-    assert not OneShotEvent().wait(0.0)

@@ -188,7 +188,7 @@ def test_nothing_is_lost_whatever_the_pace(events: list[Event | str], step: int)
 
 @pytest.mark.parametrize("every", [0, -1.0, float("nan"), float("inf"), "1"])
 def test_a_pace_is_a_number_of_seconds(every: float) -> None:
-    with pytest.raises(ConfigurationError, match="seconds above 0"):
+    with pytest.raises(ConfigurationError, match=r"Coalesce\(every\)"):
         Coalesce(every=every)
 
 
