@@ -23,12 +23,12 @@ from rxworker.hooks.settings import (
     OnFailure,
     called,
     failure_of,
-    known_settings,
     matcher_of,
     names_of,
     priority_of,
     timeout_of,
 )
+from rxworker.messages.settings import check_names
 
 C = TypeVar("C", bound=HookContext)
 
@@ -64,25 +64,25 @@ class Hook(Generic[C]):
         point: HookPoint | str,
         **settings: Unpack[HookSettings],
     ) -> None:
-        given = known_settings(settings)
-        when = given.get("when")
+        check_names("a hook", settings, HookSettings.__annotations__)
+        when = settings.get("when")
         if not callable(function):
             raise ConfigurationError(f"a hook must be callable, {function!r} is not")
         if when is not None and not callable(when):
             raise ConfigurationError(f"when={when!r}: a condition is a function of the context")
         self.point = point_of(point)
         made = cast("HookFunction[C] | OperatorFunction[C]", as_operator(function))
-        self.name = called(given.get("name")) or _name_of(made)
-        self.matcher = matcher_of(given.get("matcher"), self.point, self.name)
+        self.name = called(settings.get("name")) or _name_of(made)
+        self.matcher = matcher_of(settings.get("matcher"), self.point, self.name)
         self.when = when
-        self.priority = priority_of(given.get("priority", 0), self.name)
-        self.before = names_of(given.get("before", ()), self.name, "before")
-        self.after = names_of(given.get("after", ()), self.name, "after")
-        self.on_failure: OnFailure = failure_of(given.get("on_failure"), self.point, self.name)
-        self.timeout = timeout_of(given.get("timeout"), self.point, self.name)
+        self.priority = priority_of(settings.get("priority", 0), self.name)
+        self.before = names_of(settings.get("before", ()), self.name, "before")
+        self.after = names_of(settings.get("after", ()), self.name, "after")
+        self.on_failure: OnFailure = failure_of(settings.get("on_failure"), self.point, self.name)
+        self.timeout = timeout_of(settings.get("timeout"), self.point, self.name)
         self.chained: Sequence[Hook[Any]] = ()
         self._function = made
-        self._settings = given.copy()
+        self._settings = settings.copy()
         self._settings.update(before=self.before, after=self.after)
 
     def __repr__(self) -> str:

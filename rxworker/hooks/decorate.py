@@ -36,7 +36,7 @@ from rxworker.hooks.points import (
     TurnEndVerdict,
     point_of,
 )
-from rxworker.hooks.settings import HookSettings, known_settings
+from rxworker.hooks.settings import HookSettings
 
 C = TypeVar("C", bound=HookContext)
 V = TypeVar("V")
@@ -76,7 +76,6 @@ class PointDecorator(Generic[C, V]):
         **settings: Unpack[HookSettings],
     ) -> Hook[C] | Callable[[PointFunction[C, V] | PointOperator[C, V]], Hook[C]]:
         """A hook at this point, or a decorator that makes one."""
-        known_settings(settings)
 
         def make(function: PointFunction[C, V] | PointOperator[C, V]) -> Hook[C]:
             # The verdict's type was checked by the signature; past here a hook is any function of its context.
@@ -125,7 +124,6 @@ def hook(
     if not point:
         raise ConfigurationError('give the point of the hook, for example @hook("PreToolUse")')
     at = point_of(point)
-    known_settings(settings)
 
     def make(function: LegacyFunction | ContextOperator[Any]) -> Hook[Any]:
         return Hook[Any](understood(function, at), at, **settings)

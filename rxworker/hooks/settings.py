@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
-from rxworker.errors import ConfigurationError, nearest
+from rxworker.errors import ConfigurationError
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import HookPoint
 from rxworker.messages.settings import check_number
@@ -57,19 +57,6 @@ class HookSettings(TypedDict, total=False):
     after: str | Iterable[str]
     on_failure: OnFailure | None
     timeout: float | None
-
-
-def known_settings(settings: HookSettings) -> HookSettings:
-    """The settings, if a hook has all of them.
-
-    Raises:
-        ConfigurationError: It has no such setting.
-    """
-    for name in settings.keys() - HookSettings.__annotations__.keys():
-        likely = nearest(name, HookSettings.__annotations__)
-        names = ", ".join(HookSettings.__annotations__)
-        raise ConfigurationError(f"a hook has no setting {name!r}{likely or f'; it has: {names}'}")
-    return settings
 
 
 def called(name: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, StructMeta
@@ -15,11 +16,7 @@ class _SettingsMeta(StructMeta):
     if not TYPE_CHECKING:  # the call has the types of the fields
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            for name in kwargs:
-                known = self.__struct_fields__
-                if name not in known:
-                    remedy = nearest(name, known) or f"; it has: {', '.join(known)}"
-                    raise ConfigurationError(f"{self.__name__} has no setting {name!r}{remedy}")
+            check_names(self.__name__, kwargs, self.__struct_fields__)
             return super().__call__(*args, **kwargs)
 
 
@@ -36,6 +33,28 @@ class Settings(Struct, frozen=True, metaclass=_SettingsMeta):
     ...
     rxworker.errors.ConfigurationError: Pace has no setting 'second'; did you mean 'seconds'?
     """
+
+
+def check_names(owner: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Check that settings exist.
+
+    Args:
+        owner: What has them, for the message.
+        names: The names that were given.
+        known: The names of its settings.
+
+    Raises:
+        ConfigurationError: There is no setting of a name.
+
+    >>> check_names("Pace", ["second"], ["seconds"])
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: Pace has no setting 'second'; did you mean 'seconds'?
+    """
+    for name in names:
+        if name not in known:
+            remedy = nearest(name, known) or f"; it has: {', '.join(known)}"
+            raise ConfigurationError(f"{owner} has no setting {name!r}{remedy}")
 
 
 def check_number(

@@ -7,17 +7,17 @@ import sys
 import typing
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import Struct
 from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, InvalidArgumentError
 from rxworker.messages import CachePoint, ToolMeta
 from rxworker.messages.content import TextFormat
+from rxworker.messages.settings import check_names
 from rxworker.tools.base import (
-    MAX_OUTPUT,
     Effect,
     Reconcile,
     ToolPolicy,
@@ -34,62 +34,14 @@ P = ParamSpec("P")
 B = TypeVar("B")
 
 
-@overload
-def tool(function: Callable[P, B], /) -> FunctionTool[P, B]: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    timeout: float | None = None,
-    effect: Effect = "write",
-    retries: int = 0,
-    barrier: bool = False,
-    requires_approval: bool = False,
-    max_output: int | None = MAX_OUTPUT,
-    strict: bool = False,
-    cache_control: CachePoint | None = None,
-    defer_loading: bool = False,
-    allowed_callers: Iterable[str] = (),
-    input_examples: Iterable[Mapping[str, Any]] = (),
-    format: TextFormat | None = None,
-    reconcile: Reconcile | None = None,
-) -> Callable[[Callable[P, B]], FunctionTool[P, B]]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    timeout: float | None = None,
-    effect: Effect = "write",
-    retries: int = 0,
-    barrier: bool = False,
-    requires_approval: bool = False,
-    max_output: int | None = MAX_OUTPUT,
-    strict: bool = False,
-    cache_control: CachePoint | None = None,
-    defer_loading: bool = False,
-    allowed_callers: Iterable[str] = (),
-    input_examples: Iterable[Mapping[str, Any]] = (),
-    format: TextFormat | None = None,  # noqa: A002 - the providers' word for it
-    reconcile: Reconcile | None = None,
-) -> Any:
-    """Make a tool of a function or a method. It can still be called as before.
+class ToolSettings(TypedDict, total=False):
+    """The settings of a tool. Those from ``strict`` to ``format`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
 
-    The description for the model is made of the signature and the docstring: parameters with their types, defaults and meanings.
-    The function may be a plain one, which runs in a thread; a coroutine function; a generator of either sort, whose
-    last value is the result and those before it progress; or one that returns an observable, likewise. A parameter
-    of type `ToolContext` is not the model's: it receives the call.
-
-    The settings from ``strict`` to ``format`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
-
-    Args:
-        function: The function, where the decorator stands without parentheses.
+    Attributes:
         name: The name for the model; by default the function's name.
         description: When and how to use it; the docstring's unless it is given.
-        timeout: Seconds until a call is given up.
-        effect: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only looks and may start early.
+        timeout: Seconds until a call is given up; by default never.
+        effect: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only looks and may start early. ``write`` by default.
         retries: How many more times a failed call is made; not for ``write``, which may have been half done.
         barrier: Whether a call runs alone: those before it end first, those after it wait.
         requires_approval: Whether a person must approve each call; the run pauses before it.
@@ -104,6 +56,40 @@ def tool(
             parameter, a ``str``.
         reconcile: An async function that finds out whether a call had its effect, from its idempotency key and its arguments. A recovered run calls
             it for a call with ``effect="write"`` whose end was not stored; it returns `Done`, `NotDone` or `Unknown`.
+    """
+
+    name: str | None
+    description: str | None
+    timeout: float | None
+    effect: Effect
+    retries: int
+    barrier: bool
+    requires_approval: bool
+    max_output: int | None
+    strict: bool
+    cache_control: CachePoint | None
+    defer_loading: bool
+    allowed_callers: Iterable[str]
+    input_examples: Iterable[Mapping[str, Any]]
+    format: TextFormat | None
+    reconcile: Reconcile | None
+
+
+@overload
+def tool(function: Callable[P, B], /) -> FunctionTool[P, B]: ...
+@overload
+def tool(**settings: Unpack[ToolSettings]) -> Callable[[Callable[P, B]], FunctionTool[P, B]]: ...
+def tool(function: Callable[..., Any] | None = None, /, **settings: Unpack[ToolSettings]) -> Any:
+    """Make a tool of a function or a method. It can still be called as before.
+
+    The description for the model is made of the signature and the docstring: parameters with their types, defaults and meanings.
+    The function may be a plain one, which runs in a thread; a coroutine function; a generator of either sort, whose
+    last value is the result and those before it progress; or one that returns an observable, likewise. A parameter
+    of type `ToolContext` is not the model's: it receives the call.
+
+    Args:
+        function: The function, where the decorator stands without parentheses.
+        settings: Its name, time-out and so on; see `ToolSettings`.
 
     Raises:
         ConfigurationError: No tool can be made of it; the error names the parameter and the remedy.
@@ -115,50 +101,41 @@ def tool(
     >>> add.meta.name, add.meta.description, add(2, 3)
     ('add', 'Add two numbers.', 5)
     """
-    policy = check_policy(
-        ToolPolicy(timeout, effect, retries, requires_approval, barrier, max_output)
-    )
-    hints = ToolMeta(
-        name or "",
-        description or "",
-        {},
-        strict,
-        cache_control,
-        defer_loading,
-        _words(allowed_callers),
-        tuple(dict(example) for example in input_examples),
-        format,
-    )
-
-    def decorate(function: Callable[..., Any], names: Mapping[str, Any]) -> FunctionTool[..., Any]:
-        return _make(function, name, description, policy, hints, names, reconcile)
+    check_names("a tool", settings, ToolSettings.__annotations__)
+    policy = check_policy(ToolPolicy(**_those_of(ToolPolicy, settings)))
+    settings["allowed_callers"] = _words(settings.get("allowed_callers", ()))
+    settings["input_examples"] = tuple(map(dict, settings.get("input_examples", ())))
 
     def decorate_below(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        return decorate(function, _names_around())
+        return _make(function, settings, policy, _names_around())
 
-    return decorate_below if function is None else decorate(function, _names_around())
+    return (
+        decorate_below if function is None else _make(function, settings, policy, _names_around())
+    )
+
+
+def _those_of(kind: type[Struct], settings: ToolSettings) -> dict[str, Any]:
+    """The settings that are fields of a Struct."""
+    return {name: value for name, value in settings.items() if name in kind.__struct_fields__}
 
 
 def _make(
     function: Callable[..., Any],
-    name: str | None,
-    description: str | None,
+    settings: ToolSettings,
     policy: ToolPolicy,
-    hints: ToolMeta,
     names: Mapping[str, Any],
-    reconcile: Reconcile | None,
 ) -> FunctionTool[..., Any]:
     function, method = _function(function)
+    name, description = settings.get("name"), settings.get("description")
     name = check_name(function.__name__ if name is None else name)
     parameters = read_parameters(function, name, method=method, names=names)
     docstring = parse_docstring(function.__doc__)
-    meta = replace(
-        hints,
-        name=name,
-        description=docstring.description if description is None else description,
-        input_schema=input_schema(parameters, docstring.parameters, name),
+    given = _those_of(ToolMeta, settings)
+    given["name"] = name
+    given["description"] = docstring.description if description is None else description
+    meta = check_meta(
+        ToolMeta(**given, input_schema=input_schema(parameters, docstring.parameters, name))
     )
-    check_meta(meta)
     arguments = ArgumentDecoder(parameters, name)
     _check_examples(meta, arguments)
     return FunctionTool(
@@ -168,7 +145,7 @@ def _make(
         policy,
         on_loop=_belongs_on_loop(function, names),
         unbound=method,
-        reconcile=reconcile,
+        reconcile=settings.get("reconcile"),
     )
 
 
