@@ -15,7 +15,7 @@ then does not reconnect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, get_args
+from typing import TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -24,10 +24,9 @@ from msgspec.structs import replace
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Event, Opaque, Record
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import whole
+from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common import type_name
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
 _TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
 
@@ -49,7 +48,7 @@ def encode_record(record: Record) -> bytes:
         return encode_json(record)
     except (TypeError, ValueError, RecursionError):
         event = Opaque(type_name(record.event), "this event has no JSON form")
-        return _encoder.encode(replace(record, event=event))
+        return msgspec.json.encode(replace(record, event=event))
 
 
 def decode_record(data: bytes | str) -> Record:
@@ -145,24 +144,14 @@ def encode_json(value: object) -> bytes:
     '{"half":"�","what":"(complex)"}'
     """
     try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, RecursionError):  # a UnicodeEncodeError is a ValueError
+        return encode_lenient(cast("Json", value))
+    except (TypeError, ValueError, RecursionError):
         plain: Json = msgspec.to_builtins(value, enc_hook=_placeholder, str_keys=True)
-        return _encoder.encode(_clean(plain))
+        return encode_lenient(plain)
 
 
 def _placeholder(value: object) -> str:
     return f"({type(value).__qualname__})"
-
-
-def _clean(value: Json) -> Json:
-    if isinstance(value, str):
-        return whole(value)
-    if isinstance(value, list | tuple):
-        return [_clean(inner) for inner in value]
-    if isinstance(value, dict):
-        return {whole(name): _clean(inner) for name, inner in value.items()}
-    return value
 
 
 PING_COMMENT = b": ping\n\n"

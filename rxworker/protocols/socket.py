@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Record
+from rxworker.hub import WatcherState
 from rxworker.messages import Json
 from rxworker.messages.usage import Usage
 from rxworker.protocols.native import EncodeRecord, encode_json, encode_record
@@ -234,28 +235,6 @@ class AllowedTool(Struct, frozen=True, forbid_unknown_fields=True):
     hook: str
 
 
-class WatcherSummary(Struct, frozen=True):
-    """A watcher and its lag.
-
-    Attributes:
-        name: Its name.
-        delivery: The name of its delivery.
-        seq: The number of the last record that it received.
-        lag: The number of records that it is behind.
-        delivered: The number of records that it received.
-        merged: The number of records that were merged into others.
-        dropped: The number of records that it did not receive.
-    """
-
-    name: str
-    delivery: str
-    seq: int
-    lag: int
-    delivered: int
-    merged: int
-    dropped: int
-
-
 class RunSummary(Struct, frozen=True):
     """The summary of a run.
 
@@ -299,7 +278,7 @@ class RunSummary(Struct, frozen=True):
     pause: PauseSummary | None
     resumes: str | None
     resumed_as: str | None
-    watchers: tuple[WatcherSummary, ...]
+    watchers: tuple[WatcherState, ...]
     allowed: tuple[AllowedTool, ...] = ()
     can_requeue: bool = False
 

@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import fields
 
 from rxworker import Worker, tool
-from rxworker.protocols.socket import PauseSummary, PendingCall, RunSummary, WatcherSummary
+from rxworker.hub import WatcherState
+from rxworker.protocols.socket import PauseSummary, PendingCall, RunSummary
 from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import Settings, WebServer, make_app
 
@@ -176,7 +177,7 @@ def check_summary(run: dict[str, Any]) -> None:
     if run["pause"] is not None:
         assert list(run["pause"]) == names(PauseSummary)
         assert [list(pending) for pending in run["pause"]["pending"]] == [names(PendingCall)]
-    assert all(list(watcher) == names(WatcherSummary) for watcher in run["watchers"])
+    assert all(list(watcher) == names(WatcherState) for watcher in run["watchers"])
 
 
 async def code_of(answer: Awaitable[tuple[int, Any]]) -> tuple[int, str]:

@@ -305,9 +305,11 @@ class AcpSession:
             if decision is None:
                 is_decided = False
                 break
-        # A message for the model is reason enough to go on.
+        # At the end of a turn, or where the application has paused; a message for the model is reason enough to go on.
         if not (pending.required or pending.by_client or add):
-            is_decided = await self._may_go_on(pause)
+            title = pause.reason or f"Continue after the pause of {pause.hook}?"
+            call = wire.CallFields(f"{pause.run_id}.pause", title)
+            is_decided = await self._choose(call, ONCE) == "allow_once"
         if not is_decided or self._is_cancelled:
             self._paused = None
             if self._log is not None:
@@ -342,12 +344,6 @@ class AcpSession:
         elif cause is not None and choice == "reject_always":
             self._rejected.add(cause)
         return Approve() if CHOICES[choice] else Deny(REJECTED)
-
-    async def _may_go_on(self, pause: ViewPause) -> bool:
-        """Request a decision about a pause that is not about a call: at the end of a turn, or one that the application requested."""
-        title = pause.reason or f"Continue after the pause of {pause.hook}?"
-        call = wire.CallFields(tool_call_id=f"{pause.run_id}.pause", title=title)
-        return (await self._choose(call, ONCE)) == "allow_once"
 
     async def _choose(
         self, call: wire.CallFields, kinds: tuple[OptionKind, ...]

@@ -194,19 +194,16 @@ class Calls:
                     for record in batch:
                         view.step(record)
                     await progress.report(entry, progress_line(view))
-            return await self._ended(entry)
+            if isinstance(entry, LiveEntry):
+                await entry.over.wait()
+            elif entry.here is not None:
+                with suppress(Exception):
+                    await entry.here
+            return await self._runs.find(entry.id)
         except asyncio.CancelledError:
             if entry.here is not None and not entry.here.done():
                 entry.here.cancel(reason=LEFT)
             raise
-
-    async def _ended(self, entry: RunEntry) -> RunEntry:
-        if isinstance(entry, LiveEntry):
-            await entry.over.wait()
-        elif entry.here is not None:
-            with suppress(Exception):
-                await entry.here
-        return await self._runs.find(entry.id)
 
     async def _decide(self, entry: RunEntry, answer: object) -> RunEntry:
         """Resume a run with the answer of the client's user, or dismiss it.

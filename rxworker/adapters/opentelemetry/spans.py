@@ -287,10 +287,9 @@ class RunSpans(abc.ObserverBase[Record]):
             self._end_tool(tool, since, is_error, None)
         if scope.chat is not None:
             self._end_chat(scope, scope.chat, time, failure or scope.chat.error)
-        if failure is not None and isinstance(scope.abort, RunAbort):
-            scope.status = "aborted"
-        elif failure is not None:
-            scope.status = "handed_over" if not failure.is_error else "failed"
+        if failure is not None:
+            by_itself = "failed" if failure.is_error else "handed_over"
+            scope.status = by_itself if scope.abort is None else "aborted"
         if span.is_recording():
             ended: Attributes = {names.status: scope.status}
             if scope.abort is not None:

@@ -41,7 +41,7 @@ from rxworker.protocols.common import (
     tool_meta,
 )
 from rxworker.protocols.request import RunRequest
-from rxworker.protocols.ui_messages.parts import output_of
+from rxworker.protocols.ui_messages.parts import file_part, output_of
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
 from rxworker.worker.decisions import (
@@ -419,14 +419,9 @@ def _part(block: object) -> JsonObject | None:
         case Text(text=text):
             return {"type": "text", "text": text}
         case Image() | Document():
-            url = block.url
-            if block.data is not None:
-                url = f"data:{block.media_type};base64,{block.data}"
-            if url is None:
-                return None
-            part: JsonObject = {"type": "file", "mediaType": block.media_type, "url": url}
+            part = file_part(block)
             if isinstance(block, Document) and block.title is not None:
                 part["filename"] = block.title
-            return part
+            return part if "url" in part else None
         case _:
             return None

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from rxworker.events import BlockType
 from rxworker.events.arguments import parse_arguments
-from rxworker.messages import Audio, Json, JsonObject, Text, ToolCall, ToolResult
+from rxworker.messages import Audio, Document, Image, Json, JsonObject, Text, ToolCall, ToolResult
 from rxworker.protocols.common import arguments_of
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
@@ -153,18 +153,24 @@ def output_of(result: ToolResult) -> Json:
     """
     if isinstance(result.content, str) or all(isinstance(p, Text) for p in result.content):
         return result.text
-    parts: list[Json] = []
-    for part in result.content:
-        if isinstance(part, Text):
-            parts.append({"type": "text", "text": part.text})
-        else:
-            made: JsonObject = {"type": "file", "mediaType": part.media_type}
-            if part.data is not None:
-                made["url"] = f"data:{part.media_type};base64,{part.data}"
-            elif not isinstance(part, Audio) and part.url is not None:
-                made["url"] = part.url
-            parts.append(made)
-    return parts
+    return [
+        {"type": "text", "text": part.text} if isinstance(part, Text) else file_part(part)
+        for part in result.content
+    ]
+
+
+def file_part(block: Image | Document | Audio) -> JsonObject:
+    """A file as a part, without a ``url`` if only a provider has it.
+
+    >>> file_part(Image("image/png", data="AAAA"))
+    {'type': 'file', 'mediaType': 'image/png', 'url': 'data:image/png;base64,AAAA'}
+    """
+    part: JsonObject = {"type": "file", "mediaType": block.media_type}
+    if block.data is not None:
+        part["url"] = f"data:{block.media_type};base64,{block.data}"
+    elif not isinstance(block, Audio) and block.url is not None:
+        part["url"] = block.url
+    return part
 
 
 class NestedRuns:

@@ -20,14 +20,14 @@ from reactivex import operators as ops
 
 from rxworker.errors import RunCancelledError
 from rxworker.events import Event, Record, RunResume, RunStart
-from rxworker.hub import Coalesce
+from rxworker.hub import Coalesce, WatcherState
 from rxworker.log import EventLog, Replica
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, Message
 from rxworker.messages.usage import Usage
 from rxworker.protocols import EncodedRecords, encode_record
 from rxworker.protocols.native import encode_json
-from rxworker.protocols.socket import AllowedTool, RunSummary, WatcherSummary, pause_of, reason_of
+from rxworker.protocols.socket import AllowedTool, RunSummary, pause_of, reason_of
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.costs import cost_of
 from rxworker.ui.web.request import WebRequest
@@ -550,18 +550,6 @@ class LiveEntry(RunEntry):
         )
 
 
-def watchers_of(run: Run[Any] | Replica) -> tuple[WatcherSummary, ...]:
+def watchers_of(run: Run[Any] | Replica) -> tuple[WatcherState, ...]:
     """Return the watchers of a run."""
-    return tuple(
-        WatcherSummary(
-            name=w.name,
-            delivery=w.delivery,
-            seq=w.seq,
-            lag=w.lag,
-            delivered=w.delivered,
-            merged=w.merged,
-            dropped=w.dropped,
-        )
-        for w in run.watchers.now
-        if w.name != LIST_WATCHER
-    )
+    return tuple(w for w in run.watchers.now if w.name != LIST_WATCHER)
