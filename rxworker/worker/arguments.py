@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.hub.watcher import running_loop
 from rxworker.messages import Content, Message, Text
 from rxworker.operators.factories import expect_operator
 from rxworker.providers.base import hidden
@@ -65,17 +65,6 @@ def expect_operators(operators: Iterable[A]) -> tuple[A, ...]:
     return several
 
 
-def expect_parallel(parallel: int) -> int:
-    """Check how many tools may run at once.
-
-    Raises:
-        ConfigurationError: It is not a number from 1 up.
-    """
-    if isinstance(parallel, bool) or expect("parallel", parallel, int, "parallel=8") < 1:
-        raise ConfigurationError(f"parallel={parallel}: at least one tool must be able to run")
-    return parallel
-
-
 def expect_folder(workspace: str | Path) -> Path:
     """Check that the workspace is a folder.
 
@@ -108,11 +97,10 @@ def check_no_loop(call: str, instead: str) -> None:
     Raises:
         LocalProtocolError: An event loop runs in this thread.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise LocalProtocolError(f"worker.{call}() cannot wait where an event loop runs: use {instead}")
+    if running_loop() is not None:
+        raise LocalProtocolError(
+            f"worker.{call}() cannot wait where an event loop runs: use {instead}"
+        )
 
 
 Input: TypeAlias = str | Message | Sequence[Message | Content | str]

@@ -69,6 +69,7 @@ from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.context import (
     CALLING,
+    Emit,
     RunContext,
     Turn,
     TurnScope,
@@ -162,13 +163,13 @@ def hold_back(
 
     def emit_checked(event: Event) -> None:
         if isinstance(event, ToolStart) and context.journal.writer is not None:
-            hooks, is_approved = context.hooks.at(BEFORE), event.place in approved
+            hooks, is_approved = context.worker.hooks.at(BEFORE), event.place in approved
             if hooks or is_approved:
                 context.journal.writer.keep_agreement(
                     event.place, names_in(hooks), approved=is_approved
                 )
         if isinstance(event, ToolStop) and event.result is not None:
-            hooks = context.hooks.at(AFTER)
+            hooks = context.worker.hooks.at(AFTER)
             if hooks and any(hook.matches(event.result.name) for hook in hooks):
                 if context.journal.writer is not None:
                     context.journal.writer.hold_result(event.place, event.result)
@@ -209,10 +210,10 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     """Whether no hook runs for the call, its arguments are decoded, and the limits allow another call."""
     if isinstance(call.input, str):
         return False
-    hooks = context.hooks.at(BEFORE)
+    hooks = context.worker.hooks.at(BEFORE)
     if any(hook.matches(call.name) for hook in hooks):
         return False
-    most = context.limits.max_tool_calls
+    most = context.worker.limits.max_tool_calls
     if most is None:
         return True
     waiting = 0 if scope.early is None else scope.early.accepted - scope.early.begun
@@ -226,11 +227,10 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
         scope.pause = replace(scope.pause, key=key)
         emit = hold_back(context, journal.emit)
         call_scope = CallScope(emit, journal.relay, key, scope.variables, shared=context.shared)
-        scope.early = EarlyCalls(context.tools, call_scope, limit=context.parallel)
+        scope.early = EarlyCalls(context.worker.tools, call_scope, limit=context.worker.parallel)
     return scope.early
 
 
-Emit = Callable[[Event], None]
 Executor: TypeAlias = Operator[ToolCall, ToolResult]
 _NO_START = (
     "an operator around the stage call_tools drops or holds back the start of a call, which a run with a log stores before the call is made, so that no other process makes it "
@@ -305,7 +305,7 @@ async def _run_calls(
             continue
         if each.place not in scope.ended:
             hold_back(context, emit)(ToolStop(answer, place=each.place))
-        tool = context.tools.get(each.call.name)
+        tool = context.worker.tools.get(each.call.name)
         results[each.place] = await _after_result_hooks(context, scope, each, tool, answer, emit)
     if not scope.finished_by and context.pause_request.reason is not None:
         # The hooks run for all of these when the run resumes.
@@ -320,7 +320,9 @@ async def _run_calls(
     allowed: Sequence[PausedCall] = waiting
     if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
         allowed = _begun(scope, waiting)
-    elif context.hooks.at(BEFORE) or context.tools.wants_approval([each.call for each in waiting]):
+    elif context.worker.hooks.at(BEFORE) or context.worker.tools.wants_approval(
+        [each.call for each in waiting]
+    ):
         asked = await _ask(context, scope, waiting, invalid, results, emit)
         if asked is None:
             return
@@ -331,7 +333,8 @@ async def _run_calls(
     by_client = [
         each
         for each in allowed
-        if isinstance(context.tools.get(each.call.name), ClientTool) and each.place not in invalid
+        if isinstance(context.worker.tools.get(each.call.name), ClientTool)
+        and each.place not in invalid
     ]
     if by_client:
         places = {each.place for each in by_client}
@@ -347,7 +350,7 @@ async def _run_calls(
         await _execute(context, executor, allowed, invalid, results, emit_call, barrier)
     else:
         finished = await run_calls(
-            context.tools,
+            context.worker.tools,
             [each.call for each in allowed],
             CallScope(
                 emit_call,
@@ -358,14 +361,14 @@ async def _run_calls(
                 context.shared,
             ),
             places=[each.place for each in allowed],
-            limit=context.parallel,
+            limit=context.worker.parallel,
             early=early,
         )
         for each, done in zip(allowed, finished, strict=True):
             results[each.place] = done.result
-    if context.hooks.at(AFTER) or _held_back(context):
+    if context.worker.hooks.at(AFTER) or _held_back(context):
         for each, was in zip(allowed, tools, strict=True):
-            tool = context.tools.get(each.call.name) or was
+            tool = context.worker.tools.get(each.call.name) or was
             result = results[each.place]
             results[each.place] = await _after_result_hooks(
                 context, scope, each, tool, result, emit
@@ -373,7 +376,7 @@ async def _run_calls(
     if scope.finished_by:
         _refuse(scope, by_client, results, emit)
     elif by_client:
-        spared = tuple(numbered(names_in(context.hooks.at(BEFORE))))
+        spared = tuple(numbered(names_in(context.worker.hooks.at(BEFORE))))
         offered = [replace(each, spared=spared, is_approved=True) for each in by_client]
         tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
         reason = f"{tool_names} runs in the client"
@@ -382,7 +385,7 @@ async def _run_calls(
     scope.called = True
     emit(MessageAdd((Message("user", tuple(dict(sorted(results.items())).values())),), "tools"))
     # A run that repeats its calls makes no progress.
-    check_limits(emit, context.limits, max_repeats=context.journal.state.repeats)
+    check_limits(emit, context.worker.limits, max_repeats=context.journal.state.repeats)
 
 
 async def _execute(
@@ -400,7 +403,7 @@ async def _execute(
     for each in allowed:
         emit(ToolStart(each.call, each.place))
         if each.place in invalid:
-            result = await run_call(context.tools, each.call)  # the error of its arguments
+            result = await run_call(context.worker.tools, each.call)  # the error of its arguments
             results[each.place] = result
             emit(ToolStop(result, call_id=each.call.id, place=each.place, is_error=True))
         else:
@@ -418,7 +421,7 @@ async def _execute(
             raise ConfigurationError(text)
         left.remove(each)
         content = truncate(
-            clean(result.content), policy_of(context.tools.get(each.call.name)).max_output
+            clean(result.content), policy_of(context.worker.tools.get(each.call.name)).max_output
         )
         result = replace(result, content=content, name=each.call.name)
         results[each.place] = result
@@ -436,7 +439,7 @@ async def _execute(
 
 
 def _tool_of(context: RunContext, early: EarlyCalls | None, each: PausedCall) -> Tool | None:
-    tool = context.tools.get(each.call.name)
+    tool = context.worker.tools.get(each.call.name)
     return early.tool_at(each.place) if tool is None and early is not None else tool
 
 
@@ -502,7 +505,7 @@ async def _ask(
     allowed: list[PausedCall] = []
     for number, each in enumerate(waiting):
         call, place = each.call, each.place
-        tool = context.tools.get(call.name)
+        tool = context.worker.tools.get(call.name)
         if tool is None:
             # It is not run, even if the tool is added later: no hook has run for it.
             results[place] = _missing(context, each, emit)
@@ -510,7 +513,7 @@ async def _ask(
         if place in invalid:
             allowed.append(each)
             continue
-        hooks = context.hooks.at(BEFORE)
+        hooks = context.worker.hooks.at(BEFORE)
         hook_context = ToolCallContext(
             call=call,
             tool=tool,
@@ -518,7 +521,7 @@ async def _ask(
             allowed={hook for name, hook in context.allowed if name == call.name},
             **context.hook_input(scope.variables),
         )
-        verdict, hook = await context.hooks.run(BEFORE, hook_context, emit)
+        verdict, hook = await context.worker.hooks.run(BEFORE, hook_context, emit)
         left = hook_context.call
         # A person has approved exactly these arguments.
         is_approved = REQUIRES_APPROVAL in hook_context.allowed or (
@@ -559,7 +562,7 @@ async def _ask(
 
 def _decoded(context: RunContext, each: PausedCall, invalid: set[int]) -> PausedCall:
     """The call with the arguments that hooks and the tool receive. If they cannot be decoded, its place is added to ``invalid``."""
-    tool = context.tools.get(each.call.name)
+    tool = context.worker.tools.get(each.call.name)
     if tool is None:
         return each
     call = decoded(each.call, tool)
@@ -571,7 +574,7 @@ def _decoded(context: RunContext, each: PausedCall, invalid: set[int]) -> Paused
 
 def _missing(context: RunContext, each: PausedCall, emit: Emit) -> ToolResult:
     """The result of a call of an unknown tool."""
-    result = missing(context.tools, each.call)
+    result = missing(context.worker.tools, each.call)
     # In a context of its own, as any call: an observer of its start may set the current span.
     copy_context().run(emit, ToolStart(each.call, each.place))
     emit(ToolStop(result, place=each.place))
@@ -587,7 +590,7 @@ async def _after_result_hooks(
     emit: Emit,
 ) -> ToolResult:
     """The result after the hooks. It is emitted unless the end of the call already had it."""
-    left, hooks = result, context.hooks.at(AFTER)
+    left, hooks = result, context.worker.hooks.at(AFTER)
     # What `hold_back` goes by. The state has the calls of a process before this one, but not yet what an operator around the stage passes on later.
     is_held = each.place in _held_back(context) or any(hook.matches(result.name) for hook in hooks)
     if tool is not None and hooks:
@@ -598,7 +601,7 @@ async def _after_result_hooks(
             tool=tool,
             **context.hook_input(scope.variables),
         )
-        verdict, hook = await context.hooks.run(AFTER, hook_context, emit)
+        verdict, hook = await context.worker.hooks.run(AFTER, hook_context, emit)
         if isinstance(verdict, Abort):
             raise RunAbortedError(verdict.reason, hook=hook)
         if isinstance(verdict, Finish):

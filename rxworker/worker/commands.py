@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -40,6 +40,23 @@ def reason_in(command: Command) -> str:
     """
     reason = command.data.get("reason")
     return reason if isinstance(reason, str) else f"requested by a {command.kind} command"
+
+
+@contextmanager
+def _reported(failed: Callable[[Exception], None]) -> Generator[None]:
+    """Report an error that a codec or a store has raised. An interrupt goes on to the program; raised in a task, anything else that is no exception would end the event loop."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        if is_destroyed(error, asyncio.current_task()):
+            raise
+        if isinstance(error, KeyboardInterrupt):
+            raise_from_loop(asyncio.get_running_loop(), error)
+            failed(LogError(describe(error)))
+        else:
+            failed(as_exception(error))
 
 
 class CommandReader:
@@ -146,39 +163,22 @@ class CommandReader:
     async def _store(
         self, messages: tuple[Message, ...], token: str, delivered: asyncio.Future[None]
     ) -> None:
-        try:
+        def failed(error: Exception) -> None:
+            self._sending.pop(token, None)
+            not_delivered(delivered, error)
+
+        with _reported(failed):  # `stop` fails what is not delivered when this is cancelled
             await self._barrier()
             await self._log.send(self._run, send_command(messages, token))
-        except asyncio.CancelledError:
-            raise  # `stop` fails what is not delivered
-        except BaseException as error:
-            if is_destroyed(error, asyncio.current_task()):
-                raise
-            self._sending.pop(token, None)
-            not_delivered(delivered, self._as_exception(error))
 
     async def _read(self) -> None:
-        try:
+        def failed(error: Exception) -> None:
+            text, extra = "the commands to %s cannot be read: %s", {"run": self._run}
+            logger.warning(text, self._run, reason_of(error), extra=extra)
+
+        with _reported(failed):
             async for command in self._log.commands(self._run):
                 self._apply(command)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            if is_destroyed(error, asyncio.current_task()):
-                raise
-            logger.warning(
-                "the commands to %s cannot be read: %s",
-                self._run,
-                reason_of(self._as_exception(error)),
-                extra={"run": self._run},
-            )
-
-    def _as_exception(self, error: BaseException) -> Exception:
-        """An error that a codec or a store has raised. An interrupt goes on to the program; raised in a task, anything else that is no exception would end the event loop."""
-        if isinstance(error, KeyboardInterrupt):
-            raise_from_loop(asyncio.get_running_loop(), error)
-            return LogError(describe(error))
-        return as_exception(error)
 
     def _apply(self, command: Command) -> None:
         if command.number in self._applied:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct, field
 from reactivex import Observable, abc
@@ -29,7 +29,6 @@ from rxworker.events import (
     SharedStateChange,
 )
 from rxworker.events.pause import NO_PAUSE
-from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
 from rxworker.messages import (
     Conversation,
@@ -45,12 +44,14 @@ from rxworker.timeline import Timeline
 from rxworker.tools import SharedState, Toolbox
 from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import EarlyCalls, run_call
-from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
+
+if TYPE_CHECKING:
+    from rxworker.worker.definition import Definition
 
 Emit = Callable[[Event], None]
 logger = logging.getLogger("rxworker.hooks")
@@ -140,19 +141,12 @@ class RunContext(Struct, frozen=True, eq=False):
     """The values that stay the same during a run.
 
     Attributes:
-        model: The model.
-        tools: The tools that it may call.
-        hooks: The hooks of the points of the loop.
+        worker: Its model, tools, hooks, limits and stages.
         timeline: Receives the events of each response.
-        operators: Applied to each response, the first listed first.
         options: Settings of each request.
-        limits: The limits of the run.
         budgets: The budgets of the run and of its parents, which other runs share.
-        parallel: How many tools run at once.
-        response_retry: When a response that failed in the middle is requested again.
         scheduler: The clock of the run.
         journal: Records the events.
-        workspace: The folder that hooks work in.
         parents: The runs that contain this one: the run whose tool call it is, that run's parent, and so on.
         allowed: The tools that a person always allows in this run, each with the hook that then does not pause it.
         output: The type of the answer, if one was requested.
@@ -164,23 +158,14 @@ class RunContext(Struct, frozen=True, eq=False):
         pause_request: Whether the application requested a pause.
         tasks: The tasks that the run must wait for before it ends.
         commands: Reads the commands to a logged run.
-        stages: The stages of a turn, in order.
-        starts_early: Whether pure tools may start while the model still streams: not if the application calls the tools itself.
     """
 
-    model: Model
-    tools: Toolbox
-    hooks: Hooks
+    worker: Definition
     timeline: Timeline
-    operators: Sequence[ResponseOperator]
     options: Options
-    limits: Limits
     budgets: Sequence[Budget]
-    parallel: int
-    response_retry: Retry
     scheduler: abc.SchedulerBase
     journal: Journal
-    workspace: Path
     parents: tuple[RunContext, ...]
     allowed: list[tuple[str, str]] = []
     output: Output[Any] | None = None
@@ -192,8 +177,6 @@ class RunContext(Struct, frozen=True, eq=False):
     pause_request: PauseRequest = field(default_factory=PauseRequest)
     tasks: set[asyncio.Task[None]] = set()
     commands: CommandReader | None = None
-    stages: Sequence[TurnStage] = ()
-    starts_early: bool = True
 
     @property
     def line(self) -> tuple[RunContext, ...]:
@@ -210,8 +193,8 @@ class RunContext(Struct, frozen=True, eq=False):
             variables=variables,
             run_id=journal.run_id,
             turn=state.turns,
-            workspace=self.workspace,
-            toolbox=self.tools,
+            workspace=self.worker.workspace,
+            toolbox=self.worker.tools,
             call_tool=partial(self._call_tool, variables),
             shared=self.shared,
         )
@@ -229,7 +212,7 @@ class RunContext(Struct, frozen=True, eq=False):
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
         key = f"{self.journal.run_id}/{call.id}"
         given = CallScope(scope=key, variables=variables, shared=self.shared)
-        return await run_call(self.tools, call, given)
+        return await run_call(self.worker.tools, call, given)
 
 
 class TurnScope(Struct, eq=False):
@@ -329,7 +312,7 @@ class Turn:
     @property
     def tools(self) -> Toolbox:
         """The tools that the model may call."""
-        return self._context.tools
+        return self._context.worker.tools
 
     @property
     def timeline(self) -> Timeline:
@@ -373,7 +356,7 @@ def request_of(context: RunContext, scope: TurnScope) -> Request:
     """The request of this turn; that of the conversation so far if `prepare` has made none."""
     if scope.request is not None:
         return scope.request
-    return Request(context.journal.state.conversation, context.tools.metas, context.options)
+    return Request(context.journal.state.conversation, context.worker.tools.metas, context.options)
 
 
 def calls_of(context: RunContext, scope: TurnScope) -> tuple[PausedCall, ...]:
@@ -394,13 +377,13 @@ def before_request(context: RunContext, emit: Emit) -> None:
     Raises:
         LimitExceededError: A limit of the run, or of a parent, is reached.
     """
-    check_limits(emit, context.limits, max_turns=context.journal.state.turns)
+    check_limits(emit, context.worker.limits, max_turns=context.journal.state.turns)
     for run in context.line:  # the usage of a run includes that of nested runs
-        limits, usage = run.limits, run.journal.state.usage
+        limits, usage = run.worker.limits, run.journal.state.usage
         check_limits(emit, limits, max_tokens=usage.total_tokens)
         if limits.prices is not None and (cost := limits.prices.cost(usage)) > 0:
             check_limits(emit, limits, max_cost=cost)
-    check_limits(emit, context.limits, max_depth=len(context.parents) - 1)
+    check_limits(emit, context.worker.limits, max_depth=len(context.parents) - 1)
 
 
 def before_calls(context: RunContext, more: int, emit: Emit) -> None:
@@ -411,7 +394,7 @@ def before_calls(context: RunContext, more: int, emit: Emit) -> None:
     """
     for run in context.line:
         calls = run.journal.state.all_tool_calls + more
-        check_limits(emit, run.limits, max_tool_calls=calls - 1)
+        check_limits(emit, run.worker.limits, max_tool_calls=calls - 1)
 
 
 def check_limits(emit: Emit, limits: Limits, **used: float) -> None:

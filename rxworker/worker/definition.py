@@ -14,6 +14,7 @@ from rxworker.hooks import Hooks
 from rxworker.hooks.coerce import HookLike
 from rxworker.log.base import EventLog
 from rxworker.messages import Conversation, Json
+from rxworker.messages.settings import check_number
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
 from rxworker.timeline import Timeline
@@ -27,7 +28,6 @@ from rxworker.worker.arguments import (
     expect_folder,
     expect_labels,
     expect_operators,
-    expect_parallel,
     expect_several,
     optional,
 )
@@ -89,7 +89,8 @@ class Definition:
         self.options = optional("options", options, Options, "options=Options(...)") or SETTINGS
         self.limits = optional("limits", limits, Limits, "limits=Limits(max_turns=3)") or USUAL
         self.operators = () if operators == () else expect_operators(operators)
-        self.parallel = expect_parallel(parallel)
+        self.parallel = parallel
+        check_number("parallel", parallel, least=1, whole=True)
         if error_formatter is not None and not callable(error_formatter):
             raise ConfigurationError(
                 "error_formatter: give a function of an error that returns a text"

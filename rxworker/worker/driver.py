@@ -316,7 +316,7 @@ class RunDriver(Generic[T_co]):
         return self._journal.state.status == "running" and not self._stops_after_turn
 
     def _start_timer(self) -> None:
-        most = self._context.limits.max_seconds
+        most = self._context.worker.limits.max_seconds
         if most is not None:
             self._timers.append(self._loop.call_later(most, self._out_of_time, most))
 

@@ -47,20 +47,20 @@ def respond(turn: Turn) -> Observable[Event]:
 
 
 async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
-    model, history = context.model, context.journal.hub.history
+    model, history = context.worker.model, context.journal.hub.history
     request = request_of(context, scope)
-    started = AttemptStart(model.name, model.model, context.tools.own_names)
+    started = AttemptStart(model.name, model.model, context.worker.tools.own_names)
     pressure, attempts = RunPressure(context), 0
     while True:
         attempts += 1
         response: Observable[Event] = model.stream(request)
-        if context.operators:
+        if context.worker.operators:
             response = apply_operators(
-                context.operators, response, context.scheduler, RESPONSE_EVENTS, _NO_RESPONSE
+                context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, _NO_RESPONSE
             )
         # Applied directly, since `pipe` costs more than the operators.
         response = context.timeline(response)
-        if context.tools.starts_early and context.starts_early:
+        if context.worker.tools.starts_early and context.worker.starts_early:
             response = start_early(context, scope, response)
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
         of_request = copy_context()
@@ -78,7 +78,7 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             discard_early(context, scope)
             wait = None
             if isinstance(error, Exception) and _may_repeat(context, begun):
-                wait = context.response_retry.delay(error, attempts)
+                wait = context.worker.response_retry.delay(error, attempts)
             if wait is None:
                 raise
             scope.early = None
@@ -100,8 +100,8 @@ def _expect_end(context: RunContext) -> None:
         return
     if response is not None and response.error is not None:
         raise error_to_exception(response.error)
-    which = f"the stream of {context.model!r}"
-    if context.operators:
+    which = f"the stream of {context.worker.model!r}"
+    if context.worker.operators:
         which += ", or the output of the worker's operators,"
     raise TruncatedError(
         f"{which} completed without the event that ends a response, Status(COMPLETED)"

@@ -15,6 +15,7 @@ from reactivex import Observable, abc
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, Record, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
+from rxworker.hub.watcher import running_loop
 from rxworker.hub.watchers import when_idle
 from rxworker.log.base import release_shielded
 from rxworker.messages import Conversation, Json
@@ -569,11 +570,7 @@ class Run(Generic[T_co]):
         return aiter(self._journal.hub)
 
     def _check_loop(self, call: str) -> None:
-        try:
-            is_own_loop = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            is_own_loop = False
-        if not is_own_loop:
+        if running_loop() is not self._loop:
             message = f"{call}() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
             raise LocalProtocolError(message)
 
@@ -609,5 +606,7 @@ def request_of(run: Run[Any], turn: int, conversation: Conversation) -> tuple[Re
         conversation: The conversation in the records before the request.
     """
     context = run._context
-    request = Request(context.sent.get(turn, conversation), context.tools.metas, context.options)
+    request = Request(
+        context.sent.get(turn, conversation), context.worker.tools.metas, context.options
+    )
     return request, turn > context.journal.turn - KEPT_TURNS

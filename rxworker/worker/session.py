@@ -34,6 +34,7 @@ from rxworker.events import (
     RunRecover,
     RunStart,
 )
+from rxworker.hub.watcher import running_loop
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
@@ -840,22 +841,13 @@ class Session(SessionVerbs):
             # Each once: a run and its parent may share a budget.
             budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
         context = RunContext(
-            model=worker.model,
-            tools=worker.tools,
-            hooks=worker.hooks,
+            worker=worker,
             timeline=self.timeline,
-            operators=worker.operators,
             options=worker.options,
-            limits=worker.limits,
             budgets=budgets,
-            parallel=worker.parallel,
-            response_retry=worker.response_retry,
             scheduler=scheduler_of_run(worker.scheduler),
             journal=Journal(run_id or new_id(), clock=record_clock(loop), loop=loop),
-            workspace=worker.workspace,
             parents=parents,
-            stages=worker.stages,
-            starts_early=worker.starts_early,
         )
         run = Run(self, context, begin, self._began, self._ended, loop)
         self._current = run  # while it is loaded, too
@@ -902,11 +894,9 @@ class Session(SessionVerbs):
         self._paused_output = None if self._paused is None else context.output
 
     def _check_free(self, call: str) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if running_loop() is None:
             message = f"worker.{call}() needs a running event loop; in a script use worker.{call}_sync(...)"
-            raise LocalProtocolError(message) from None
+            raise LocalProtocolError(message)
         current = self._current
         if current is None or current.done():
             return

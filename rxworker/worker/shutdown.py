@@ -68,17 +68,15 @@ async def leave(context: RunContext, error: Exception) -> None:
         error: The error of the log, after which nothing is emitted; or that of a hand-over.
     """
     await _settle(context)
-    try:
-        context.timeline.cancel(reason_of(error))
-    except Exception as raised:
-        _log_handler(context, raised)
+    state = context.journal.state
+    is_receiving = state.response is not None and not state.is_closed
+    interrupt = _close_response(context, reason_of(error), context.journal.emit)
     if isinstance(error, RunHandedOverError):
-        state = context.journal.state
-        if state.response is not None and not state.is_closed:
-            for event in response_ends(state, reason_of(error)):
-                context.journal.emit(event)
+        if is_receiving:
             context.journal.emit(AttemptRetract(reason_of(error)))
         context.journal.emit(HandOver(error.reason))
+    if interrupt is not None:
+        raise interrupt
 
 
 def _log_handler(context: RunContext, raised: BaseException) -> None:
@@ -135,7 +133,7 @@ async def _notify_hooks(
     """
     emit, task = context.journal.emit, asyncio.current_task()
     raised: BaseException | None = None
-    for hook in context.hooks.at(HookPoint.ON_ABORT):
+    for hook in context.worker.hooks.at(HookPoint.ON_ABORT):
         hook_context = AbortContext(
             cause=cause,
             reason=reason,
@@ -143,7 +141,7 @@ async def _notify_hooks(
             **context.hook_input(context.variables),
         )
         try:
-            await context.hooks.run_one(hook, hook_context)
+            await context.worker.hooks.run_one(hook, hook_context)
         except HookError as failure:
             emit(HookVerdict(hook.name, hook.point.value, "Failed", str(failure)))
         except (KeyboardInterrupt, asyncio.CancelledError) as failure:

@@ -59,6 +59,7 @@ from rxworker.worker.arguments import expect
 from rxworker.worker.call_tools import call_tools
 from rxworker.worker.context import (
     KEPT_TURNS,
+    Emit,
     RunContext,
     StageName,
     Turn,
@@ -72,8 +73,6 @@ from rxworker.worker.context import (
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
 from rxworker.worker.respond import respond
-
-Emit = Callable[[Event], None]
 
 # Constants, since a member of an enumeration is slow to look up.
 MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END
@@ -95,7 +94,7 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
     A turn that continues a paused run begins with its calls. A stage that has ended or paused the run is the last one.
     """
     journal, one = context.journal, Turn(context, scope)
-    stages = context.stages[2:] if scope.is_resumed else context.stages
+    stages = context.worker.stages[2:] if scope.is_resumed else context.worker.stages
 
     async def follow(emitter: Emitter[Event]) -> None:
         for stage in stages:
@@ -222,12 +221,12 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
         context.mailbox.deliver(emit)
         state = journal.state
     conversation = state.conversation
-    if context.hooks.at(MESSAGE_SEND):
+    if context.worker.hooks.at(MESSAGE_SEND):
         conversation = await _after_send_hooks(context, scope, emit)
         if conversation != journal.state.conversation:
             context.sent[journal.turn] = conversation
         context.sent.pop(journal.turn - KEPT_TURNS, None)
-    scope.request = Request(conversation, context.tools.metas, context.options)
+    scope.request = Request(conversation, context.worker.tools.metas, context.options)
 
 
 async def _after_send_hooks(
@@ -238,7 +237,7 @@ async def _after_send_hooks(
         **context.hook_input(scope.variables),
     )
     try:
-        verdict, hook = await context.hooks.run(MESSAGE_SEND, hook_context, emit)
+        verdict, hook = await context.worker.hooks.run(MESSAGE_SEND, hook_context, emit)
         if isinstance(verdict, Cancel):
             raise RunAbortedError(verdict.reason, hook=hook)
         return Conversation(tuple(hook_context.messages), hook_context.system)
@@ -306,7 +305,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         emit(TurnStop())
         return
     verdict, hook, reached = Finish(), "", ()
-    hooks = context.hooks.at(TURN_END)
+    hooks = context.worker.hooks.at(TURN_END)
     if hooks:
         verdict, hook, reached = await _run_turn_end_hooks(context, scope, emit)
     match verdict:
@@ -354,7 +353,7 @@ async def _run_turn_end_hooks(
         spared=frozenset(scope.pause.spared),
         **context.hook_input(scope.variables),
     )
-    verdict, hook = await context.hooks.run(TURN_END, hook_context, emit)
+    verdict, hook = await context.worker.hooks.run(TURN_END, hook_context, emit)
     return verdict, hook, tuple(numbered(hook_context.reached))
 
 
@@ -371,7 +370,7 @@ def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, em
         text = f"hook {hook!r} answered ContinueWithMessages without messages"
         raise HookError(text, hook=hook, point=TURN_END.value)
     continuations = context.journal.state.continuations  # with this one, whose verdict is recorded
-    check_limits(emit, context.limits, max_continuations=continuations - 1)
+    check_limits(emit, context.worker.limits, max_continuations=continuations - 1)
     emit(MessageAdd(tuple(verdict.messages), hook))
 
 
