@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct, field
 from reactivex import Observable, abc
@@ -29,6 +29,7 @@ from rxworker.events import (
     SharedStateChange,
 )
 from rxworker.events.pause import NO_PAUSE
+from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
 from rxworker.messages import (
     Conversation,
@@ -44,14 +45,12 @@ from rxworker.timeline import Timeline
 from rxworker.tools import SharedState, Toolbox
 from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import EarlyCalls, run_call
+from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
-
-if TYPE_CHECKING:
-    from rxworker.worker.definition import Definition
 
 Emit = Callable[[Event], None]
 logger = logging.getLogger("rxworker.hooks")
@@ -137,11 +136,39 @@ KEPT_TURNS = 20
 """For how many turns the conversation of a request is kept that hooks have changed: each may be a copy of all messages."""
 
 
+class RunSettings:
+    """What a run reads of its worker.
+
+    Attributes:
+        model: The model.
+        tools: The tools that it may call.
+        hooks: The hooks of the points of the loop.
+        operators: Applied to each response, the first listed first.
+        limits: The limits of the run.
+        parallel: How many tools run at once.
+        response_retry: When a response that failed in the middle is requested again.
+        workspace: The folder that hooks work in.
+        stages: The stages of a turn, in order.
+        starts_early: Whether pure tools may start while the model still streams: not if the application calls the tools itself.
+    """
+
+    model: Model
+    tools: Toolbox
+    hooks: Hooks
+    operators: Sequence[ResponseOperator]
+    limits: Limits
+    parallel: int
+    response_retry: Retry
+    workspace: Path
+    stages: Sequence[TurnStage]
+    starts_early: bool
+
+
 class RunContext(Struct, frozen=True, eq=False):
     """The values that stay the same during a run.
 
     Attributes:
-        worker: Its model, tools, hooks, limits and stages.
+        worker: Its settings.
         timeline: Receives the events of each response.
         options: Settings of each request.
         budgets: The budgets of the run and of its parents, which other runs share.
@@ -160,7 +187,7 @@ class RunContext(Struct, frozen=True, eq=False):
         commands: Reads the commands to a logged run.
     """
 
-    worker: Definition
+    worker: RunSettings
     timeline: Timeline
     options: Options
     budgets: Sequence[Budget]

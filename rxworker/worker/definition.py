@@ -31,7 +31,7 @@ from rxworker.worker.arguments import (
     expect_several,
     optional,
 )
-from rxworker.worker.context import ResponseOperator, StageName, TurnStage
+from rxworker.worker.context import ResponseOperator, RunSettings, StageName, TurnStage
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.recovery import OnUnknown
 from rxworker.worker.run import Tracing
@@ -47,7 +47,7 @@ NONE: Mapping[Any, Any] = {}
 USUAL_STAGES = tuple(STAGES.values())
 
 
-class Definition:
+class Definition(RunSettings):
     """The part of a `Worker` that its sessions read: everything but their verbs."""
 
     priority = 0  # of its runs, where they are queued
