@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import maxsize
 from typing import Protocol, TypeVar, runtime_checkable
 
 from rxworker.errors import RemoteProtocolError
@@ -25,15 +26,13 @@ class Decoder(Protocol[A_contra, B_co]):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A machine that refuses lines and frames above a limit."""
+    """A machine that refuses lines and frames above a limit.
 
-    @property
-    def limit(self) -> int | None:
-        """Bytes that a line or frame may have; ``None`` for any number. It may be changed."""
-        ...
+    Attributes:
+        limit: Bytes that a line or frame may have. It may be changed.
+    """
 
-    @limit.setter
-    def limit(self, limit: int | None) -> None: ...
+    limit: int
 
 
 MAX_FRAME = 64 * 1024 * 1024
@@ -55,14 +54,14 @@ class NdjsonDecoder:
         limit: Bytes that a line may have; ``None`` for any number.
 
     Attributes:
-        limit: The same; it may be changed.
+        limit: The same as a number; it may be changed.
 
     >>> NdjsonDecoder().feed(b'{"a": 1}\r\n\n{"a": 2}\n{"a"')
     [b'{"a": 1}', b'{"a": 2}']
     """
 
     def __init__(self, limit: int | None = MAX_FRAME) -> None:
-        self.limit = limit
+        self.limit = maxsize if limit is None else limit
         self._pieces: list[bytes] = []  # of the unfinished line, joined once
         self._size = 0  # of these pieces
         self._ready: list[bytes] | None = None  # the lines before one that was too large
@@ -73,10 +72,9 @@ class NdjsonDecoder:
         Raises:
             RemoteProtocolError: A line is larger than the limit. `finish` returns the lines before it.
         """
-        limit = self.limit
         if self._ready is not None:
-            raise too_large(limit or 0)
-        is_large = limit is not None and self._size + len(data) > limit
+            raise too_large(self.limit)
+        is_large = self._size + len(data) > self.limit
         lines = data.split(b"\n")
         rest = lines.pop()
         if lines and self._pieces:
@@ -86,22 +84,22 @@ class NdjsonDecoder:
         if rest:
             self._pieces.append(rest)
             self._size += len(rest)
-        if is_large and limit is not None:
-            self._check(lines, limit)
+        if is_large:
+            self._check(lines)
         return [line for line in map(bytes.strip, lines) if line]
 
-    def _check(self, lines: list[bytes], limit: int) -> None:
+    def _check(self, lines: list[bytes]) -> None:
         for place, line in enumerate(lines):
-            if len(line) > limit:
-                self._refuse(lines[:place], limit)
-        if self._size > limit:
-            self._refuse(lines, limit)
+            if len(line) > self.limit:
+                self._refuse(lines[:place])
+        if self._size > self.limit:
+            self._refuse(lines)
 
-    def _refuse(self, before: list[bytes], limit: int) -> None:
+    def _refuse(self, before: list[bytes]) -> None:
         self._ready = [line for line in map(bytes.strip, before) if line]
         self._pieces.clear()
         self._size = 0
-        raise too_large(limit)
+        raise too_large(self.limit)
 
     def feed_run(self, data: bytes, /) -> list[bytes]:
         """The same: lines are cut anyway."""

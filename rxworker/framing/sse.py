@@ -54,6 +54,7 @@ class SseDecoder:
         limit: Bytes that a line may have, and a frame with all its lines; ``None`` for any number.
 
     Attributes:
+        limit: The same as a number; it may be changed.
         is_clear: Whether nothing is pending, so that the next byte begins a frame.
 
     >>> SseDecoder().feed(b"event: ping\ndata: 1\n\ndata: 2\n\n")
@@ -62,7 +63,7 @@ class SseDecoder:
 
     def __init__(self, stray: bool = False, limit: int | None = MAX_FRAME) -> None:
         self._keep_stray = stray
-        self._most = maxsize if limit is None else limit
+        self.limit = maxsize if limit is None else limit
         self._ready: list[SseFrame] | None = None  # the frames before one that was too large
         self._size = 0  # bytes of the lines of the frame that is not whole
         self._line_size = 0  # and of the line that is not
@@ -78,15 +79,6 @@ class SseDecoder:
         self._event = ""
         self._id: str | None = None
         self._retry: int | None = None
-
-    @property
-    def limit(self) -> int | None:
-        """Bytes that a line may have, and a frame with all its lines; ``None`` for any number. It may be changed."""
-        return None if self._most == maxsize else self._most
-
-    @limit.setter
-    def limit(self, limit: int | None) -> None:
-        self._most = maxsize if limit is None else limit
 
     def feed(self, data: bytes, /) -> list[SseFrame]:
         """Take the next bytes; return the frames they completed.
@@ -109,7 +101,7 @@ class SseDecoder:
                 data = lines
         if self._begun:
             self._begun_size += len(data)
-            is_large = self._begun_size > self._most
+            is_large = self._begun_size > self.limit
             if not (is_large or _may_end(data, self._begun[-1]) or data[-1:] == b"\n"):
                 self._begun.append(data)
                 return []
@@ -118,7 +110,7 @@ class SseDecoder:
             self.is_clear = True
         if not self.is_clear and self._head == b"" and not data.startswith(BOM[:1]):
             self._head, self.is_clear = None, True
-        if not self.is_clear or CR in data or len(data) > self._most:
+        if not self.is_clear or CR in data or len(data) > self.limit:
             return self._take_slowly(data)
         # The usual case: a provider sends one event a chunk.
         if data.find(b"\n") == len(data) - 2 and data[:6] == BARE and data[-1:] == b"\n":
@@ -192,7 +184,7 @@ class SseDecoder:
     def _take_slowly(self, data: bytes) -> list[SseFrame]:
         """Line by line to the first empty line, after which nothing is pending; the rest by the quick path."""
         if self._ready is not None:
-            raise too_large(self._most)
+            raise too_large(self.limit)
         if self._head is not None:
             data = self._without_bom(data)
         if self._after_cr and data:
@@ -200,7 +192,7 @@ class SseDecoder:
             data = data.removeprefix(b"\n")
         frames: list[SseFrame] = []
         end = data.find(b"\n\n") + 2
-        if b"\r" in data or end in (1, len(data)) or len(data) > self._most:
+        if b"\r" in data or end in (1, len(data)) or len(data) > self.limit:
             self._take_all(data, frames)
             return frames
         self._take_all(data[:end], frames)
@@ -215,7 +207,7 @@ class SseDecoder:
         if self._line and end:
             self._take_lines(data[:end], frames)
             data = data[end:]
-        if not (self._line or len(data) > self._most):
+        if not (self._line or len(data) > self.limit):
             data = self._without_silence(data)
         self._take_lines(data, frames)
         self.is_clear = not (
@@ -266,26 +258,26 @@ class SseDecoder:
         if rest:
             self._line.append(rest)
             self._line_size += len(rest)
-            if self._line_size > self._most:
+            if self._line_size > self.limit:
                 self._refuse(frames)
 
     def _hold(self, values: list[bytes], value: bytes, size: int, frames: list[SseFrame]) -> None:
         """Keep a value until the end of its frame."""
         self._size += size + bool(self._size)
-        if self._size > self._most:
+        if self._size > self.limit:
             self._refuse(frames)
         values.append(value)
 
     def _refuse(self, before: list[SseFrame]) -> None:
         self._ready, self.is_clear = before, False
         self._begun, self._line, self._data, self._stray = [], [], [], []
-        raise too_large(self._most)
+        raise too_large(self.limit)
 
     def _take_line(self, line: bytes, frames: list[SseFrame]) -> None:
         if not line:
             self._dispatch(frames)
             return
-        if len(line) > self._most:
+        if len(line) > self.limit:
             self._refuse(frames)
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")

@@ -68,12 +68,12 @@ class BatchDecoder(Generic[F]):
         )
 
     @property
-    def limit(self) -> int | None:
-        """Bytes that a line or frame may have; ``None`` for any number."""
+    def limit(self) -> int:
+        """Bytes that a line or frame may have."""
         return self._framing.limit
 
     @limit.setter
-    def limit(self, limit: int | None) -> None:
+    def limit(self, limit: int) -> None:
         self._framing.limit = limit
 
     def feed(self, data: bytes, /) -> Events:

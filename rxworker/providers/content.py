@@ -13,6 +13,7 @@ from rxworker.messages import (
     Conversation,
     Document,
     Image,
+    Json,
     JsonObject,
     Message,
     OpaqueBlock,
@@ -60,6 +61,16 @@ def data_url(block: Image | Document) -> str:
     if block.url:
         return block.url
     return f"data:{block.media_type};base64,{_data(block)}"
+
+
+def flat(parts: list[JsonObject]) -> Json:
+    """The parts of a user's message; one text alone goes as it is, which every compatible server understands.
+
+    >>> flat([{"type": "text", "text": "Hi"}])
+    'Hi'
+    """
+    is_text = len(parts) == 1 and parts[0].keys() == {"type", "text"}
+    return parts[0]["text"] if is_text else [*parts]
 
 
 def plain_text(document: Document) -> str:

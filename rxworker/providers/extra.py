@@ -23,6 +23,22 @@ SCHEMAS = frozenset(
 )
 NAMESPACE = "namespace"
 
+# OpenAI's words for a choice of tools.
+MODES = {"auto": "auto", "none": "none", "any": "required"}
+# The effort for a budget in tokens: the budget is less than the first number.
+EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
+
+
+def effort(thinking: int | str) -> str:
+    """The effort that OpenAI's protocols have for an amount of thinking.
+
+    >>> effort("low"), effort(1_024), effort(100_000)
+    ('low', 'low', 'high')
+    """
+    if isinstance(thinking, str):
+        return thinking
+    return next((word for most, word in EFFORTS if thinking < most), "high")
+
 
 def settings_as(options: Options, **names: str) -> JsonObject:
     """The settings that are set, under the names that a protocol has for them.

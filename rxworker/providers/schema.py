@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Grammar, Json, JsonObject, ToolMeta
+from rxworker.messages import Grammar, Json, JsonObject, OutputFormat, ToolMeta
 
 # Where a schema holds other schemas: one, several, several by name. Everything else in it is data.
 ONE = ("items", "additionalProperties")
 SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
-NAMED = ("properties", "$defs")
+NAMED = ("properties", "patternProperties", "$defs", "definitions")
 
 # What OpenAI refuses in a strict schema: https://developers.openai.com/api/docs/guides/structured-outputs
 NOT_STRICT = (
@@ -56,25 +56,21 @@ def closed(schema: JsonObject) -> JsonObject:
     >>> closed({"type": "object", "properties": {"a": {"type": "object", "properties": {}}}})["additionalProperties"]
     False
     """
-    return cast("JsonObject", _closed(schema))
+    return _rewritten(schema, _as_closed)
 
 
-def is_strict(schema: Json) -> bool:
-    """Whether a model can be held to the schema: all members of all objects are required, and none is free.
+def answer_schema(output: OutputFormat) -> JsonObject:
+    """The required form of an answer as OpenAI wants it, which holds the model to it only if it leaves nothing open.
 
-    >>> is_strict({"type": "object", "properties": {"a": {}}, "required": []})
+    >>> schema = {"type": "object", "properties": {"a": {}}, "required": []}
+    >>> answer_schema(OutputFormat(schema, "list[int]"))["strict"]
     False
     """
-    if isinstance(schema, list | tuple):
-        return all(is_strict(part) for part in schema)
-    if not isinstance(schema, dict):
-        return True
-    if schema.get("type") == "object" or "properties" in schema:
-        names = cast("JsonObject", schema.get("properties") or {})
-        required = cast("list[str]", schema.get("required") or [])
-        if set(names) != set(required) or not names or schema.get("additionalProperties"):
-            return False
-    return all(is_strict(part) for part in schema.values())
+    return {
+        "name": re.sub(r"[^a-zA-Z0-9_-]", "_", output.name)[:64] or "output",
+        "schema": closed(output.schema),
+        "strict": not any(_not_strict(part) for _, part in _parts(output.schema, "$")),
+    }
 
 
 def strict_arguments(schema: JsonObject, tool: str) -> JsonObject:
@@ -158,7 +154,7 @@ def _is_open(schema: JsonObject, *, is_root: bool) -> bool:
     return bool(schema.get("additionalProperties")) or not (schema.get("properties") or is_root)
 
 
-def _not_strict(schema: JsonObject, *, is_root: bool) -> str | None:
+def _not_strict(schema: JsonObject, *, is_root: bool = False) -> str | None:
     """Why OpenAI would refuse this part of a strict schema."""
     if _is_open(schema, is_root=is_root):
         return OPEN
@@ -190,6 +186,12 @@ def _rewritten(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -
     return change({key: within(key, value) for key, value in schema.items()})
 
 
+def _as_closed(schema: JsonObject) -> JsonObject:
+    if schema.get("type") == "object" and "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
 def _as_strict(schema: JsonObject) -> JsonObject:
     if _is_object(schema):
         names = list[Json](cast("JsonObject", schema.setdefault("properties", {})))
@@ -217,26 +219,6 @@ def _as_held(schema: JsonObject) -> JsonObject:
 
 def _is_held(key: str, value: Json) -> bool:
     return (key == "minItems" and value in (0, 1)) or (key == "format" and value in FORMATS)
-
-
-def safe_name(name: str) -> str:
-    """A name of the letters that providers allow, at most 64 of them.
-
-    >>> safe_name("list[int]")
-    'list_int_'
-    """
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "output"
-
-
-def _closed(schema: Json) -> Json:
-    if isinstance(schema, list | tuple):
-        return [_closed(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made: JsonObject = {name: _closed(part) for name, part in schema.items()}
-    if schema.get("type") == "object" and "properties" in schema:
-        made.setdefault("additionalProperties", False)
-    return made
 
 
 DIRECT = "direct"

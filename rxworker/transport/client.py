@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from sys import maxsize
 from typing import cast
 from urllib.parse import unquote_plus
 
@@ -135,7 +136,7 @@ class Client:
         A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` allows
         without an event in between; disposing it also sends a request to cancel it.
         """
-        full_request = request if type(request) is Request else _as_request(request)
+        full_request = _as_request(request)
 
         def subscribe(
             observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
@@ -153,7 +154,7 @@ class Client:
                     background = partial(Background, self.transport, sent)
                 # A provider's decoders have the usual limit already.
                 if self.max_frame != MAX_FRAME:
-                    make = partial(_limited, make, self.max_frame)
+                    make = partial(_limited, make, self.max_frame or maxsize)
                 source = self.transport.send(sent)
                 hide = partial(_without_secrets, sent, full_request)
                 answer = Answer(
@@ -200,7 +201,7 @@ def _without_secrets(sent: HttpRequest, request: Request, text: str) -> str:
     return masked(text, sorted(found, key=len, reverse=True))
 
 
-def _limited(make: Callable[[], ResponseDecoder], limit: int | None) -> ResponseDecoder:
+def _limited(make: Callable[[], ResponseDecoder], limit: int) -> ResponseDecoder:
     """A decoder with another limit for the lines and frames of a response."""
     decoder = make()
     if isinstance(decoder, Limited):

@@ -249,50 +249,47 @@ async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError
 
 
 def _translated(error: Exception, url: str, connect_timeout: float | None) -> TransportError:
+    kind, cause, is_transient = TransportError, error, False
     match error:
         case aiohttp.ServerTimeoutError() | TimeoutError():
-            return _because(
-                error,
-                TransportTimeoutError(
-                    f"no connection to {url} within {connect_timeout} s: check the network, or allow more with "
-                    f"HttpTransport(connect_timeout=...)",
-                    retryable=True,
-                ),
+            kind, is_transient = TransportTimeoutError, True
+            message = (
+                f"no connection to {url} within {connect_timeout} s: check the network, or allow more with "
+                f"HttpTransport(connect_timeout=...)"
             )
         case aiohttp.InvalidURL():
-            return _because(error, TransportError(f"{url!r} is not an address: check base_url"))
+            message = f"{url!r} is not an address: check base_url"
         case aiohttp.ClientConnectorCertificateError():
             message = f"the certificate of {url} is not trusted: {error}. Is base_url right?"
-            return _because(error, TransportError(message))
         case aiohttp.ClientSSLError():
             message = (
                 f"no secure connection to {url}: {error}. The base_url of a server without TLS begins "
                 "with http://"
             )
-            return _because(error, TransportError(message))
         case aiohttp.ClientProxyConnectionError():
+            is_transient = True
             message = (
                 f"cannot connect to {url}: its proxy does not answer: {error.strerror or error}. Check HTTP_PROXY and "
                 "HTTPS_PROXY, or put the host into NO_PROXY"
             )
-            return _because(error, TransportError(message, retryable=True))
         case aiohttp.ClientConnectorError():
+            is_transient = True
             message = f"cannot connect to {url}: {error.strerror or error}. Is the server running, and is base_url right?"
-            return _because(error, TransportError(message, retryable=True))
         case aiohttp.ClientHttpProxyError():
+            cause = _without_headers(error)
             message = (
                 f"the proxy for {url} refused: {error.status} {error.message}. Check HTTPS_PROXY"
             )
-            return _because(_without_headers(error), TransportError(message))
         case aiohttp.ClientResponseError():
+            cause = _without_headers(error)
             message = f"{url} does not answer in HTTP: {' '.join(error.message.split())}. Is base_url right?"
-            return _because(_without_headers(error), TransportError(message))
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
+            is_transient = True
             message = f"the connection to {url} was cut before the answer was complete"
-            return _because(error, TransportError(message, retryable=True))
         case _:
+            is_transient = True
             message = f"the connection to {url} broke: {type(error).__name__}: {error}"
-            return _because(error, TransportError(message, retryable=True))
+    return _because(cause, kind(message, retryable=is_transient))
 
 
 def shown(url: str) -> str:

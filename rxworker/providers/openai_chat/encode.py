@@ -30,25 +30,24 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.base import OutputFormat, Request, ToolChoice
+from rxworker.providers.base import Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
     check_media,
     data_url,
+    flat,
     plain_text,
     refuse_file_id,
     user_echo,
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
-from rxworker.providers.extra import settings_as, with_extra
+from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT, merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
 from rxworker.providers.schema import (
-    closed,
-    is_strict,
+    answer_schema,
     refuse_grammar,
     refuse_programmatic,
-    safe_name,
     strict_arguments,
 )
 
@@ -61,9 +60,6 @@ AUDIO = {
     "audio/mpeg": "mp3",
     "audio/mp3": "mp3",
 }
-MODES = {"auto": "auto", "none": "none", "any": "required"}
-# The effort for a budget in tokens: the budget is less than the first number.
-EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
 
 
 def encode(
@@ -101,9 +97,12 @@ def encode(
     limit = encoder.dialect.limit
     body |= settings_as(options, max_tokens=limit, stop_sequences="stop", temperature="temperature")
     if options.thinking is not None:
-        body["reasoning_effort"] = _effort(options.thinking)
+        body["reasoning_effort"] = effort(options.thinking)
     if options.output is not None:
-        body["response_format"] = {"type": "json_schema", "json_schema": _output(options.output)}
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": answer_schema(options.output),
+        }
     return with_extra(body, options.extra) if options.extra else body
 
 
@@ -145,7 +144,7 @@ class MessagesEncoder(MessageEncoder):
             if results:
                 self._answered += self.parts(results)
             if parts:
-                self._rest += self.parts([{"role": "user", "content": _flat(parts)}])
+                self._rest += self.parts([{"role": "user", "content": flat(parts)}])
 
     def is_like(self, new: MessageEncoder) -> bool:
         """Whether it encodes for the same dialect."""
@@ -286,11 +285,6 @@ def _of_result(block: ToolResult) -> list[JsonObject]:
     return [label, *shown] if shown else []
 
 
-def _flat(parts: list[JsonObject]) -> Any:
-    """One text alone goes as it is, which every compatible server understands."""
-    return parts[0]["text"] if len(parts) == 1 and parts[0].keys() == {"type", "text"} else parts
-
-
 def encode_tool(tool: ToolMeta) -> JsonObject:
     """A tool as the model sees it. Calls of tools with free text are not streamed, so it is a function with one string.
 
@@ -312,18 +306,6 @@ def _tool_choice(choice: ToolChoice) -> Any:
     if choice.mode == "tool":
         return {"type": "function", "function": {"name": choice.name}}
     return MODES[choice.mode]
-
-
-def _output(output: OutputFormat) -> JsonObject:
-    """OpenAI holds the model to a schema only if it leaves nothing open."""
-    schema = closed(output.schema)
-    return {"name": safe_name(output.name), "schema": schema, "strict": is_strict(schema)}
-
-
-def _effort(thinking: int | str) -> str:
-    if isinstance(thinking, str):
-        return thinking
-    return next((word for most, word in EFFORTS if thinking < most), "high")
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.

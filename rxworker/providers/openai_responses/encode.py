@@ -48,6 +48,7 @@ from rxworker.providers.content import (
     arguments,
     check_media,
     data_url,
+    flat,
     plain_text,
     read_arguments,
     refuse_audio,
@@ -198,7 +199,7 @@ def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonO
     if others:
         items += others
     if parts:
-        items.append({"role": "user", "content": _flat(parts)})
+        items.append({"role": "user", "content": flat(parts)})
     return items
 
 
@@ -250,11 +251,6 @@ def _document(block: Document) -> list[JsonObject]:
     if block.media_type.startswith("text/"):
         return [{"type": "input_text", "text": f"{title}:\n{plain_text(block)}"}]
     return [{"type": "input_file", "filename": title, "file_data": data_url(block)}]
-
-
-def _flat(parts: list[JsonObject]) -> Json:
-    """One text alone goes as it is, which every compatible server understands."""
-    return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else [*parts]
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.

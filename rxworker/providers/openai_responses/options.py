@@ -12,20 +12,15 @@ from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.messages.content import TextFormat
 from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.extra import settings_as
+from rxworker.providers.extra import MODES, effort, settings_as
 from rxworker.providers.schema import (
     DIRECT,
     PROGRAMMATIC,
-    closed,
-    is_strict,
-    safe_name,
+    answer_schema,
     strict_arguments,
 )
 
-MODES = {"auto": "auto", "none": "none", "any": "required"}
 OFF = ("off", "disabled")
-# The effort for a budget in tokens: the budget is less than the first number.
-EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
 SEALED = "reasoning.encrypted_content"
 # OpenAI's models without reasoning, which refuse requests for encrypted reasoning.
 THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
@@ -45,16 +40,11 @@ def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
     if is_choice and options.parallel_tool_calls is not None:
         body["parallel_tool_calls"] = options.parallel_tool_calls
     if options.thinking is not None:
-        body["reasoning"] = {"effort": _effort(options.thinking)}
-    if options.output is not None:
-        body["text"] = {
-            "format": {
-                "type": "json_schema",
-                "name": safe_name(options.output.name),
-                "schema": closed(options.output.schema),
-                "strict": is_strict(options.output.schema),
-            }
+        body["reasoning"] = {
+            "effort": "none" if options.thinking in OFF else effort(options.thinking)
         }
+    if options.output is not None:
+        body["text"] = {"format": {"type": "json_schema", **answer_schema(options.output)}}
     return body
 
 
@@ -104,9 +94,3 @@ def _tool_choice(choice: ToolChoice, tools: Sequence[ToolMeta]) -> Json:
         is_custom = any(tool.name == choice.name and tool.format for tool in tools)
         return {"type": "custom" if is_custom else "function", "name": choice.name}
     return MODES[choice.mode]
-
-
-def _effort(thinking: int | str) -> str:
-    if isinstance(thinking, str):
-        return "none" if thinking in OFF else thinking
-    return next((word for most, word in EFFORTS if thinking < most), "high")
