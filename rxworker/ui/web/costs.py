@@ -40,6 +40,16 @@ def cost_of(
     return sum(costs) if costs else None
 
 
+def usage_of(row: RunRow) -> Usage:
+    """The tokens of a stored run."""
+    return Usage(
+        row.input_tokens or None,
+        row.output_tokens or None,
+        row.cache_read_tokens or None,
+        row.cache_creation_tokens or None,
+    )
+
+
 class RowCosts:
     """Estimates what stored runs cost whose workers know no prices.
 
@@ -57,7 +67,4 @@ class RowCosts:
     def __call__(self, row: RunRow) -> float | None:
         """What a run has cost; ``None`` if no price is known. Tokens from before a pause are those of its only model."""
         model = next(iter(row.by_model)) if len(row.by_model) == 1 else ""
-        usage = Usage(
-            row.input_tokens, row.output_tokens, row.cache_read_tokens, row.cache_creation_tokens
-        )
-        return cost_of(self._table, usage, row.by_model, model, self.currency)
+        return cost_of(self._table, usage_of(row), row.by_model, model, self.currency)

@@ -141,21 +141,6 @@ class ConversationEntry:
         is_allowing: Whether what is allowed is not stored yet: what the log lists is older.
     """
 
-    __slots__ = (
-        "_before",
-        "_session",
-        "allowed",
-        "current",
-        "id",
-        "is_allowing",
-        "name",
-        "output",
-        "owner",
-        "received",
-        "runs",
-        "worker",
-    )
-
     def __init__(
         self,
         id: str,  # noqa: A002 - what it is

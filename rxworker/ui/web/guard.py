@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hmac
 import inspect
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from hashlib import sha256
@@ -28,10 +27,9 @@ from rxworker.errors import (
 )
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
-from rxworker.ui.clean import format_error
 from rxworker.ui.web.health import PROBES
 from rxworker.ui.web.request import Handler, WebRequest
-from rxworker.ui.web.responses import ApiError, json_response, text_response
+from rxworker.ui.web.responses import ApiError, json_response, log_error, logger, text_response
 from rxworker.ui.web.responses import error_response as json_error_response
 from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
 
@@ -111,8 +109,6 @@ UNLOCK = """<!doctype html>
 
 User: TypeAlias = Callable[[WebRequest], str | Awaitable[str | None] | None]
 """Returns the name of the user who sends a request, or ``None`` if unknown; or raises a response, such as ``web.HTTPSeeOther``."""
-
-logger = logging.getLogger("rxworker.ui.web")
 
 
 def add_headers(headers: MutableMapping[str, str], origin: str | None = None) -> None:
@@ -348,14 +344,8 @@ def _unexpected_error(
     number = secrets.token_hex(4)
     # The path alone, as it was sent: the query and the headers may contain a token.
     path = request.raw_path
-    logger.error(
-        "error %s: %s %s failed\n%s",
-        number,
-        request.method,
-        path,
-        format_error(error),
-        extra={"error_id": number, "method": request.method, "path": path},
-    )
+    text = f"error {number}: {request.method} {path} failed"
+    log_error(text, error, error_id=number, method=request.method, path=path)
     return error_response(
         500, "error", f"the server failed; its log has the details under {number}"
     )

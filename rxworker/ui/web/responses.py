@@ -6,6 +6,7 @@ The files of the page are read once from the package; no other file is ever serv
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib import resources
@@ -17,9 +18,24 @@ from aiohttp import web
 from msgspec import Struct
 
 from rxworker.protocols.native import encode_json
+from rxworker.ui.clean import format_error
 from rxworker.ui.web.request import WebRequest
 
 A = TypeVar("A")
+
+logger = logging.getLogger("rxworker.ui.web")
+
+
+def log_error(text: str, error: BaseException, **extra: object) -> None:
+    """Log an error that is raised to no caller, with its traceback and without secrets.
+
+    Args:
+        text: What has failed.
+        error: The error.
+        extra: Further attributes of the log record.
+    """
+    logger.error("%s\n%s", text, format_error(error), extra=extra)
+
 
 ERROR_HEADER = "X-Rxworker-Error"
 """The response header with the code of an error whose body is plain text."""

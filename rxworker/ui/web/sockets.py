@@ -9,7 +9,6 @@ time, so a client that requests more than it reads only delays itself.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import aclosing, suppress
 
 from aiohttp import WSCloseCode
@@ -28,11 +27,9 @@ from rxworker.protocols.socket import (
     records_message,
     socket_message,
 )
-from rxworker.ui.clean import format_error
 from rxworker.ui.web.request import Socket
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.store import RunFeed
 from rxworker.ui.web.streams import Streams, batches_of, watch_run
 
 MAX_MESSAGE = 16 * 1024
@@ -48,8 +45,6 @@ RATE_SECONDS = 10.0
 
 CLOSE_SECONDS = 1.0
 """Seconds a client has to read the last records when the server stops."""
-
-logger = logging.getLogger("rxworker.ui.web")
 
 
 class Connection:
@@ -126,7 +121,7 @@ class Connection:
         match request:
             case ListRuns():
                 if self._listing is None:
-                    self._listing = self._loop.create_task(self._list(self._runs.feed))
+                    self._listing = self._loop.create_task(self._list())
             case UnwatchRun(run_id=run_id):
                 await self._stop(run_id)
             case WatchRun():
@@ -178,12 +173,7 @@ class Connection:
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
-            logger.error(
-                "sending %r failed\n%s",
-                request.run_id,
-                format_error(error),
-                extra={"run": request.run_id},
-            )
+            log_error(f"sending {request.run_id!r} failed", error, run=request.run_id)
             await self._try_send_message(
                 RequestRefused(
                     "error", "the server failed; its log has the details", request.run_id
@@ -205,26 +195,12 @@ class Connection:
         end = RunEnd(request.run_id, entry.status, entry.reason)
         await self._send(entry.redact(socket_message(end)))
 
-    async def _list(self, feed: RunFeed) -> None:
+    async def _list(self) -> None:
         """Send the list of runs, and again after each change."""
-        changed = asyncio.Event()
-        newest = feed.now()
-
-        def listener(data: bytes) -> None:
-            nonlocal newest
-            newest = data
-            changed.set()
-
-        feed.listen(self, listener)
-        try:
-            while True:
-                await self._send(newest)
-                await changed.wait()
-                changed.clear()
-        except ConnectionError:
-            return
-        finally:
-            feed.leave(self)
+        with suppress(ConnectionError):
+            async with aclosing(self._runs.feed.lists()) as lists:
+                async for data in lists:
+                    await self._send(data)
 
     async def _send_message(self, message: ServerMessage) -> None:
         await self._send(socket_message(message))

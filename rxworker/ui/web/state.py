@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator
@@ -15,13 +14,12 @@ from reactivex import Observable
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
-from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import Guard, User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
 from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import ApiError, Page
+from rxworker.ui.web.responses import ApiError, Page, log_error, logger
 from rxworker.ui.web.runs import Runs, new_id
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Connection
@@ -32,8 +30,6 @@ from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.run import Run
 from rxworker.worker.stored import last_input
 from rxworker.worker.worker import Worker
-
-logger = logging.getLogger("rxworker.ui.web")
 
 
 class ServerOptions(TypedDict, total=False):
@@ -254,7 +250,7 @@ class ServerState:
                 return  # the program has closed the log
             except Exception as error:  # also a defect must not leave the list as it is, silently
                 self._obstacle = LOG_FAILED
-                logger.error("the log cannot be read\n%s", format_error(error))
+                log_error("the log cannot be read", error)
             await asyncio.sleep(log.lease / 3)
             changes = log.changes(limit=self.settings.max_kept)
 
@@ -268,7 +264,7 @@ class ServerState:
             except RxWorkerError as error:
                 logger.warning("runs cannot be recovered now: %s", error)
             except Exception as error:  # a defect must not end all recoveries, silently
-                logger.error("runs cannot be recovered now\n%s", format_error(error))
+                log_error("runs cannot be recovered now", error)
             await asyncio.sleep(log.lease / 3)
 
     def _worker_for(self, info: RunInfo) -> Worker | None:
@@ -279,12 +275,7 @@ class ServerState:
         try:
             _, worker = self.workers.make(info.row.worker)
         except MakeWorkerError as error:
-            logger.error(
-                "%s is not recovered\n%s",
-                info.run_id,
-                format_error(error),
-                extra={"run": info.run_id},
-            )
+            log_error(f"{info.run_id} is not recovered", error, run=info.run_id)
             return None
         if isinstance(worker, QueuedWorker):
             return None  # other processes run it

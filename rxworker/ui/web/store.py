@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -19,7 +18,6 @@ from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo, set_allowed
 from rxworker.log.values import CONVERSATION
 from rxworker.protocols.socket import AllowedTool, RunList, socket_message
-from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import (
     LIST_WATCHER,
     USER,
@@ -27,18 +25,18 @@ from rxworker.ui.web.entry import (
     LiveEntry,
     RunEntry,
 )
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.responses import ApiError, log_error, logger
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 
 PERIOD = 0.25
-"""The minimum number of seconds between two lists."""
+"""The number of seconds between two lists of a client, if runs change all the time."""
 
 
 class RunFeed:
-    """Sends the list of runs to listeners after changes, at a limited rate. Without listeners, nothing is observed or encoded.
+    """The list of runs for clients, after changes and at a limited rate. Without clients, nothing is observed or encoded.
 
     Args:
         runs: Returns the runs, newest first.
@@ -49,53 +47,54 @@ class RunFeed:
     def __init__(self, runs: Callable[[], Iterable[RunEntry]], *, is_shy: bool = False) -> None:
         self._runs = runs
         self._is_shy = is_shy
-        self._listeners: dict[object, Callable[[bytes], None]] = {}
+        self._clients = 0
         self._observing: dict[str, abc.DisposableBase] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._last = 0.0
+        self._changed = asyncio.Event()
+        self._newest: bytes | None = None
         self._closed = False
-
-    def now(self) -> bytes:
-        """Return the list as the message for clients."""
-        return socket_message(RunList([msgspec.Raw(entry.encoded()) for entry in self._runs()]))
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no listeners."""
-        return not self._listeners
+        """Whether it has no clients."""
+        return not self._clients
 
-    def listen(self, key: object, listener: Callable[[bytes], None]) -> None:
-        """Call a listener with the list after each change.
-
-        Args:
-            key: The key for `leave`.
-            listener: Called on the event loop; must be brief.
-        """
-        if not self._listeners:
+    async def lists(self) -> AsyncGenerator[bytes, None]:
+        """The list as the message for a client, now and after changes, until the server stops."""
+        if not self._clients:
             for entry in self._runs():
                 self._observe(entry)
-        self._listeners[key] = listener
-
-    def leave(self, key: object) -> None:
-        """Remove a listener."""
-        if self._listeners.pop(key, None) is not None and not self._listeners:
-            self._stop()
+        self._clients += 1
+        self._newest = None
+        clock = asyncio.get_running_loop().time
+        try:
+            while not self._closed:
+                changed = self._changed
+                if self._newest is None:  # one for all clients
+                    listed = [msgspec.Raw(entry.encoded()) for entry in self._runs()]
+                    self._newest = socket_message(RunList(listed))
+                yield self._newest
+                await asyncio.sleep(PERIOD - clock() % PERIOD)  # all clients continue together
+                await changed.wait()
+        finally:
+            self._clients -= 1
+            if not self._clients:
+                self._stop()
 
     def add(self, entry: RunEntry) -> None:
         """Add a run."""
-        if self._listeners:
+        if self._clients:
             self._observe(entry)
         self.changed(entry)
 
     def changed(self, entry: RunEntry) -> None:
         """Report a change of a run."""
         entry.changed()
-        self._soon()
+        self._wake()
 
     def close(self) -> None:
-        """Remove all listeners."""
+        """End all lists."""
         self._closed = True
-        self._listeners.clear()
+        self._wake()
         self._stop()
 
     def _observe(self, entry: RunEntry) -> None:
@@ -103,7 +102,7 @@ class RunFeed:
             return
 
         def on_next(_item: object) -> None:
-            self._soon()
+            self._wake()
 
         def on_change(_item: object = None) -> None:
             self.changed(entry)
@@ -119,24 +118,12 @@ class RunFeed:
         # Watchers may still catch up after the run has ended.
         observation.add(entry.run.watchers.subscribe(on_change, on_end, on_end))
 
-    def _soon(self) -> None:
-        if self._timer is not None or self._closed or not self._listeners:
-            return
-        loop = asyncio.get_running_loop()
-        wait = max(0.0, self._last + PERIOD - loop.time())
-        self._timer = loop.call_later(wait, self._publish)
-
-    def _publish(self) -> None:
-        self._timer = None
-        self._last = asyncio.get_running_loop().time()
-        data = self.now()
-        for listener in tuple(self._listeners.values()):
-            listener(data)
+    def _wake(self) -> None:
+        self._newest = None
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         for observation in tuple(self._observing.values()):
             observation.dispose()
         self._observing.clear()
@@ -163,7 +150,6 @@ MOST_RESUMING = 1000
 OnRun: TypeAlias = Callable[[Run[Any]], object]
 """Called with each run that a client starts or resumes, before the run has emitted more than its first records."""
 
-logger = logging.getLogger("rxworker.ui.web")
 
 # Exceptions of an observer of the runs that must not affect a run, a client or another observer.
 LOGGED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
@@ -409,9 +395,7 @@ class RunStore:
             try:
                 observer.on_completed()
             except LOGGED as error:
-                logger.error(
-                    "an observer of the server's runs failed at its end\n%s", format_error(error)
-                )
+                log_error("an observer of the server's runs failed at its end", error)
         self._observers.clear()
 
     def forget(self) -> None:
@@ -447,19 +431,13 @@ class RunStore:
                 observer.on_next(run)
             except LOGGED as error:
                 self._observers.pop(observer, None)
-                logger.error(
-                    "an observer of the server's runs was detached\n%s",
-                    format_error(error),
-                    extra={"run": run.id},
-                )
+                log_error("an observer of the server's runs was detached", error, run=run.id)
         if self._on_run is None or entry.is_added:
             return
         try:
             self._on_run(run)
         except LOGGED as error:
-            logger.error(
-                "on_run failed for %s\n%s", run.id, format_error(error), extra={"run": run.id}
-            )
+            log_error(f"on_run failed for {run.id}", error, run=run.id)
 
     async def _follow(self, entry: LiveEntry) -> None:
         """Wait for a run's end, and store its outcome."""

@@ -18,8 +18,8 @@ from rxworker.errors import (
 )
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.messages import Message
-from rxworker.messages.usage import Usage
 from rxworker.protocols.socket import PauseSummary, RunSummary, pause_of
+from rxworker.ui.web.costs import usage_of
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, watchers_of
 from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError
@@ -244,12 +244,7 @@ class StoredEntry(RunEntry):
     def summary(self) -> RunSummary:
         """Return the summary of the run."""
         info, row = self.info, self.info.row
-        usage = Usage(
-            input_tokens=row.input_tokens or None,
-            output_tokens=row.output_tokens or None,
-            cache_read_tokens=row.cache_read_tokens or None,
-            cache_creation_tokens=row.cache_creation_tokens or None,
-        )
+        usage = usage_of(row)
         cost = row.cost if row.cost is not None else self.cost(usage, row.by_model)
         return RunSummary(
             id=self.id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from math import inf
@@ -12,10 +11,9 @@ from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.protocols import PING_COMMENT
 from rxworker.protocols.socket import DeliveryName
-from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import Clients, RunEntry
 from rxworker.ui.web.request import ResponseStream, WebRequest
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
 
@@ -60,9 +58,6 @@ async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Recor
 
 CLOSE_SECONDS = 1.0
 """Seconds a client has to read the last records when the server stops."""
-
-
-logger = logging.getLogger("rxworker.ui.web")
 
 
 class Streams:
@@ -160,14 +155,8 @@ class Streams:
             if isinstance(error, asyncio.CancelledError):
                 raise
             if not isinstance(error, ConnectionError):  # the client has disconnected
-                path = request.raw_path
-                logger.error(
-                    "%s %s broke off\n%s",
-                    request.method,
-                    path,
-                    format_error(error),
-                    extra={"method": request.method, "path": path},
-                )
+                method, path = request.method, request.raw_path
+                log_error(f"{method} {path} broke off", error, method=method, path=path)
         finally:
             self._sending.discard(task)
 
