@@ -15,7 +15,7 @@ from contextlib import aclosing
 from aiohttp import web
 from msgspec.structs import replace
 
-from rxworker.errors import DecisionError, LocalProtocolError
+from rxworker.errors import DecisionError
 from rxworker.events import Record, RunAbort, RunResume, RunStart
 from rxworker.messages import Conversation, Message, repair
 from rxworker.messages.pairs import calls_made
@@ -27,8 +27,14 @@ from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.client_tools import answers_of, equip
 from rxworker.ui.web.entry import STOPPED, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
-from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
-from rxworker.ui.web.runs import STOP_SECONDS, Runs, pending_of
+from rxworker.ui.web.responses import (
+    ApiError,
+    bytes_response,
+    decode_body,
+    json_response,
+    read_json_bytes,
+)
+from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import watch_run
 from rxworker.worker.decisions import Dismiss, PendingCalls, assign
@@ -56,13 +62,7 @@ def _post(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
     """Start a run, or resume a paused one, and watch it."""
 
     async def start(request: WebRequest) -> None:
-        data = await read_json_bytes(request)
-        try:
-            given = protocol.read(data)
-        except DecisionError:
-            raise
-        except LocalProtocolError as error:
-            raise ApiError(400, "bad_request", str(error)) from None
+        given = decode_body(await read_json_bytes(request), protocol.read)
         entry = await _begin(state, request, given)
         async with state.streams.connected(request, entry, begins=not entry.is_dismissed):
             entry.message_id = given.message_id
@@ -97,11 +97,10 @@ async def get_chat(state: ServerState, request: WebRequest) -> web.Response | No
 
     A run that has ended after the chat's history was served without its answer is streamed as if it were running.
     """
-    runs = state.runs_of(request)
     name = request.params["id"]
     if len(name) <= MAX_ID:
-        runs.note_resuming(name)
-    entry = runs.current(name)
+        state.store.note_resuming(name, request.owner)
+    entry = state.runs_of(request).current(name)
     if entry is None:
         return web.Response(status=204)
     await entry.open()
@@ -143,9 +142,10 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
 
 async def post_chat_stop(state: ServerState, request: WebRequest) -> web.Response:
     """Stop the run of a chat. For clients that resume, because for these a closed connection does not stop the run."""
-    entry = state.runs_of(request).current(request.params["id"])
+    runs = state.runs_of(request)
+    entry = runs.current(request.params["id"])
     if entry is not None and entry.status == "running":
-        await entry.cancel("now", STOPPED, STOP_SECONDS)
+        await runs.cancel(entry, STOPPED)
     return web.Response(status=204)
 
 
@@ -261,8 +261,7 @@ async def _dismiss(runs: Runs, waiting: RunEntry, dismissal: Dismiss) -> RunEntr
     """End a paused run that waits for no call."""
     entry = await runs.find_paused(waiting.id)
     _check_no_call(await pending_of(entry))
-    await entry.dismiss(dismissal.reason)
-    runs.changed(entry)
+    await runs.cancel(entry, dismissal.reason)
     return entry
 
 

@@ -133,10 +133,6 @@ async def get_socket(state: ServerState, request: WebRequest) -> web.Response | 
     return None
 
 
-CANCEL_SECONDS = 5.0
-"""Seconds that a request waits for the end of the run that it cancels. A tool may take longer to stop."""
-
-
 UserInput: TypeAlias = str | tuple[Text | Image | Document, ...]
 """What a person sends: a text, or content blocks in the form of a stored message."""
 
@@ -307,11 +303,7 @@ async def post_cancel(state: ServerState, request: WebRequest) -> web.Response:
     entry = await runs.find(request.params["id"])
     body = await read_json(request, CancelBody)
     await _check_not_resumed(runs, entry, "cancel")
-    if entry.status == "paused":
-        await entry.dismiss(body.reason)
-        runs.changed(entry)
-        return bytes_response(entry.encoded())
-    await entry.cancel(body.when, body.reason, CANCEL_SECONDS)
+    await runs.cancel(entry, body.reason, body.when)
     return bytes_response(entry.encoded())
 
 
@@ -330,7 +322,7 @@ async def post_disallow(state: ServerState, request: WebRequest) -> web.Response
     runs, conversation = state.runs_of(request), request.params["id"]
     await runs.disallow(conversation, await read_json(request, AllowedTool))
     found = runs.conversation(conversation)
-    return json_response({"allowed": () if found is None else found.allowed})
+    return json_response({"allowed": () if found is None else found.allowed_tools})
 
 
 class ForkBody(Struct, frozen=True, forbid_unknown_fields=True):

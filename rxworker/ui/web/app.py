@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Unpack
 
 from aiohttp import WSMsgType, web
@@ -173,92 +174,73 @@ class AiohttpRequest(WebRequest):
         return _Socket(self._request, socket, self._settings.stall_seconds)
 
 
-class _WriteTimeout:
-    """Closes a connection to which nothing could be written for too long. A slow client that reads a little is not affected.
+@contextmanager
+def _write_timeout(request: web.Request, seconds: float) -> Generator[None, None, None]:
+    """Context manager: close a connection to which nothing could be written for too long. A slow client that reads a little is not affected."""
+    loop, pause = asyncio.get_running_loop(), seconds / 2  # progress is seen between two samples
+    timer: asyncio.TimerHandle
+    before: int | None = None
 
-    Args:
-        request: The request of the connection.
-        seconds: The timeout.
-    """
+    def look() -> None:
+        nonlocal timer, before
+        transport = request.transport
+        if transport is None:
+            return
+        waiting = transport.get_write_buffer_size()
+        if before is not None and waiting >= before:
+            transport.abort()
+            return
+        before = waiting
+        timer = loop.call_later(pause, look)
 
-    def __init__(self, request: web.Request, seconds: float) -> None:
-        self._request = request
-        # Progress is seen by comparing two samples.
-        self._pause = seconds / 2
-        self._loop = asyncio.get_running_loop()
-
-    @contextmanager
-    def while_sending(self) -> Generator[None, None, None]:
-        """Watch the connection within the context."""
-        timer: asyncio.TimerHandle
-        before: int | None = None
-
-        def look() -> None:
-            nonlocal timer, before
-            transport = self._request.transport
-            if transport is None:
-                return
-            waiting = transport.get_write_buffer_size()
-            if before is not None and waiting >= before:
-                transport.abort()
-                return
-            before = waiting
-            timer = self._loop.call_later(self._pause, look)
-
-        timer = self._loop.call_later(self._pause, look)
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def abort(self) -> None:
-        """Close the connection: a truncated response must not look complete."""
-        if self._request.transport is not None:
-            self._request.transport.abort()
+    timer = loop.call_later(pause, look)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
+@dataclass(slots=True)
 class _Stream:
     """A response that aiohttp sends."""
 
-    def __init__(
-        self, request: web.Request, response: web.StreamResponse, stall_seconds: float
-    ) -> None:
-        self._response = response
-        self._write_timeout = _WriteTimeout(request, stall_seconds)
+    request: web.Request
+    response: web.StreamResponse
+    stall_seconds: float
 
     async def write(self, data: bytes) -> None:
-        with self._write_timeout.while_sending():
-            await self._response.write(data)
+        with _write_timeout(self.request, self.stall_seconds):
+            await self.response.write(data)
 
     async def end(self) -> None:
-        await self._response.write_eof()
+        await self.response.write_eof()
 
     def abort(self) -> None:
-        self._write_timeout.abort()
+        if self.request.transport is not None:
+            self.request.transport.abort()
 
 
 CLOSE_SECONDS = 2.0
 """Seconds a client has to answer when its WebSocket is closed."""
 
 
+@dataclass(slots=True)
 class _Socket:
     """A WebSocket of aiohttp."""
 
-    def __init__(
-        self, request: web.Request, socket: web.WebSocketResponse, stall_seconds: float
-    ) -> None:
-        self._socket = socket
-        self._write_timeout = _WriteTimeout(request, stall_seconds)
+    request: web.Request
+    socket: web.WebSocketResponse
+    stall_seconds: float
 
     async def messages(self) -> AsyncGenerator[str | bytes, None]:
-        async for message in self._socket:
+        async for message in self.socket:
             if message.type is WSMsgType.ERROR:
                 return
             yield message.data if message.type is WSMsgType.TEXT else b""
 
     async def send(self, data: bytes) -> None:
-        with self._write_timeout.while_sending():
-            await self._socket.send_frame(data, WSMsgType.TEXT)
+        with _write_timeout(self.request, self.stall_seconds):
+            await self.socket.send_frame(data, WSMsgType.TEXT)
 
     async def close(self, code: int, reason: str) -> None:
-        await self._socket.close(code=code, message=reason.encode())
+        await self.socket.close(code=code, message=reason.encode())

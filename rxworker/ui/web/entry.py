@@ -137,7 +137,8 @@ class ConversationEntry:
         worker: The worker of its session, without the tools and the settings of a client.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
         output: The type of the answers of its runs.
-        allowed: The tools that its user always allows, as the session has them.
+        allowed: The tools that its user always allows, each with the hook that pauses no run for it, as a session and the log have them.
+        deciding: Held while one of its runs is resumed: of two requests that resume a run, one fails, and must not withdraw what the other one has allowed.
         is_allowing: Whether what is allowed is not stored yet: what the log lists is older.
     """
 
@@ -155,8 +156,9 @@ class ConversationEntry:
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
         self.output: type[Any] | None = None
-        self.allowed = tuple([AllowedTool(*each) for each in session.allowed] if session else ())
+        self.allowed = tuple(session.allowed) if session else ()
         self.is_allowing = False
+        self.deciding = asyncio.Lock()
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self._session: Session | None = None
         if session is not None:
@@ -181,19 +183,19 @@ class ConversationEntry:
         owned = {} if self.owner is None else {USER: self.owner}
         return {CONVERSATION: self.id, **owned}
 
-    def allow(self, allowed: Iterable[AllowedTool]) -> None:
+    def allow(self, allowed: Iterable[tuple[str, str]]) -> None:
         """Always allow calls of these tools, and of no others."""
         self.allowed = tuple(allowed)
         if self._session is not None:
-            self._session.allowed[:] = self.allowed_pairs
+            self._session.allowed[:] = self.allowed
         run = None if self.current is None else self.current.here
         if run is not None and not run.done():
-            run.allowed[:] = self.allowed_pairs
+            run.allowed[:] = self.allowed
 
     @property
-    def allowed_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The tools that are always allowed, as a session and the log have them."""
-        return tuple([(each.tool, each.hook) for each in self.allowed])
+    def allowed_tools(self) -> tuple[AllowedTool, ...]:
+        """The tools that are always allowed, for clients."""
+        return tuple([AllowedTool(*each) for each in self.allowed])
 
     @property
     def has_session(self) -> bool:
@@ -531,7 +533,7 @@ class LiveEntry(RunEntry):
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=watchers_of(run),
-            allowed=self.conversation.allowed,
+            allowed=self.conversation.allowed_tools,
         )
 
 

@@ -102,40 +102,6 @@ class FleetRow(Struct, frozen=True):
     can_requeue: bool
 
 
-class FleetAnswer(Struct, frozen=True):
-    """All runs together.
-
-    Attributes:
-        time: When this was so.
-        runs: The number of runs by status.
-        recovering: How many runs are running without a process.
-        queues: The runs that wait, by worker.
-        owners: The processes that hold the most runs, and how many processes there are.
-        groups: The groups with the most runs that have not ended, and how many groups there are.
-        periods: The consumption in the last 5 minutes, hour, day and week.
-        minutes: The consumption in each of the last 60 minutes that had any.
-        hours: The same for 168 hours.
-        rows: The newest runs that match.
-        is_more: Whether older ones match.
-        currency: The currency of the prices of the server; empty without any.
-    """
-
-    time: float
-    runs: dict[StoredStatus, int]
-    recovering: int
-    queues: list[QueueInfo]
-    owners: list[OwnerInfo]
-    owner_count: int
-    groups: list[GroupInfo]
-    group_count: int
-    periods: list[Taken]
-    minutes: list[Taken]
-    hours: list[Taken]
-    rows: list[FleetRow]
-    is_more: bool
-    currency: str
-
-
 class RunFilter(Struct, frozen=True):
     """Which runs a client lists. A text is found in the id, the title and the reason.
 
@@ -293,7 +259,8 @@ def owners_of(infos: Iterable[RunInfo], now: float) -> list[OwnerInfo]:
 
 def _answer(
     fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool, currency: str
-) -> FleetAnswer:
+) -> dict[str, object]:
+    """All runs together, and those that match, for a client."""
     runs: dict[StoredStatus, int] = {}
     for group in fleet.groups.values():
         for status, count in group.runs.items():
@@ -301,25 +268,27 @@ def _answer(
     groups = sorted(fleet.groups.values(), key=lambda each: -each.runs.total())
     groups.sort(key=lambda each: each.runs["finished"] + each.runs["aborted"] - each.runs.total())
     owners = owners_of(fleet.open, now)
-    return FleetAnswer(
-        now,
-        runs,
-        recovering_of(fleet.open, now),
-        queues_of(fleet.open),
-        owners[:MOST_SHOWN],
-        len(owners),
-        [
+    open_runs = fleet.open
+    return {
+        "time": now,
+        "runs": runs,
+        "recovering": recovering_of(open_runs, now),
+        "queues": queues_of(open_runs),
+        "owners": owners[:MOST_SHOWN],
+        "owner_count": len(owners),
+        "groups": [
             GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals, 0.0))
             for each in groups[:MOST_SHOWN]
         ],
-        len(groups),
-        [_taken(fleet.last(seconds, now), now - seconds) for seconds in PERIODS],
-        [_taken(fleet.minutes[at], float(at * MINUTE)) for at in sorted(fleet.minutes)],
-        [_taken(fleet.hours[at], float(at * HOUR)) for at in sorted(fleet.hours)],
-        rows,
-        is_more,
-        currency,
-    )
+        "group_count": len(groups),
+        # The consumption in each period, and in each of the last minutes and hours that had any.
+        "periods": [_taken(fleet.last(seconds, now), now - seconds) for seconds in PERIODS],
+        "minutes": [_taken(fleet.minutes[at], float(at * MINUTE)) for at in sorted(fleet.minutes)],
+        "hours": [_taken(fleet.hours[at], float(at * HOUR)) for at in sorted(fleet.hours)],
+        "rows": rows,
+        "is_more": is_more,
+        "currency": currency,
+    }
 
 
 def _taken(totals: Totals, since: float) -> Taken:

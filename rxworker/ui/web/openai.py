@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import astuple
 
-from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
 from rxworker.messages.lenient_json import encode_lenient
@@ -41,7 +41,13 @@ from rxworker.ui.web.client_tools import answers_of, equip, without_results
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.request import Route, WebRequest, get, post
-from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
+from rxworker.ui.web.responses import (
+    ApiError,
+    bytes_response,
+    decode_body,
+    json_response,
+    read_json_bytes,
+)
 from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import batches_of, watch_run
@@ -52,9 +58,6 @@ LABEL = "openai"
 CANCELLED = "its client has cancelled it"
 
 EVENT_NUMBER = re.compile(r"-1|[0-9]{1,15}")
-
-CANCEL_SECONDS = 5.0
-"""Seconds that a request waits for the end of the run that it cancels."""
 
 
 def openai_routes(state: ServerState) -> list[Route]:
@@ -91,7 +94,7 @@ def _model(state: ServerState, name: str) -> JsonObject:
 
 async def post_completion(state: ServerState, request: WebRequest) -> web.Response | None:
     """Answer a request of Chat Completions."""
-    given = _read(await read_json_bytes(request), read_completion_request)
+    given = decode_body(await read_json_bytes(request), read_completion_request)
     entry = await _begin(state.runs_of(request), given)
     head: JsonObject = {"id": entry.id, "created": int(entry.started), "model": given.model}
     names = [meta.name for meta in given.tools]
@@ -114,11 +117,11 @@ async def post_completion(state: ServerState, request: WebRequest) -> web.Respon
 async def post_response(state: ServerState, request: WebRequest) -> web.Response | None:
     """Answer a request of Responses."""
     data = await read_json_bytes(request)
-    given = _read(data, read_response_request)
+    given = decode_body(data, read_response_request)
     runs = state.runs_of(request)
     if given.references:
         items = await _items_of(runs, given.references)
-        given = _read(data, partial(read_response_request, items=items))
+        given = decode_body(data, partial(read_response_request, items=items))
     before = None if given.previous is None else await _continued(runs, given.previous)
     entry = await _begin(runs, given, before)
     if given.background:  # the run does not end with its client
@@ -172,22 +175,14 @@ async def _response_of(entry: RunEntry) -> JsonObject:
 
 async def post_cancel(state: ServerState, request: WebRequest) -> web.Response | None:
     """Cancel a response, and return it."""
-    entry = await _found(state.runs_of(request), request.params["id"])
-    if entry.status == "running":
-        await entry.cancel("now", CANCELLED, CANCEL_SECONDS)
-    elif entry.status == "paused" and entry.resumed_as is None:
-        await entry.dismiss(CANCELLED)
+    runs = state.runs_of(request)
+    entry = await _found(runs, request.params["id"])
+    if entry.resumed_as is None:
+        await runs.cancel(entry, CANCELLED)
     return await get_response(state, request)
 
 
 # Starting and resuming
-
-
-def _read(data: bytes, read: Callable[[bytes], OpenAIRequest]) -> OpenAIRequest:
-    try:
-        return read(data)
-    except LocalProtocolError as error:
-        raise ApiError(400, "bad_request", str(error)) from None
 
 
 async def _found(runs: Runs, name: str) -> RunEntry:
@@ -366,18 +361,10 @@ def _usage(entry: RunEntry) -> Usage:
     now, first = entry.run.state.usage, first_event(entry.run)
     if not isinstance(first, RunResume):
         return now
-    before = first.usage
-
-    def less(now: int | None, before: int | None) -> int:
-        return (now or 0) - (before or 0)
-
-    return Usage(
-        less(now.input_tokens, before.input_tokens),
-        less(now.output_tokens, before.output_tokens),
-        less(now.cache_read_tokens, before.cache_read_tokens),
-        less(now.cache_creation_tokens, before.cache_creation_tokens),
-        reasoning_tokens=less(now.reasoning_tokens, before.reasoning_tokens),
-    )
+    # The five numbers of tokens.
+    pairs = zip(astuple(now)[:5], astuple(first.usage)[:5], strict=True)
+    counts: list[Any] = [(after or 0) - (before or 0) for after, before in pairs]
+    return Usage(*counts)
 
 
 def _json(entry: RunEntry, value: JsonObject, status: int = 200) -> web.Response:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -17,6 +17,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.request import WebRequest
@@ -127,6 +128,21 @@ async def read_json(request: WebRequest, kind: type[A]) -> A:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ApiError(400, "bad_request", f"the body is not valid: {error}") from None
+
+
+def decode_body(body: bytes, read: Callable[[bytes], A]) -> A:
+    """Read a body with the reader of its protocol.
+
+    Raises:
+        ApiError: The reader has raised `LocalProtocolError`.
+        DecisionError: A decision in it is not valid.
+    """
+    try:
+        return read(body)
+    except DecisionError:
+        raise
+    except LocalProtocolError as error:
+        raise ApiError(400, "bad_request", str(error)) from None
 
 
 def read_query(request: WebRequest, kind: type[A]) -> A:

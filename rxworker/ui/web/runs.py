@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ from rxworker.worker.run import Run
 from rxworker.worker.session import Session
 
 STOP_SECONDS = 5.0
-"""Seconds a run has to end after its client has left, or after its last record."""
+"""Seconds a run has to end after it was cancelled, or after its last record. A tool may take longer to stop."""
 
 
 class Runs:
@@ -188,7 +188,7 @@ class Runs:
         if info is not None:
             self._store.note(info)
         await entry.open()
-        session.go_on_from(entry.run.state, conversation.allowed_pairs)
+        session.go_on_from(entry.run.state, conversation.allowed)
 
     def _session_of(self, conversation: ConversationEntry) -> Session:
         if not conversation.has_session:
@@ -336,24 +336,29 @@ class Runs:
                 f"the run waits until its client runs {names}: answer the call with its result, or deny it"
             )
         always = [at for at, one in enumerate(decided) if isinstance(one, ApproveAlways)]
-        if not always:
-            return await self._resume(before, decided, add, shared_state)
-        if pending.allowable is None or always != [*pending.required]:
+        if always and (pending.allowable is None or always != [*pending.required]):
             raise DecisionError(
                 "always: only the call that the run paused at can be allowed always, and no call whose effect is not known: leave it out"
             )
-        await self.prepare(before.conversation)
-        conversation, allowed = before.conversation, AllowedTool(*pending.allowable)
-        old = conversation.allowed
-        try:
-            # The process that resumes a queued run has what is stored with the paused one.
-            await self.allow(conversation, dict.fromkeys((*old, allowed)))
-            entry = await self._resume(before, decided, add, shared_state)
-        except BaseException:
-            # Another may have been withdrawn meanwhile.
-            left = [each for each in conversation.allowed if each != allowed or each in old]
-            await self.allow(conversation, left)
-            raise
+        conversation = before.conversation
+        async with conversation.deciding:
+            if not always or pending.allowable is None:
+                return await self._resume(before, decided, add, shared_state)
+            await self.prepare(conversation)
+            old = conversation.allowed
+            try:
+                # The process that resumes a queued run has what is stored with the paused one.
+                await self._store.allow(conversation, dict.fromkeys((*old, pending.allowable)))
+                entry = await self._resume(before, decided, add, shared_state)
+            except BaseException:
+                # Another may have been withdrawn meanwhile.
+                left = [
+                    each
+                    for each in conversation.allowed
+                    if each != pending.allowable or each in old
+                ]
+                await self._store.allow(conversation, left)
+                raise
         self._changed_in(conversation)
         return entry
 
@@ -383,7 +388,7 @@ class Runs:
                         run, decisions, add=add, shared_state=shared_state
                     ).started()
                     # The conversation may allow more than when the run paused, or less.
-                    resumed.allowed[:] = before.conversation.allowed_pairs
+                    resumed.allowed[:] = before.conversation.allowed
             except (CommandConflictError, SessionBusyError) as error:
                 raise ApiError(409, "conflict", f"{run} was resumed already") from error
         entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)
@@ -398,21 +403,12 @@ class Runs:
             ApiError: There is no such conversation, or the tool was not allowed.
             LogError: The log cannot be written.
         """
-        found = self.conversation(conversation)
-        if found is None or allowed not in found.allowed:
+        found, pair = self.conversation(conversation), (allowed.tool, allowed.hook)
+        if found is None or pair not in found.allowed:
             message = f"{allowed.tool} is not always allowed in this conversation"
             raise ApiError(404, "not_allowed", message)
-        await self.allow(found, [each for each in found.allowed if each != allowed])
+        await self._store.allow(found, [each for each in found.allowed if each != pair])
         self._changed_in(found)
-
-    async def allow(self, conversation: ConversationEntry, allowed: Iterable[AllowedTool]) -> None:
-        """Always allow calls of these tools in a conversation, and of no others, and store that.
-
-        Raises:
-            LogError: The log cannot be written.
-        """
-        conversation.allow(allowed)
-        await self._store.keep_allowed(conversation)
 
     def _changed_in(self, conversation: ConversationEntry) -> None:
         """Report a change of all runs of a conversation."""
@@ -439,6 +435,16 @@ class Runs:
         forked = await conversation.session.fork(run_id, seq).started()
         return self._keep(forked, conversation, before.title)
 
+    async def cancel(
+        self, entry: RunEntry, reason: str, when: Literal["now", "after_turn"] = "now"
+    ) -> None:
+        """Cancel a run; with ``now``, wait a moment for its end. A paused run can no longer be resumed."""
+        if entry.status == "paused":
+            await entry.dismiss(reason)
+            self._store.changed(entry)
+        else:
+            await entry.cancel(when, reason, STOP_SECONDS)
+
     async def requeue(self, run_id: str, reason: str) -> RunEntry:
         """Put an aborted run back, so that a process continues it under its id.
 
@@ -450,7 +456,7 @@ class Runs:
             message = "only stored runs can be put back: give the server a log"
             raise ApiError(409, "no_log", message)
         await entry.requeue(reason)
-        self.changed(entry)
+        self._store.changed(entry)
         return entry
 
     def check_room(self) -> None:
@@ -486,14 +492,6 @@ class Runs:
         if await current.clients.have_left():
             await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)
 
-    def note_resuming(self, id: str) -> None:  # noqa: A002 - what it is
-        """Remember that the client of this chat resumes: it has requested the stream of its run."""
-        self._store.note_resuming(id, self._owner)
-
-    def changed(self, entry: RunEntry) -> None:
-        """Report a change of a run."""
-        self._store.changed(entry)
-
     def _keep(
         self,
         run: Run[Any] | str,
@@ -525,7 +523,7 @@ def new_entry(
         worker=conversation.name,
         resumes=resumes or "",
         labels=labels,
-        allowed=conversation.allowed_pairs,
+        allowed=conversation.allowed,
     )
     if isinstance(run, str):
         row = replace(row, status="queued")

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
+from rxworker.messages.settings import check_number
 
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -187,11 +188,10 @@ class Settings(Struct, frozen=True, kw_only=True):
                 message = f"allowed_origins: {origin!r} is not an origin, such as https://desk.example.com"
                 raise ConfigurationError(message)
         for name in COUNTS:
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name}={getattr(self, name)!r} is not a number above 0")
-        if self.cancel_on_disconnect is not None and not self.cancel_on_disconnect >= 0:
-            message = f"cancel_on_disconnect={self.cancel_on_disconnect!r}: give seconds, or None"
-            raise ConfigurationError(message)
+            check_number(name, getattr(self, name), least=1, whole=True)
+        for name in ("body_seconds", "heartbeat", "stall_seconds"):
+            check_number(name, getattr(self, name), above=0)
+        check_number("cancel_on_disconnect", self.cancel_on_disconnect, optional=True)
         if not 0 <= self.close_delay < inf:
             raise ConfigurationError(f"close_delay={self.close_delay!r}: give seconds, or 0")
         rate = self.writes_per_second
@@ -200,9 +200,6 @@ class Settings(Struct, frozen=True, kw_only=True):
                 f"writes_per_second={rate!r}: give a number above 0, up to {MOST_WRITES:g}, or None"
             )
             raise ConfigurationError(message)
-        for name in ("body_seconds", "heartbeat", "stall_seconds"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"{name}={getattr(self, name)!r}: give seconds above 0")
 
     def __repr__(self) -> str:
         # The token must not appear in a log, and neither must a part of it.

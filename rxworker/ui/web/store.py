@@ -17,7 +17,7 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo, set_allowed
 from rxworker.log.values import CONVERSATION
-from rxworker.protocols.socket import AllowedTool, RunList, socket_message
+from rxworker.protocols.socket import RunList, socket_message
 from rxworker.ui.web.entry import (
     LIST_WATCHER,
     USER,
@@ -253,10 +253,7 @@ class RunStore:
 
     def keep(self, entry: RunEntry) -> RunEntry:
         """Store a run that has just started, and report it to all observers."""
-        conversation = entry.conversation
-        self._entries[entry.id] = entry
-        self._conversations[conversation.owner, conversation.id] = conversation
-        conversation.runs.append(entry.id)
+        conversation = self._register(entry)
         if entry.resumed_as is None:  # the program may add a run after the one that resumes it
             conversation.current = entry
         if isinstance(entry, LiveEntry):
@@ -269,6 +266,13 @@ class RunStore:
         if entry.here is not None:
             self._inform(entry.here, entry)
         return entry
+
+    def _register(self, entry: RunEntry) -> ConversationEntry:
+        conversation = entry.conversation
+        self._entries[entry.id] = entry
+        self._conversations[conversation.owner, conversation.id] = conversation
+        conversation.runs.append(entry.id)
+        return conversation
 
     def note(self, info: RunInfo) -> RunEntry | None:
         """Take the information of the log about a run. Returns its entry; ``None`` for one that is deleted, or nested in another run."""
@@ -284,16 +288,13 @@ class RunStore:
             entry.update(info)
         else:
             entry = self._stored_entry(self.log, info)
-            conversation = entry.conversation
-            self._conversations[conversation.owner, conversation.id] = conversation
-            self._entries[info.run_id] = entry
-            conversation.runs.append(info.run_id)
+            conversation = self._register(entry)
             current = conversation.current
             if not isinstance(current, StoredEntry) or current.info.created <= info.created:
                 conversation.current = entry
         conversation = entry.conversation
         if conversation.current is entry and not conversation.is_allowing:
-            conversation.allow(AllowedTool(*each) for each in entry.info.row.allowed)
+            conversation.allow(entry.info.row.allowed)
         before = None if entry.resumes is None else self._entries.get(entry.resumes)
         if before is not None and before.resumed_as is None:
             before.resumed_as = entry.id
@@ -304,12 +305,15 @@ class RunStore:
         self.changed(entry)
         return entry
 
-    async def keep_allowed(self, conversation: ConversationEntry) -> None:
-        """Store what is always allowed in a conversation with its last run. If that run is running, this is done when it has ended.
+    async def allow(
+        self, conversation: ConversationEntry, allowed: Iterable[tuple[str, str]]
+    ) -> None:
+        """Always allow calls of these tools in a conversation, and of no others, and store that with its last run: if it is running, when it has ended.
 
         Raises:
             LogError: The log cannot be written.
         """
+        conversation.allow(allowed)
         entry, log = conversation.current, self.log
         if not isinstance(entry, StoredEntry) or log is None or conversation.is_allowing:
             return
@@ -325,7 +329,7 @@ class RunStore:
     async def _store_allowed(self, log: EventLog, conversation: ConversationEntry) -> None:
         stored = None
         try:
-            while (allowed := conversation.allowed_pairs) != stored:
+            while (allowed := conversation.allowed) != stored:
                 entry = conversation.current
                 assert entry is not None
                 if entry.here is not None:

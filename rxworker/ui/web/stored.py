@@ -265,7 +265,7 @@ class StoredEntry(RunEntry):
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=() if self._replica is None else watchers_of(self._replica),
-            allowed=self.conversation.allowed,
+            allowed=self.conversation.allowed_tools,
             can_requeue=self.status == "aborted" and can_requeue(row),
         )
 

@@ -86,11 +86,6 @@ class WorkerSource:
         self._spare: dict[str, Worker] = {}
         self._infos: tuple[WorkerInfo, ...] | None = None
 
-    @property
-    def default(self) -> str:
-        """The name of the first."""
-        return next(iter(self._makers))
-
     def make(self, name: str | None, request: WebRequest | None = None) -> tuple[str, Worker]:
         """Return the name of the worker of a new conversation, and that worker.
 
@@ -102,7 +97,7 @@ class WorkerSource:
             ApiError: There is no worker of that name.
             MakeWorkerError: The function failed.
         """
-        name = self.default if name is None else name
+        name = next(iter(self._makers)) if name is None else name
         if name not in self._makers:
             known = ", ".join(self._makers)
             raise ApiError(404, "no_worker", f"there is no worker of that name; there are: {known}")

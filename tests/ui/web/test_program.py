@@ -472,7 +472,7 @@ async def test_what_a_user_withdraws_is_not_allowed_again_by_a_new_session() -> 
     allowed = [("delete", "requires_approval")]
     first, again = (Session(Worker(ScriptedModel([])), allowed=allowed) for _ in range(2))
     conversation = ConversationEntry("c", "clerk", first)
-    assert conversation.allowed_pairs == (("delete", "requires_approval"),)
+    assert conversation.allowed == (("delete", "requires_approval"),)
     conversation.allow(())
     conversation.use(again)
     assert (conversation.allowed, again.allowed) == ((), [])

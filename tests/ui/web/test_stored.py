@@ -489,6 +489,20 @@ async def test_a_tool_is_not_always_allowed_if_that_cannot_be_stored(
     await always(site, run)
 
 
+async def test_of_two_that_allow_a_call_always_at_once_the_one_that_fails_withdraws_nothing(
+    sites: Sites,
+) -> None:
+    site, _ = await sites.open()
+    run = await paused_at_delete(site, (await site.begin("delete"))["id"])
+    decisions = {run["pause"]["paused_at"]: {"type": "approve", "always": True}}
+    resume = f"api/runs/{run['id']}/resume", {"decisions": decisions}
+    answers = await asyncio.gather(site.post(*resume), site.post(*resume))
+    assert sorted(status for status, _ in answers) == [201, 409]
+    [resumed] = [told["id"] for status, told in answers if status == 201]
+    await over(site, resumed)
+    assert [each["tool"] for each in (await site.listed(resumed))["allowed"]] == ["delete"]
+
+
 async def test_a_tool_is_allowed_and_revoked_while_other_processes_run_the_conversation(
     sites: Sites,
 ) -> None:
