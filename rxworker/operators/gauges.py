@@ -25,7 +25,7 @@ from rxworker.messages.usage import Usage
 from rxworker.operators.decode import decode
 from rxworker.operators.expect import no_amount, no_record, operator
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import Operator, Scheduler, Sink, Source, connect
+from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, Source, connect
 from rxworker.operators.window import Fold, slide
 
 A = TypeVar("A")
@@ -104,17 +104,17 @@ def _warn(name: str, error: Exception) -> None:
     logger.warning("the gauge %s failed and has stopped", name, exc_info=error)
 
 
-class _Board(Generic[S]):
+class _Board(Ending, Generic[S]):
     """One subscription: the state, and the gauges that are on."""
 
     def __init__(self, start: S, observer: abc.ObserverBase[S], report: GaugeFailed) -> None:
+        super().__init__(observer)
         self.subscriptions = CompositeDisposable()
         self._state = start
-        self._observer = observer
         self._report = report
         self._lanes: dict[str, Source[Any]] = {}
         self._last_failure: Exception | None = None
-        self._succeeded = self._over = self._source_failed = False
+        self._succeeded = self._source_failed = False
         self._raised: BaseException | None = None
 
     def begin(
@@ -154,7 +154,7 @@ class _Board(Generic[S]):
         fitting: set[type[object]] = set()
 
         def on_next(value: object) -> None:
-            if self._over or name not in self._lanes:
+            if self.is_over or name not in self._lanes:
                 return
             if value.__class__ not in fitting:
                 error = _misfit(name, value, type_)
@@ -166,25 +166,22 @@ class _Board(Generic[S]):
             try:
                 self._observer.on_next(self._state)
             except BaseException as error:
-                self._raised, self._over = error, True
+                self._raised, self.is_over = error, True
                 raise
 
         return on_next
 
     def _fail(self, name: str, error: Exception) -> None:
-        if self._lanes.pop(name, None) is None or self._over:
+        if self._lanes.pop(name, None) is None or self.is_over:
             return
         self._last_failure = error
         if self._source_failed:
-            self._over = True
-            self._observer.on_error(error)
+            self.on_error(error)
             return
         try:
             self._report(name, error)
         except Exception as raised:
-            self._over = True
-            self._observer.on_error(raised)
-            return
+            self.on_error(raised)
         self._end_if_last()
 
     def _end(self, name: str) -> None:
@@ -193,13 +190,12 @@ class _Board(Generic[S]):
             self._end_if_last()
 
     def _end_if_last(self) -> None:
-        if self._lanes or self._over:
+        if self._lanes:
             return
-        self._over = True
         if self._succeeded or self._last_failure is None:
-            self._observer.on_completed()
+            self.on_completed()
         else:
-            self._observer.on_error(self._last_failure)
+            self.on_error(self._last_failure)
 
     def _source_error(self, error: Exception) -> None:
         self._source_failed = True

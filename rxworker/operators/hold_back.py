@@ -14,6 +14,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from reactivex import Observable, abc
@@ -34,7 +35,7 @@ from rxworker.events import (
 from rxworker.messages.settings import check_number
 from rxworker.operators.disposables import Both, Call
 from rxworker.operators.expect import EVENTS, no_event, operator
-from rxworker.operators.kernel import Operator, Scheduler, Sink, connect
+from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 from rxworker.operators.text import (
     WRITTEN,
     BlockKey,
@@ -106,6 +107,7 @@ def hold_back(
     return operator(subscribe, "hold_back(...)")
 
 
+@dataclass(slots=True)
 class _HeldText:
     """The text of one block that has not passed.
 
@@ -116,13 +118,10 @@ class _HeldText:
         length: The characters in these.
     """
 
-    __slots__ = ("length", "like", "once", "pieces")
-
-    def __init__(self, like: WrittenDelta) -> None:
-        self.like = like
-        self.once = ""
-        self.pieces: list[str] = []
-        self.length = 0
+    like: WrittenDelta
+    once: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    length: int = 0
 
     def add(self, text: str) -> None:
         """Hold another piece."""
@@ -231,44 +230,43 @@ class _HeldBlocks(Generic[E]):
             self._push(cast(E, with_text(held.like, text)))
 
 
-class _Checks(Generic[E]):
+class _Checks(Ending, Generic[E]):
     """One subscription: handles the events one after the other, and calls the check."""
 
     def __init__(self, check: Check, blocks: _HeldBlocks[E], observer: abc.ObserverBase[E]) -> None:
+        super().__init__(observer, self._stop)
         self._check = check
         self._blocks = blocks
-        self._observer = observer
         self._waiting: deque[_Checking] = deque()
         self._current: _Checking | None = None
         self._awaited: asyncio.Future[bool] | None = None
         self._is_advancing = False
-        self._over = False
 
     def follow(self, source: Observable[E], scheduler: Scheduler) -> abc.DisposableBase:
         """Subscribe to the source."""
-        sink = Sink(self._on_next, self._on_error, self._on_completed)
-        return Both(connect(source, sink, scheduler), Call(self._dispose))
 
-    def _on_next(self, item: E) -> None:
-        self._handle(self._blocks.handle(item))
+        def on_next(item: E) -> None:
+            self._handle(self._blocks.handle(item))
 
-    def _on_completed(self) -> None:
-        def complete() -> _Checking:
+        def on_error(error: Exception) -> None:
+            self._handle(self._finish(error))
+
+        def on_completed() -> None:
+            self._handle(self._finish(None))
+
+        sink = Sink(on_next, on_error, on_completed)
+        return Both(connect(source, sink, scheduler), Call(self.end))
+
+    def _finish(self, error: Exception | None) -> _Checking:
+        """The end of the source, after the events before it."""
+        if error is None:
             yield from self._blocks.finish()
-            self._over = True
-            self._observer.on_completed()
-
-        self._handle(complete())
-
-    def _on_error(self, error: Exception) -> None:
-        def fail() -> _Checking:
-            self._fail(error)
-            yield from ()
-
-        self._handle(fail())
+            self.on_completed()
+        else:
+            self.on_error(error)
 
     def _handle(self, checking: _Checking) -> None:
-        if not self._over:
+        if not self.is_over:
             self._waiting.append(checking)
             if self._awaited is None and not self._is_advancing:
                 self._advance(None)
@@ -281,7 +279,7 @@ class _Checks(Generic[E]):
         """
         self._is_advancing = True
         try:
-            while not self._over:
+            while not self.is_over:
                 if self._current is None:
                     if not self._waiting:
                         return
@@ -303,7 +301,7 @@ class _Checks(Generic[E]):
         except StopIteration:
             return None
         except (ConfigurationError, TextRejectedError) as error:
-            self._fail(error)
+            self.on_error(error)
             return None
 
     def _ask(self, text: str) -> bool | None:
@@ -316,7 +314,7 @@ class _Checks(Generic[E]):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self._fail(as_exception(error))
+            self.on_error(as_exception(error))
             return None
         self._awaited.add_done_callback(self._answered)
         return None
@@ -324,11 +322,11 @@ class _Checks(Generic[E]):
     def _answered(self, awaited: asyncio.Future[bool]) -> None:
         self._awaited = None
         if awaited.cancelled():
-            self._fail(RxWorkerError("the check of hold_back was cancelled"))
+            self.on_error(RxWorkerError("the check of hold_back was cancelled"))
             return
         error = awaited.exception()
         if error is not None:
-            self._fail(as_exception(error))
+            self.on_error(as_exception(error))
             return
         passes = self._expect_bool(awaited.result())
         if passes is not None:
@@ -337,20 +335,11 @@ class _Checks(Generic[E]):
     def _expect_bool(self, answer: object) -> bool | None:
         if isinstance(answer, bool):
             return answer
-        self._fail(
-            ConfigurationError(
-                f"the check of hold_back returned {type(answer).__name__}: return True to let the text pass, False to hold it back"
-            )
-        )
+        message = f"the check of hold_back returned {type(answer).__name__}: return True to let the text pass, False to hold it back"
+        self.on_error(ConfigurationError(message))
         return None
 
-    def _fail(self, error: Exception) -> None:
-        if not self._over:
-            self._dispose()
-            self._observer.on_error(error)
-
-    def _dispose(self) -> None:
-        self._over = True
+    def _stop(self) -> None:
         self._waiting.clear()
         if self._awaited is not None:
             self._awaited.cancel()

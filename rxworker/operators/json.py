@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reactivex
+from msgspec import Struct
 from reactivex import Observable, abc
 from reactivex import operators as ops
 
@@ -26,7 +27,7 @@ from rxworker.state import BlockState, content_of, step_block
 from rxworker.state.open_blocks import OpenBlocks
 
 
-class ToolInput:
+class ToolInput(Struct, frozen=True, eq=False):
     """The arguments of a tool call so far.
 
     Attributes:
@@ -34,29 +35,21 @@ class ToolInput:
         id: The id that the result must name.
         name: The tool's name.
         pieces: How many deltas have come.
-        complete: Whether the block has stopped, so that nothing more will come.
     """
 
-    __slots__ = ("_count", "_members", "_whole", "complete", "id", "index", "name", "pieces")
+    index: int
+    id: str
+    name: str
+    pieces: int
+    # All views of one call share a list that only grows; each knows how much of it there was in its time.
+    _members: list[tuple[str, Json]]
+    _count: int
+    _whole: JsonObject | str | None = None
 
-    def __init__(
-        self,
-        index: int,
-        id: str,  # noqa: A002 - the word that messages use
-        name: str,
-        pieces: int,
-        members: list[tuple[str, Json]],
-        whole: JsonObject | str | None = None,
-    ) -> None:
-        self.index = index
-        self.id = id
-        self.name = name
-        self.pieces = pieces
-        self.complete = whole is not None
-        # All views of one call share a list that only grows; each knows how much of it there was in its time.
-        self._members = members
-        self._count = len(members)
-        self._whole = whole
+    @property
+    def complete(self) -> bool:
+        """Whether the block has stopped, so that nothing more will come."""
+        return self._whole is not None
 
     @property
     def input(self) -> JsonObject | None:
@@ -99,10 +92,8 @@ class _Call:
         return len(self.members) > before
 
     def view(self, whole: JsonObject | str | None = None) -> ToolInput:
-        pieces = len(self.texts) + len(self.values)
-        return ToolInput(
-            self.index, self.metadata.id, self.metadata.name, pieces, self.members, whole
-        )
+        pieces, call, members = len(self.texts) + len(self.values), self.metadata, self.members
+        return ToolInput(self.index, call.id, call.name, pieces, members, len(members), whole)
 
     def end(self) -> ToolInput:
         if self.values:

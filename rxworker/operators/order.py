@@ -11,7 +11,7 @@ from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
 
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import expect_callable, operator
-from rxworker.operators.kernel import Operator, Scheduler, Sink, connect
+from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -64,7 +64,7 @@ def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[
     return operator(subscribe)
 
 
-class _Row(Generic[A, B]):
+class _Row(Ending, Generic[A, B]):
     """One subscription: the jobs in order, and the items that wait for one."""
 
     def __init__(
@@ -74,9 +74,9 @@ class _Row(Generic[A, B]):
         observer: abc.ObserverBase[B],
         scheduler: Scheduler,
     ) -> None:
+        super().__init__(observer)
         self._project = project
         self._limit = limit
-        self._observer = observer
         self._scheduler = scheduler
         self._subscriptions = CompositeDisposable()
         self._jobs: deque[_Job[B]] = deque()
@@ -85,10 +85,9 @@ class _Row(Generic[A, B]):
         self._starting = False
         self._emitting = False
         self._source_done = False
-        self._over = False
 
     def follow(self, source: Observable[A]) -> abc.DisposableBase:
-        sink = Sink(self._take, self._fail, self._source_completed)
+        sink = Sink(self._take, self.on_error, self._source_completed)
         self._subscriptions.add(connect(source, sink, self._scheduler))
         return self._subscriptions
 
@@ -101,7 +100,7 @@ class _Row(Generic[A, B]):
             return  # a job that ended while it was started: the loop below goes on
         self._starting = True
         try:
-            while self._waiting and self._working < self._limit and not self._over:
+            while self._waiting and self._working < self._limit and not self.is_over:
                 self._start(self._waiting.popleft())
         finally:
             self._starting = False
@@ -128,10 +127,10 @@ class _Row(Generic[A, B]):
         try:
             work = self._project(item)
         except Exception as error:
-            self._fail(error)
+            self.on_error(error)
             return
         subscription.disposable = connect(
-            work, Sink(on_next, self._fail, on_completed), self._scheduler
+            work, Sink(on_next, self.on_error, on_completed), self._scheduler
         )
 
     def _let_out(self) -> None:
@@ -142,9 +141,9 @@ class _Row(Generic[A, B]):
         try:
             while self._jobs:
                 job = self._jobs[0]
-                while job.items and not self._over:
+                while job.items and not self.is_over:
                     self._observer.on_next(job.items.popleft())
-                if not job.is_done or self._over:
+                if not job.is_done or self.is_over:
                     return
                 self._jobs.popleft()
         finally:
@@ -156,11 +155,5 @@ class _Row(Generic[A, B]):
 
     def _complete_if_done(self) -> None:
         idle = not (self._jobs or self._waiting or self._starting or self._emitting)
-        if self._source_done and idle and not self._over:
-            self._over = True
-            self._observer.on_completed()
-
-    def _fail(self, error: Exception) -> None:
-        if not self._over:
-            self._over = True
-            self._observer.on_error(error)
+        if self._source_done and idle:
+            self.on_completed()

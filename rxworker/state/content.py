@@ -81,20 +81,14 @@ def _arguments(state: BlockState) -> JsonObject | str:
 
 
 def _tool_call(state: BlockState) -> Content:
-    metadata = state.metadata
-    if type(metadata) is not ToolUseMetadata:
-        return ToolCall("", "", _arguments(state), state.echo)
-    return ToolCall(metadata.id, metadata.name, _arguments(state), state.echo)
+    return ToolCall(*call_name(state.metadata), _arguments(state), state.echo)
 
 
 def _server_tool_call(state: BlockState) -> Content:
     value: Json = _arguments(state) if state.text or state.values else None
     if isinstance(value, str):
         value = _any_json(value)
-    metadata = state.metadata
-    if type(metadata) is not ToolUseMetadata:
-        return ServerToolCall("", "", value, state.echo)
-    return ServerToolCall(metadata.id, metadata.name, value, state.echo)
+    return ServerToolCall(*call_name(state.metadata), value, state.echo)
 
 
 def _server_tool_result(state: BlockState) -> Content:
@@ -123,10 +117,14 @@ def _any_json(text: str) -> Json:
         return text
 
 
+def call_name(metadata: BlockMetadata | None) -> tuple[str, str]:
+    """The id and name of a call; empty where its start was never seen."""
+    return (metadata.id, metadata.name) if type(metadata) is ToolUseMetadata else ("", "")
+
+
 def _result(metadata: BlockMetadata | None) -> tuple[str, str]:
-    if isinstance(metadata, ToolResultMetadata):
-        return metadata.tool_use_id, metadata.name
-    return "", ""
+    is_result = isinstance(metadata, ToolResultMetadata)
+    return (metadata.tool_use_id, metadata.name) if is_result else ("", "")
 
 
 _KEPT_IN_PART = frozenset({BlockType.TEXT, BlockType.REFUSAL})

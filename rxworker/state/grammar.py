@@ -12,7 +12,8 @@ Each machine takes one event at a time, and costs the same for each. `rxworker.t
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 from rxworker.events import (
     AttemptRetract,
@@ -51,14 +52,16 @@ from rxworker.events import (
     WatcherDetach,
     is_block_event,
 )
-from rxworker.events.block import BlockMetadata
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import is_meta
 from rxworker.messages import StopKind, StopReason
 
+Faults: TypeAlias = Iterator[str]
+"""What is wrong with an event."""
+
 CALLING = (StopKind.TOOL_USE, StopKind.PAUSE_TURN)
 ARGUMENTS = frozenset({BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE, BlockType.OPAQUE})
-FITTING: dict[type[BlockDelta], frozenset[BlockType]] = {
+FITTING: dict[type[object], frozenset[BlockType]] = {
     TextDelta: frozenset(BlockType)
     - {BlockType.THINKING, BlockType.REFUSAL, BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE},
     ThinkingDelta: frozenset({BlockType.THINKING, BlockType.OPAQUE}),
@@ -68,6 +71,7 @@ FITTING: dict[type[BlockDelta], frozenset[BlockType]] = {
 }
 
 
+_ALL = frozenset(BlockType)
 _AFTER_THE_END = (RunStart, RunResume, RunRequeue, WatcherDetach)
 
 
@@ -88,11 +92,11 @@ class ResponseGrammar:
     def __init__(self, *, implicit: bool = False, reasons: bool = False) -> None:
         self._implicit = implicit
         self._reasons = reasons
-        self._over: Status | None = None
         self._begin()
 
     def _begin(self) -> None:
         """Reset."""
+        self._over: Status | None = None
         self._open: dict[int, BlockStart | None] = {}
         self._used: set[int] = set()
         self._calls: set[str] = set()
@@ -103,25 +107,26 @@ class ResponseGrammar:
 
     def feed(self, event: ResponseEvent) -> list[str]:
         """Take the next event; return what is wrong with it."""
+        return list(self._feed(event))
+
+    def _feed(self, event: ResponseEvent) -> Faults:
         self._any = True
         if self._over is not None:
-            return [f"{_name(event)} after Status({self._over.status.name})"]
-        faults: list[str] = []
+            yield f"{_name(event)} after Status({self._over.status.name})"
+            return
         if self._failed and not isinstance(event, Status):
-            faults.append(f"{_name(event)} after an Error")
+            yield f"{_name(event)} after an Error"
         if isinstance(event, Status):
-            faults += self._status(event)
+            yield from self._status(event)
         elif isinstance(event, Error):
             self._failed = True
         elif is_block_event(event):
-            faults += self._block(event)
-        return faults
+            yield from self._block(event)
 
     def retract(self) -> list[str]:
         """The response is retracted, and another one may begin."""
         faults = self._still_open("when it was retracted")
         self._begin()
-        self._over = None
         return faults
 
     def abandon(self) -> None:
@@ -135,57 +140,62 @@ class ResponseGrammar:
             faults.append("the response has no terminal status")
         return faults
 
-    def _status(self, event: Status) -> list[str]:
+    def _status(self, event: Status) -> Faults:
         if event.status is ResponseStatus.STARTED:
-            faults = self.retract()
+            yield from self.retract()
             self._any = True
-            return faults
+            return
         self._over = event
-        faults = self._still_open(f"at Status({event.status.name})")
-        if self._failed and event.status is ResponseStatus.COMPLETED:
-            faults.append("Status(COMPLETED) after an Error")
-        if self._reasons and event.status is ResponseStatus.COMPLETED and self._whole:
-            faults += _reason_for_calls(self._whole[0], event.stop_reason or self._reason)
-        return faults
+        yield from self._still_open(f"at Status({event.status.name})")
+        if event.status is not ResponseStatus.COMPLETED:
+            return
+        if self._failed:
+            yield "Status(COMPLETED) after an Error"
+        reason = event.stop_reason or self._reason
+        contradicts = reason is not None and reason.runs_tools and reason.kind not in CALLING
+        if self._reasons and self._whole and reason is not None and contradicts:
+            what = f"Status(COMPLETED) has the stop reason {reason.kind.value}"
+            index = self._whole[0]
+            yield f"block {index} (tool_use) is a whole call, which will run, and {what}: report ToolUse"
 
-    def _block(self, event: BlockEvent) -> list[str]:
+    def _block(self, event: BlockEvent) -> Faults:
+        index = event.index
         if isinstance(event, BlockStart):
-            return self._start(event)
-        if event.index in self._open:
-            start = self._open[event.index]
-        elif isinstance(event, BlockDelta) and self._implicit and event.index not in self._used:
-            start = self._open[event.index] = None
-        else:
-            return [f"{_name(event)} outside of a block: {event.index} is not open"]
+            yield from self._start(event)
+            return
+        if index not in self._open:
+            if not (isinstance(event, BlockDelta) and self._implicit and index not in self._used):
+                yield f"{_name(event)} outside of a block: {index} is not open"
+                return
+            self._open[index] = None
+        start = self._open[index]
         if isinstance(event, (BlockStop, BlockAbort)):
-            del self._open[event.index]
-            self._used.add(event.index)
-            if isinstance(event, BlockStop):
-                self._reason = event.stop_reason or self._reason
-                if event.block_type is BlockType.TOOL_USE:
-                    self._whole.append(event.index)
-        return _fits(start, event) if start is not None else []
+            del self._open[index]
+            self._used.add(index)
+        if isinstance(event, BlockStop):
+            self._reason = event.stop_reason or self._reason
+            if event.block_type is BlockType.TOOL_USE:
+                self._whole.append(index)
+        if start is not None:
+            yield from _misfits(start, event)
 
-    def _start(self, event: BlockStart) -> list[str]:
+    def _start(self, event: BlockStart) -> Faults:
         what = f"block {event.index} ({event.block_type.value})"
-        faults: list[str] = []
         if event.index in self._open:
-            faults.append(f"{what} starts while it is open")
+            yield f"{what} starts while it is open"
         elif event.index in self._used:
-            faults.append(f"{what} starts again after its end")
+            yield f"{what} starts again after its end"
         self._open[event.index] = event
-        if event.block_type is BlockType.TOOL_USE:
-            faults += self._call(what, event.metadata)
-        return faults
-
-    def _call(self, what: str, call: BlockMetadata | None) -> list[str]:
-        """A tool call has an id at its start, and no two have the same."""
+        if event.block_type is not BlockType.TOOL_USE:
+            return
+        # A tool call has an id at its start, and no two have the same.
+        call = event.metadata
         if not isinstance(call, ToolUseMetadata) or not call.id or not call.name:
-            return [f"{what} starts without the id and the name of its call"]
-        if call.id in self._calls:
-            return [f"{what} has the id of an earlier call: {call.id}"]
-        self._calls.add(call.id)
-        return []
+            yield f"{what} starts without the id and the name of its call"
+        elif call.id in self._calls:
+            yield f"{what} has the id of an earlier call: {call.id}"
+        else:
+            self._calls.add(call.id)
 
     def _still_open(self, when: str) -> list[str]:
         """A fault for each block that is open and was not reported before."""
@@ -198,28 +208,17 @@ class ResponseGrammar:
         return faults
 
 
-def _reason_for_calls(index: int, reason: StopReason | None) -> list[str]:
-    """Whether the reason why a response with whole calls has ended is none that contradicts them."""
-    if reason is None or reason.kind in CALLING or not reason.runs_tools:
-        return []
-    what = f"Status(COMPLETED) has the stop reason {reason.kind.value}"
-    return [f"block {index} (tool_use) is a whole call, which will run, and {what}: report ToolUse"]
-
-
-def _fits(start: BlockStart, event: BlockEvent) -> list[str]:
-    """Whether an event belongs into the block that it names."""
+def _misfits(start: BlockStart, event: BlockEvent) -> Faults:
+    """What shows that an event does not belong into the block that it names."""
     what = f"block {start.index} ({start.block_type.value})"
     if isinstance(event, (BlockStop, BlockAbort)):
-        if event.block_type is not start.block_type:
-            return [f"{what} ends as {event.block_type.value}"]
         ends_as = event.metadata if isinstance(event, BlockStop) else start.metadata
-        if start.block_type is BlockType.TOOL_USE and ends_as != start.metadata:
-            return [f"{what} does not end with the id and the name of its start"]
-        return []
-    allowed = FITTING.get(type(event)) if isinstance(event, BlockDelta) else None
-    if allowed is not None and start.block_type not in allowed:
-        return [f"{what} has a {_name(event)}"]
-    return []
+        if event.block_type is not start.block_type:
+            yield f"{what} ends as {event.block_type.value}"
+        elif start.block_type is BlockType.TOOL_USE and ends_as != start.metadata:
+            yield f"{what} does not end with the id and the name of its start"
+    elif start.block_type not in FITTING.get(type(event), _ALL):
+        yield f"{what} has a {_name(event)}"
 
 
 def _name(event: object) -> str:
@@ -237,108 +236,103 @@ class RunGrammar:
     def __init__(
         self, *, implicit: bool = False, reasons: bool = False, responses: bool = True
     ) -> None:
-        self._implicit = implicit
         self._responses = responses
-        self._reasons = reasons
         self._response = ResponseGrammar(implicit=implicit, reasons=reasons)
-        self._tools: dict[str, set[int]] = {}  # by their ids: the places of the calls that run
-        self._held: set[tuple[str, int]] = (
-            set()
-        )  # calls that have ended, and whose results are still to come
+        # By their ids and places: the calls that run, and those that have ended, whose results are still to come.
+        self._running: set[tuple[str, int]] = set()
+        self._held: set[tuple[str, int]] = set()
         self._in_turn: bool | None = False  # None: a resumed run may go on within a turn
         self._over: str | None = None
 
     def feed(self, event: Event) -> list[str]:
         """Take the next event; return what is wrong with it."""
-        name = type(event).__name__
+        return list(self._feed(event, _name(event)))
+
+    def _feed(self, event: Event, name: str) -> Faults:
         if self._over is not None and not isinstance(event, _AFTER_THE_END):
-            return [f"{name} after {self._over}"]
+            yield f"{name} after {self._over}"
+            return
         if is_meta(event) or is_block_event(event):
-            return self._response.feed(event) if self._responses else []
+            if self._responses:
+                yield from self._response.feed(event)
+            return
         match event:
             case AttemptStart():
-                faults = self._response.finish()
-                self._response = ResponseGrammar(implicit=self._implicit, reasons=self._reasons)
-                return faults
+                yield from self._response.finish()
+                self._response.retract()
             case AttemptRetract():
                 self._held.clear()
-                return self._response.retract()
+                yield from self._response.retract()
             case TurnStart():
-                faults = ["TurnStart within a turn"] if self._in_turn else []
+                if self._in_turn:
+                    yield "TurnStart within a turn"
                 self._in_turn = True
-                return faults
             case TurnStop():
-                faults = ["TurnStop outside of a turn"] if self._in_turn is False else []
+                if self._in_turn is False:
+                    yield "TurnStop outside of a turn"
                 self._in_turn = False
-                return faults + self._no_tools(name)
+                yield from self._no_tools(name)
             case ToolStart() | ToolProgress() | ToolStop() | ToolOutput():
-                return self._tool(event)
+                yield from self._tool(event)
             case RunStart() | RunResume():
                 self._over = None
                 self._in_turn = None if isinstance(event, RunResume) else False
-                return []
             case RunRecover():
                 # What its process has left open is retracted, or started again.
-                self._tools.clear()
+                self._running.clear()
                 self._response.abandon()
-                if not self._in_turn:
-                    self._in_turn = (
-                        None  # the end of an answered turn is decided again, and stops it again
-                    )
-                return []
+                # The end of an answered turn is decided again, and stops it again.
+                self._in_turn = self._in_turn or None
             case RunStop() | RunAbort() | RunPause():
-                return self._end(name)
+                if isinstance(event, RunAbort):  # a response that was broken off has no status
+                    yield from self._response.retract()
+                self._over = name
+                self._in_turn = False
+                yield from self._no_tools(name)
             case RunRequeue():
-                faults = (
-                    []
-                    if self._over == "RunAbort"
-                    else [f"{name} after {self._over or 'a record of a run that goes on'}"]
-                )
-                self._over = None
-                self._in_turn = None
-                return faults
+                if self._over != "RunAbort":
+                    yield f"{name} after {self._over or 'a record of a run that goes on'}"
+                self._over = self._in_turn = None
             case _:
-                return []
+                pass
 
     def finish(self) -> list[str]:
         """There are no more records; return what is missing."""
         return [*self._response.finish(), *self._no_tools("the end")]
 
-    def _tool(self, event: ToolStart | ToolProgress | ToolStop | ToolOutput) -> list[str]:
+    def _tool(self, event: ToolStart | ToolProgress | ToolStop | ToolOutput) -> Faults:
         """A tool that did not start may still stop: it was skipped."""
         match event:
-            case ToolStart(call=call, place=place):
-                running = self._tools.setdefault(call.id, set())
-                again = place in running
-                running.add(place)
-                return [f"ToolStart of {call.id}, which runs already"] if again else []
-            case ToolStop(call_id=call_id, place=place):
-                self._tools.get(call_id, set[int]()).discard(place)
-                if event.result is None:
-                    self._held.add((call_id, place))
-                return []
-            case ToolOutput(result=result, place=place):
-                self._held.discard((result.tool_use_id, place))
-                runs = place in self._tools.get(result.tool_use_id, ())
+            case ToolStart(call=call):
+                name = call.id
+            case ToolOutput(result=result):
                 name = result.tool_use_id
-                return [f"ToolOutput of {name}, which still runs"] if runs else []
-            case ToolProgress(call_id=call_id, place=place):
-                runs = place in self._tools.get(call_id, ())
-                return [] if runs else [f"ToolProgress of {call_id}, which does not run"]
-
-    def _end(self, name: str) -> list[str]:
-        faults: list[str] = []
-        if name == "RunAbort":  # a response that was broken off has no status of its own
-            faults += self._response.retract()
-        self._over = name
-        self._in_turn = False
-        return faults + self._no_tools(name)
+            case _:
+                name = event.call_id
+        key = name, event.place
+        runs = key in self._running
+        match event:
+            case ToolStart():
+                self._running.add(key)
+                if runs:
+                    yield f"ToolStart of {name}, which runs already"
+            case ToolStop(result=result):
+                self._running.discard(key)
+                if result is None:
+                    self._held.add(key)
+            case ToolOutput():
+                self._held.discard(key)
+                if runs:
+                    yield f"ToolOutput of {name}, which still runs"
+            case ToolProgress():
+                if not runs:
+                    yield f"ToolProgress of {name}, which does not run"
 
     def _no_tools(self, when: str) -> list[str]:
-        running = sorted(call for call, places in self._tools.items() if places)
+        running = sorted({call for call, _ in self._running})
         faults = [f"tool call {call} still runs at {when}" for call in running]
         faults += [f"tool call {call} has no result at {when}" for call, _ in sorted(self._held)]
-        self._tools.clear()
+        self._running.clear()
         self._held.clear()
         return faults
 
@@ -369,7 +363,7 @@ class RecordGrammar:
 
     def feed_number(self, record: Record) -> list[str]:
         """Take the number of the next record alone."""
-        before, first = self._seqs.get(record.run_id), record.seq - record.covers + 1
+        before, first = self._seqs.get(record.run_id), record.first
         self._seqs[record.run_id] = record.seq
         return [] if before is None or first == before + 1 else [f"seq {first} after {before}"]
 

@@ -33,21 +33,8 @@ Round: TypeAlias = tuple[list[tuple[str, JsonObject | str]], list[tuple[ResultCo
 """The names and arguments of calls, and the contents of their results and whether they are errors."""
 
 TOOL_BOUNDS = (
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    20.0,
-    50.0,
-    100.0,
-    200.0,
-    500.0,
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0),
 )
 """Seconds, by which the durations of tools are counted."""
 

@@ -6,7 +6,7 @@ three of JSON Patch (RFC 6902): ``add``, ``replace`` and ``remove``.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -114,37 +114,32 @@ def _applied(
     if not keys:
         return (None if op == "remove" else value), "replace"
     key, rest = keys[0], keys[1:]
+    inside: Any  # a copy of the object or array
+    at: Any  # the place in it
     if isinstance(node, dict) or node is None:
-        members = {} if node is None else dict(node)
-        if (rest or op == "remove") and key not in members:
+        inside, at = dict(node or {}), key
+        is_there = key in inside
+        if not is_there and (rest or op == "remove"):
             raise LookupError(f"there is no {key!r}")
-        if not rest:
-            made: Operation = op or ("replace" if key in members else "add")
-            if made == "remove":
-                del members[key]
-            else:
-                members[key] = value
-            return members, made
-        members[key], made = _applied(members[key], rest, op, value)
-        return members, made
-    if isinstance(node, list):
-        items = list(node)
-        at = len(items) if key == "-" else _index(key)
-        is_there = at < len(items)
-        if not is_there and (rest or op not in (None, "add") or at > len(items)):
-            raise LookupError(f"there are {len(items)} items")
-        if rest:
-            items[at], made = _applied(items[at], rest, op, value)
-            return items, made
-        made = op or ("replace" if is_there else "add")
-        if made == "remove":
-            del items[at]
-        elif made == "add":
-            items.insert(at, value)
-        else:
-            items[at] = value
-        return items, made
-    raise LookupError(f"{key!r} is below a value that is neither an object nor an array")
+    elif isinstance(node, list):
+        inside = list(node)
+        at = len(inside) if key == "-" else _index(key)
+        is_there = at < len(inside)
+        if not is_there and (rest or op not in (None, "add") or at > len(inside)):
+            raise LookupError(f"there are {len(inside)} items")
+    else:
+        raise LookupError(f"{key!r} is below a value that is neither an object nor an array")
+    if rest:
+        inside[at], made = _applied(inside[at], rest, op, value)
+        return inside, made
+    made = op or ("replace" if is_there else "add")
+    if made == "remove":
+        del inside[at]
+    elif made == "add" and isinstance(node, list):
+        inside.insert(at, value)
+    else:
+        inside[at] = value
+    return inside, made
 
 
 def _index(key: str) -> int:

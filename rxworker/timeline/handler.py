@@ -12,12 +12,13 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from weakref import WeakMethod
 
 from reactivex import abc
+from reactivex.internal import noop
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import InputJsonDelta, InputValueDelta, TextDelta
 from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.events.deltas import Deltas
-from rxworker.messages import JsonObject, ToolCall
+from rxworker.messages import ToolCall
 from rxworker.timeline.kind import (
     Kind,
     TextBlockEvent,
@@ -149,7 +150,7 @@ class _Collector(Generic[C]):
     """
 
     def __init__(self, read: Callable[[], None] | None = None) -> None:
-        self._read = read or _nothing_new
+        self._read = read or noop
         self._collected: list[C | partial[C]] = []  # a partial makes the item when it is read
         self._lock = threading.Lock()
         self._before = 0  # how many of them are from responses before this one
@@ -187,10 +188,6 @@ class _Collector(Generic[C]):
     def _add(self, item: C | partial[C]) -> None:
         with self._lock:
             self._collected.append(item)
-
-
-def _nothing_new() -> None:
-    """Items are collected as they come."""
 
 
 def _made(item: Any) -> Any:
@@ -283,14 +280,10 @@ class ToolCallCollector(_Collector[ToolCall]):
 def _call_of(
     event: ToolUseBlockStop, scope: Sequence[InputJsonDelta | InputValueDelta]
 ) -> ToolCall:
-    return ToolCall(event.id, event.name, _arguments(scope, event.is_free_text))
-
-
-def _arguments(
-    deltas: Sequence[InputJsonDelta | InputValueDelta], is_free_text: bool
-) -> JsonObject | str:
-    texts = [delta.text for delta in deltas if isinstance(delta, InputJsonDelta)]
-    if len(texts) < len(deltas):
-        return assemble_arguments([d for d in deltas if isinstance(d, InputValueDelta)])
-    text = "".join(texts)
-    return text if is_free_text else parse_arguments(text)
+    values = [delta for delta in scope if isinstance(delta, InputValueDelta)]
+    text = "".join([delta.text for delta in scope if isinstance(delta, InputJsonDelta)])
+    if values:
+        arguments = assemble_arguments(values)
+    else:
+        arguments = text if event.is_free_text else parse_arguments(text)
+    return ToolCall(event.id, event.name, arguments)

@@ -24,8 +24,9 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.events.block import BlockMetadata, ToolResultMetadata
+from rxworker.events.block import ToolResultMetadata
 from rxworker.messages import StopReason
+from rxworker.state.content import call_name
 
 E_co = TypeVar("E_co", covariant=True)
 
@@ -207,7 +208,7 @@ def typed_start(kind: Kind[object], start: BlockStart, _: BlockStart) -> object:
         )
     if kind is THINKING_BLOCK:
         return ThinkingBlockStart(start.index)
-    return ToolUseBlockStart(start.index, *_tool(start.metadata))
+    return ToolUseBlockStart(start.index, *call_name(start.metadata))
 
 
 def typed_stop(kind: Kind[object], start: BlockStart, stop: BlockStop) -> object:
@@ -218,7 +219,7 @@ def typed_stop(kind: Kind[object], start: BlockStart, stop: BlockStop) -> object
         return ThinkingBlockStop(start.index)
     metadata = stop.metadata or start.metadata
     is_free_text = isinstance(metadata, ToolUseMetadata) and metadata.is_free_text
-    return ToolUseBlockStop(start.index, *_tool(metadata), is_free_text)
+    return ToolUseBlockStop(start.index, *call_name(metadata), is_free_text)
 
 
 def typed_abort(kind: Kind[object], start: BlockStart, abort: BlockAbort) -> object:
@@ -227,12 +228,7 @@ def typed_abort(kind: Kind[object], start: BlockStart, abort: BlockAbort) -> obj
         return TextBlockAbort(start.index, abort.reason)
     if kind is THINKING_BLOCK:
         return ThinkingBlockAbort(start.index, abort.reason)
-    return ToolUseBlockAbort(start.index, *_tool(start.metadata), abort.reason)
-
-
-def _tool(metadata: BlockMetadata | None) -> tuple[str, str]:
-    """The id and name of a call; empty where its start was never seen."""
-    return (metadata.id, metadata.name) if isinstance(metadata, ToolUseMetadata) else ("", "")
+    return ToolUseBlockAbort(start.index, *call_name(start.metadata), abort.reason)
 
 
 TYPED: dict[type[object], Callable[[Kind[object], BlockStart, Any], object]] = {

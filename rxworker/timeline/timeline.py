@@ -276,7 +276,9 @@ class Timeline:
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
         with self._lock:
-            self._queue_aborts(reason)
+            for block in self._open.values():
+                start = block.start
+                self._queue.append(BlockAbort(start.index, start.block_type, reason))
             self._queue.append(_Over())
             self._drain()
 
@@ -293,11 +295,6 @@ class Timeline:
             Exception: What a handler raised, after all handlers were called.
         """
         self.dispatch(AttemptRetract(reason))
-
-    def _queue_aborts(self, reason: str) -> None:
-        for block in self._open.values():
-            start = block.start
-            self._queue.append(BlockAbort(start.index, start.block_type, reason))
 
     def cancel(self, reason: str = "") -> None:
         """Abort every open block, and send ``Status(CANCELLED)`` to the handlers of the status if the response has not ended.
@@ -359,15 +356,7 @@ class Timeline:
         for registration in registrations:
             if registration.gather is None:
                 return False
-        scopes = block.scopes
-        for registration in registrations:
-            try:
-                if registration not in scopes:
-                    scopes[registration] = registration.scope()
-                if registration.gather is not None:  # always true; for the type checker
-                    registration.gather(scopes[registration], deltas)
-            except BaseException as error:
-                failures.append(error)
+        _deliver(registrations, block.scopes, deltas, failures)
         return True
 
     def _drain(self) -> None:
@@ -377,14 +366,11 @@ class Timeline:
         self._busy = True
         failures: list[BaseException] = []
         try:
-            self._handle_waiting(failures)
+            while self._queue:
+                self._handle(self._queue.popleft(), failures)
         finally:
             self._busy = False
         raise_all(failures)
-
-    def _handle_waiting(self, failures: list[BaseException]) -> None:
-        while self._queue:
-            self._handle(self._queue.popleft(), failures)
 
     def _handle(self, event: _Queued, failures: list[BaseException]) -> None:
         kind: type[object] = event.__class__
@@ -473,11 +459,13 @@ def _deliver(
     event: object,
     failures: list[BaseException],
 ) -> None:
+    gathers = event.__class__ is Deltas
     for registration in registrations:
+        call: Any = registration.gather if gathers else registration.on_event
         try:
             if registration not in scopes:
                 scopes[registration] = registration.scope()
-            registration.on_event(scopes[registration], event)
+            call(scopes[registration], event)
         except BaseException as error:
             failures.append(error)
 
