@@ -19,9 +19,10 @@ from rich.text import Text
 from rxworker.cli.answer import STYLES
 from rxworker.cli.demo_script import MODEL, QUESTION, SYSTEM, answers, make_forecast
 from rxworker.cli.demo_views import (
+    KEPT,
     WATCHERS,
-    PlainAccount,
     Views,
+    account_of,
     draw_timeline,
     summary_line,
     watch_text,
@@ -93,10 +94,10 @@ async def _watch(run: Run, fast: bool) -> Views:
 
 
 async def _tell(run: Run) -> None:
-    account = PlainAccount()
+    view = RunView(keep=KEPT)
     write_line(QUESTION)
     async for record in run:
-        for line in account.feed(record):
+        for line in account_of(view.step(record)):
             write_line(line)
 
 

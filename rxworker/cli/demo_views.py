@@ -30,10 +30,6 @@ KEPT = 200
 """How many items a view keeps: more than any screen shows."""
 
 
-def _view() -> RunView:
-    return RunView(keep=KEPT)
-
-
 @dataclass
 class Views:
     """The views of the watchers.
@@ -45,9 +41,9 @@ class Views:
         seen: How many records each watcher has received.
     """
 
-    text: RunView = field(default_factory=_view)
-    timeline: RunView = field(default_factory=_view)
-    usage: RunView = field(default_factory=_view)
+    text: RunView = field(default_factory=lambda: RunView(keep=KEPT))
+    timeline: RunView = field(default_factory=lambda: RunView(keep=KEPT))
+    usage: RunView = field(default_factory=lambda: RunView(keep=KEPT))
     seen: dict[str, int] = field(default_factory=dict[str, int])
 
     def count(self, watcher: str) -> None:
@@ -105,36 +101,27 @@ def summary_line(view: RunView, watchers: int) -> str:
     return f"One run: {', '.join(parts)}; {plural(watchers, 'watcher')}"
 
 
-class PlainAccount:
-    """Takes the records of a run, and returns a line for each part that becomes complete: the demonstration without a terminal.
+def account_of(step: ViewStep) -> Iterator[str]:
+    """Return a line for each part of a run that a step completes: the demonstration without a terminal.
 
     >>> from rxworker.events import TurnStart
-    >>> account = PlainAccount()
-    >>> account.feed(Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=TurnStart()))
+    >>> record = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=TurnStart())
+    >>> list(account_of(RunView().step(record)))
     ['turn 1']
     """
-
-    def __init__(self) -> None:
-        self._view = _view()
-
-    def feed(self, record: Record) -> list[str]:
-        """Take the next record; return the lines that it completes."""
-        return list(self._lines(self._view.step(record)))
-
-    def _lines(self, step: ViewStep) -> Iterator[str]:
-        for change in step.changes:
-            match change:
-                case StepOpen(scope=scope, turn=turn) if not scope.path:
-                    yield f"turn {turn}"
-                case BlockClose(block=block, aborted=None) if block.block_type in TEXT_KINDS:
-                    voice = TEXT_KINDS[block.block_type]
-                    yield f"  {voice:<9} {one_line(_text_of(step.items, block.id))}"
-                case CallStart(call=call):
-                    yield f"  calls     {describe_call(call)}"
-                case CallResult(result=result, is_placeholder=False):
-                    yield f"  receives  {describe_result(result)}"
-                case _:
-                    pass
+    for change in step.changes:
+        match change:
+            case StepOpen(scope=scope, turn=turn) if not scope.path:
+                yield f"turn {turn}"
+            case BlockClose(block=block, aborted=None) if block.block_type in TEXT_KINDS:
+                voice = TEXT_KINDS[block.block_type]
+                yield f"  {voice:<9} {one_line(_text_of(step.items, block.id))}"
+            case CallStart(call=call):
+                yield f"  calls     {describe_call(call)}"
+            case CallResult(result=result, is_placeholder=False):
+                yield f"  receives  {describe_result(result)}"
+            case _:
+                pass
 
 
 def _text_of(items: list[ViewItem], block_id: str) -> str:

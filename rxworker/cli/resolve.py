@@ -247,7 +247,13 @@ def import_tool(name: str) -> Tool:
         CommandError: It does not exist, or it is not a tool.
     """
     where = f"--tool {name}"
-    return _as_tool(where, import_object(where, name, "my_tools:look_up"))
+    found = import_object(where, name, "my_tools:look_up")
+    if isinstance(getattr(found, "meta", None), ToolMeta) and hasattr(found, "execute"):
+        return found  # pyright: ignore[reportReturnType] - a Tool, by its members
+    if isinstance(found, type) or not callable(found):
+        raise CommandError(f"{where}: that is {found!r:.60}, no function", MISUSED)
+    with misuse(f"{where}: "):
+        return tool(found)
 
 
 def import_object(where: str, name: str, example: str) -> object:
@@ -310,12 +316,3 @@ def _attribute(where: str, owner: object, part: str) -> object:
         kind = "module" if isinstance(owner, ModuleType) else type(owner).__name__
         message = f"there is no {part!r} in the {kind}{hint}"
         raise CommandError(f"{where}: {message}", MISUSED) from error
-
-
-def _as_tool(where: str, found: object) -> Tool:
-    if isinstance(getattr(found, "meta", None), ToolMeta) and hasattr(found, "execute"):
-        return found  # pyright: ignore[reportReturnType] - a Tool, by its members
-    if isinstance(found, type) or not callable(found):
-        raise CommandError(f"{where}: that is {found!r:.60}, no function", MISUSED)
-    with misuse(f"{where}: "):
-        return tool(found)

@@ -4,8 +4,9 @@ import pytest
 
 from rxworker import Worker
 from rxworker.cli import main
-from rxworker.cli.demo_views import PlainAccount, Views, watch_text, watch_timeline, watch_usage
+from rxworker.cli.demo_views import Views, account_of, watch_text, watch_timeline, watch_usage
 from rxworker.testing import ScriptedModel, call, say, think
+from rxworker.views import RunView
 
 ACCOUNT = """\
 Kyoto or Lisbon this weekend, and what do I pack?
@@ -60,7 +61,7 @@ async def test_three_watchers_see_one_run() -> None:
 
 async def test_the_plain_account_reports_failed_calls_in_clean_lines() -> None:
     run = Worker(ScriptedModel([call("nothing", x="\x1b[31m"), say("Oh.")])).run("Hi")
-    account = PlainAccount()
-    lines = [line async for record in run for line in account.feed(record)]
+    view = RunView()
+    lines = [line async for record in run for line in account_of(view.step(record))]
     assert any("receives" in line and "failed:" in line for line in lines)
     assert "\x1b" not in "".join(lines)

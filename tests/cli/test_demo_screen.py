@@ -7,8 +7,8 @@ from rich.console import Console, RenderableType
 
 from rxworker.cli.demo import draw, draw_text, draw_usage, fits
 from rxworker.cli.demo_views import (
-    PlainAccount,
     Views,
+    account_of,
     axis_span,
     draw_timeline,
     summary_line,
@@ -207,14 +207,14 @@ def test_retracted_text_is_not_shown_and_its_line_is_marked() -> None:
 
 
 def test_a_plain_account_has_the_text_of_a_block_that_reuses_an_index() -> None:
-    account, start, stop = (
-        PlainAccount(),
+    view, start, stop = (
+        RunView(),
         BlockStart(0, BlockType.TEXT),
         BlockStop(0, BlockType.TEXT),
     )
     events = [start, TextDelta(0, "A"), stop, start, TextDelta(0, "B"), stop]
     records = [Record(seq, "r", 0, 1, 0.0, event) for seq, event in enumerate(events, start=1)]
-    lines = [line for record in records for line in account.feed(record)]
+    lines = [line for record in records for line in account_of(view.step(record))]
     assert lines == ["  text      A", "  text      B"]
 
 

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual.app import App
@@ -26,7 +26,7 @@ from rxworker.ui.terminal.bars import usage_line
 from rxworker.ui.terminal.commands import FindModel
 from rxworker.ui.terminal.conversation import ConversationScreen
 from rxworker.ui.terminal.dialogs import KeysScreen
-from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard, Terminal
+from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard
 from rxworker.ui.terminal.screen import NARROW, RunScreen
 from rxworker.ui.terminal.session import TerminalSession, Wording
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
@@ -34,97 +34,25 @@ from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
-
-class SignalApp(App[None]):
-    """An app that handles signals and the loss of its terminal.
-
-    Attributes:
-        guard: Context manager to enter around the whole run of the app.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.guard = Guard(self.hang_up, self._restore)
-        self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._early: list[int] = []
-        self._is_pending = False
-
-    def end(self, number: int) -> None:
-        """Handle a signal: end the app, or interrupt what it does. Called on the event loop.
-
-        Args:
-            number: The number of the signal; SIGHUP also if the terminal closed without a signal.
-        """
-        self.exit(return_code=128 + number)
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the terminal is closed."""
-        return self._terminal is not None and self._terminal.is_gone
-
-    def get_driver_class(self) -> type[Driver]:
-        """A driver that survives the loss of the terminal."""
-        usual = super().get_driver_class()
-        if sys.platform == "win32" or usual.__name__ != "LinuxDriver":
-            return usual
-        from rxworker.ui.terminal.driver import TerminalDriver
-
-        return TerminalDriver
-
-    def on_mount(self) -> None:
-        """Handle the signals that arrived before the event loop ran."""
-        self._event_loop = asyncio.get_running_loop()
-        for number in self._early:
-            self._handle(number)
-
-    def forward_signal(self, number: int) -> None:
-        """Forward a signal to the event loop. Safe in a signal handler."""
-        is_again, self._is_pending = self._is_pending, True
-        if number != signal.SIGINT or is_again:
-            self.guard.expect_end(128 + number)
-            if self._terminal is not None:
-                self._terminal.limit_wait()
-        self._post(number)
-
-    def hang_up(self) -> None:
-        """Handle the loss of the terminal. Thread-safe."""
-        if self._terminal is not None:
-            self._terminal.give_up()
-        self._post(HUNG_UP - 128)
-
-    @property
-    def _terminal(self) -> Terminal | None:
-        return self._driver if isinstance(self._driver, Terminal) else None
-
-    def _restore(self) -> None:
-        if self._terminal is not None:
-            self._terminal.restore()
-
-    def _post(self, number: int) -> None:
-        if self._event_loop is None:
-            self._early.append(number)
-            return
-        with suppress(RuntimeError):  # the loop is closed: the app has ended
-            self._event_loop.call_soon_threadsafe(self._handle, number)
-
-    def _handle(self, number: int) -> None:
-        self._is_pending = False
-        self.end(number)
-
+if TYPE_CHECKING:
+    from rxworker.ui.terminal.driver import TerminalDriver
 
 LEAVE_SECONDS = 2.0
 SIGNAL_SECONDS = 1.0
 """Seconds a run has to end: when the user leaves, and when a signal or a hangup ends the app."""
 
 
-class TerminalApp(SignalApp):
-    """A conversation with a worker in full screen.
+class TerminalApp(App[None]):
+    """A conversation with a worker in full screen. It handles signals and the loss of its terminal.
 
     Args:
         worker: Answers the messages; or the session that the app continues.
         wording: Returns the line that describes an error.
         models: Other models that ``/model`` offers.
         find_model: Returns the model of a provider's name and a model's name, for ``/model``.
+
+    Attributes:
+        guard: Context manager to enter around the whole run of the app.
     """
 
     CSS_PATH = "app.tcss"
@@ -153,6 +81,10 @@ class TerminalApp(SignalApp):
         find_model: FindModel | None = None,
     ) -> None:
         super().__init__()
+        self.guard = Guard(self.hang_up, self._restore)
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._early: list[int] = []
+        self._is_pending = False
         for theme in THEMES:
             self.register_theme(theme)
         if "TEXTUAL_THEME" not in os.environ:
@@ -166,9 +98,12 @@ class TerminalApp(SignalApp):
         return self.conversation
 
     def on_mount(self) -> None:
-        """Set up the event loop."""
+        """Set up the event loop, and handle the signals that arrived before it ran."""
+        self._event_loop = asyncio.get_running_loop()
         # Textual starts tasks eagerly, inside the code that creates them. Runs expect tasks to start later.
-        asyncio.get_running_loop().set_task_factory(None)
+        self._event_loop.set_task_factory(None)
+        for number in self._early:
+            self._handle(number)
 
     async def on_unmount(self) -> None:
         """Give the conversation back."""
@@ -218,8 +153,56 @@ class TerminalApp(SignalApp):
             return_code=code, message=Text(usage, "dim") if usage and not self.is_gone else None
         )
 
-    def end(self, number: int) -> None:
-        """Handle a signal: SIGINT cancels the running run, any other signal leaves."""
+    # Signals, and the loss of the terminal.
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the terminal is closed."""
+        return self._terminal is not None and self._terminal.output.is_gone
+
+    def get_driver_class(self) -> type[Driver]:
+        """A driver that survives the loss of the terminal."""
+        usual = super().get_driver_class()
+        if sys.platform == "win32" or usual.__name__ != "LinuxDriver":
+            return usual
+        from rxworker.ui.terminal.driver import TerminalDriver
+
+        return TerminalDriver
+
+    def forward_signal(self, number: int) -> None:
+        """Forward a signal to the event loop. Safe in a signal handler."""
+        is_again, self._is_pending = self._is_pending, True
+        if number != signal.SIGINT or is_again:
+            self.guard.expect_end(128 + number)
+            if self._terminal is not None:
+                self._terminal.output.limit_wait()
+        self._post(number)
+
+    def hang_up(self) -> None:
+        """Handle the loss of the terminal. Thread-safe."""
+        if self._terminal is not None:
+            self._terminal.give_up()
+        self._post(HUNG_UP - 128)
+
+    @property
+    def _terminal(self) -> TerminalDriver | None:
+        driver = self._driver
+        return cast("TerminalDriver", driver) if hasattr(driver, "output") else None
+
+    def _restore(self) -> None:
+        if self._terminal is not None:
+            self._terminal.restore()
+
+    def _post(self, number: int) -> None:
+        if self._event_loop is None:
+            self._early.append(number)
+            return
+        with suppress(RuntimeError):  # the loop is closed: the app has ended
+            self._event_loop.call_soon_threadsafe(self._handle, number)
+
+    def _handle(self, number: int) -> None:
+        """SIGINT cancels the running run, any other signal leaves; SIGHUP also if the terminal closed without a signal."""
+        self._is_pending = False
         if number == signal.SIGINT and self.session.active is not None:
             self.conversation.action_cancel()
         elif self._leaving is None:  # a terminal that closes may send the signal twice

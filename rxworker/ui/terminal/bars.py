@@ -6,6 +6,7 @@ down browse the messages that were sent before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from msgspec import Struct
@@ -122,6 +123,7 @@ class CommandMenu(OptionList):
 
     can_focus = False
 
+    @dataclass
     class Chosen(Message):
         """A choice was clicked.
 
@@ -129,9 +131,7 @@ class CommandMenu(OptionList):
             choice: The choice.
         """
 
-        def __init__(self, choice: Choice) -> None:
-            super().__init__()
-            self.choice = choice
+        choice: Choice
 
     def __init__(self) -> None:
         super().__init__(id="menu", compact=True)
@@ -185,6 +185,7 @@ class Composer(TextArea):
         Binding("ctrl+j,shift+enter", "new_line", "New line", show=False),
     ]
 
+    @dataclass
     class Sent(Message):
         """Enter was pressed.
 
@@ -192,9 +193,7 @@ class Composer(TextArea):
             text: The text of the input.
         """
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Leave(Message):
         """Ctrl-D was pressed and the input is empty."""
@@ -258,8 +257,7 @@ class Composer(TextArea):
 
     def put_back(self, text: str) -> None:
         """Insert a text that could not be delivered before the current text."""
-        self.text = f"{text}\n{self.text}" if self.text else text
-        self.move_cursor(self.document.end)
+        self.type(f"{text}\n{self.text}" if self.text else text)
 
     def action_new_line(self) -> None:
         """Insert a line break."""
@@ -296,5 +294,4 @@ class Composer(TextArea):
 
     def _show(self, at: int) -> None:
         self._at = at
-        self.text = self._sent[at]
-        self.move_cursor(self.document.end)
+        self.type(self._sent[at])

@@ -165,15 +165,15 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         styles = {
             "added": colours.get("text-success", "green"),
             "removed": colours.get("text-error", "red"),
+            "title": "bold",
+            "dim": "dim",
+            "more": "dim",
         }
         lines = edit_lines(edit)
         shown = lines[:MOST_LINES]
         if len(lines) > len(shown):
             shown.append(("dim", f"… {more_lines(len(lines) - len(shown))}"))
-        bold = {"title": "bold", "dim": "dim", "more": "dim"}
-        return Text("\n").join(
-            Text(line, styles.get(style) or bold.get(style, "")) for style, line in shown
-        )
+        return Text("\n").join(Text(line, styles.get(style, "")) for style, line in shown)
 
     def on_mount(self) -> None:
         """Hide the parts that are empty."""
@@ -188,25 +188,24 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         """Deny the call with the entered reason."""
         self.action_deny()
 
-    def action_approve(self) -> None:
+    def action_approve(self, *, is_always: bool = False) -> None:
         """Approve the call with the arguments that are shown."""
-        self._approve()
+        text = self._editor.text
+        try:
+            # A tool that takes free text gets text, whatever type the model sent.
+            is_same = text == self._shown
+            approval = Approve() if is_same else Approve(read_arguments(text, self._asked.input))
+        except ValueError as error:
+            wrong = self.query_one("#wrong", Static)
+            wrong.update(clean(str(error)))
+            wrong.display = True
+        else:
+            self.dismiss((approval, is_always))
 
     def action_always(self) -> None:
         """Approve the call, and always allow its tool in this conversation."""
         if self._can_allow:
-            self._approve(is_always=True)
-
-    def _approve(self, *, is_always: bool = False) -> None:
-        text = self._editor.text
-        if text == self._shown:
-            self.dismiss((Approve(), is_always))
-            return
-        try:
-            # A tool that takes free text gets text, whatever type the model sent.
-            self.dismiss((Approve(read_arguments(text, self._asked.input)), is_always))
-        except ValueError as error:
-            self._complain(str(error))
+            self.action_approve(is_always=True)
 
     def action_edit(self) -> None:
         """Make the arguments editable."""
@@ -225,11 +224,6 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
     @property
     def _editor(self) -> TextArea:
         return self.query_one("#arguments", TextArea)
-
-    def _complain(self, message: str) -> None:
-        wrong = self.query_one("#wrong", Static)
-        wrong.update(clean(message))
-        wrong.display = True
 
 
 Watchers = tuple[WatcherState, ...]

@@ -110,13 +110,16 @@ RESTORED = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, but a terminal that is gone or not read does not block it. Implements `Terminal`.
+    """Textual's driver, but a terminal that is gone or not read does not block it.
 
     Args:
         app: The app.
         debug: See Textual's driver.
         mouse: See Textual's driver.
         size: See Textual's driver.
+
+    Attributes:
+        output: Writes to the terminal.
     """
 
     def __init__(
@@ -135,15 +138,6 @@ class TerminalDriver(LinuxDriver):
         assert stream is not None
         self.output = Output(stream.fileno(), stream.encoding)
         self._file = cast("IO[str]", self.output)
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the output is no longer visible."""
-        return self.output.is_gone
-
-    def limit_wait(self) -> None:
-        """Limit the wait for the terminal to a moment, because the app is about to end. Safe in a signal handler."""
-        self.output.limit_wait()
 
     def give_up(self) -> None:
         """Stop writing, and stop reading, which would return at once and forever."""

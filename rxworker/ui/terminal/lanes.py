@@ -63,6 +63,8 @@ class Lane:
         sources: The sources that the text cites.
         times: How often it was repeated.
         choice: The index of the response's choice, from 0. The conversation keeps choice 0.
+        taken: How many pieces of its item it has.
+        cited: How many citations of its item it has.
     """
 
     kind: LaneKind
@@ -75,6 +77,8 @@ class Lane:
     sources: list[str] = field(default_factory=list[str])
     times: int = 1
     choice: int = 0
+    taken: int = 0
+    cited: int = 0
 
     @property
     def text(self) -> str:
@@ -178,6 +182,9 @@ def note_of(record: Record) -> Iterable[Lane]:
         case SharedStateChange(op=op, path=path, value=value):
             what = "removed" if op == "remove" else describe_json(value)
             return (_note(record, f"shared state {path}".strip(), what),)
+        case Opaque(kind=kind, raw=raw):
+            what = "" if raw is None else describe_json(raw, OPAQUE)
+            return (_note(record, f"unknown: {kind}", what),)
         case Gap(first=first, last=last):
             return (_note(record, "gap", f"records {first} to {last} were too many for this view"),)
         case RunPause(pause=PauseState(hook=hook, reason=reason)) if not record.path:
@@ -197,12 +204,6 @@ def _added(record: Record, messages: tuple[Message, ...], source: str) -> list[L
         return [_user_lane(record, message) for message in messages]
     title = f"{source} to the model"
     return [_note(record, title, describe_parts(message.content)) for message in messages]
-
-
-def note_opaque(record: Record, event: Opaque) -> Lane:
-    """Return the lane of an unknown block of a provider."""
-    text = "" if event.raw is None else describe_json(event.raw, OPAQUE)
-    return _note(record, f"unknown: {event.kind}", text)
 
 
 def _user_lane(record: Record, message: Message) -> Lane:
@@ -233,6 +234,9 @@ ARGUMENTS = 400
 class Lanes:
     """Folds records into lanes.
 
+    Attributes:
+        view: The last run, with its last items.
+
     >>> from rxworker.events import TextDelta
     >>> lanes = Lanes()
     >>> record = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=TextDelta(0, "Hello"))
@@ -241,14 +245,9 @@ class Lanes:
     """
 
     def __init__(self) -> None:
-        self._view = RunView(keep=KEPT)
-        self._shown: dict[ViewItem, _Shown] = {}
+        self.view = RunView(keep=KEPT)
+        self._shown: dict[ViewItem, list[Lane]] = {}
         self._panels: list[Lane] = []
-
-    @property
-    def view(self) -> RunView:
-        """The last run, with its last items."""
-        return self._view
 
     def feed(self, records: Iterable[Record]) -> list[Lane]:
         """Take records; return the lanes that are new or changed, new ones in order."""
@@ -262,7 +261,7 @@ class Lanes:
         lanes: list[Lane] = []
         if isinstance(event, RunStart | RunResume) and not record.path:
             lanes += self._begin(record)
-        step = self._view.step(record)
+        step = self.view.step(record)
         for item in step.items:
             lanes += self._show(item)
         if isinstance(event, RunPause | RunAbort):
@@ -273,7 +272,7 @@ class Lanes:
         if is_new_attempt or any(
             isinstance(change, StepClose) and not change.scope.path for change in step.changes
         ):
-            self._shown = {i: shown for i, shown in self._shown.items() if not i.is_over}
+            self._shown = {i: lanes for i, lanes in self._shown.items() if not i.is_over}
         return lanes
 
     def _begin(self, record: Record) -> list[Lane]:
@@ -281,100 +280,80 @@ class Lanes:
         lanes, self._panels = self._panels, []
         for panel in lanes:
             panel.end(record.time)
-        if self._view.began is None:
+        if self.view.began is None:
             return [*lanes, *user_lanes(record)]
         if isinstance(record.event, RunResume):
-            self._view = RunView(keep=KEPT, resumes=self._view)
+            self.view = RunView(keep=KEPT, resumes=self.view)
             return lanes
         for item in self._shown:
             if not item.is_over:
                 item.end(record.time, "refused")
                 lanes += self._show(item)
         self._shown = {}
-        self._view = RunView(keep=KEPT)
+        self.view = RunView(keep=KEPT)
         return [*lanes, *user_lanes(record)]
 
     def _show(self, item: ViewItem) -> list[Lane]:
-        shown = self._shown.get(item)
-        if shown is None:
-            shown = self._shown[item] = _Shown(item)
-        shown.update(item)
-        return shown.lanes
+        lanes = self._shown.get(item)
+        if lanes is None:
+            lanes = self._shown[item] = _lanes_of(item)
+        for lane in lanes:
+            _update(lane, item)
+        return lanes
 
 
-class _Shown:
-    """The lanes of an item, and how much of the item they show.
+def _update(lane: Lane, item: ViewItem) -> None:
+    """Add what is new in the item of a lane."""
+    if isinstance(item, NoteView):
+        lane.times = item.times
+        if item.stage == "retracted":
+            lane.stage = item.stage
+        return
+    assert isinstance(item, BlockView)
+    lane.stage, lane.ended = item.stage, item.ended
+    if isinstance(item, CallView) and item.values:
+        pieces = [_value(each) for each in item.values[lane.taken :]]
+    else:
+        pieces = [clean(piece) for piece in item.pieces[lane.taken :]]
+    lane.taken += len(pieces)
+    for piece in pieces:
+        lane.pieces.append(piece if lane.pieces else piece.lstrip("\n"))
+    if isinstance(item, CallView) and isinstance(lane, CallLane):
+        _update_call(lane, item)
+        return
+    for citation in item.citations[lane.cited :]:
+        for source in describe_sources(citation):
+            if source not in lane.sources and len(lane.sources) < MOST_SOURCES:
+                lane.sources.append(source)
+    lane.cited = len(item.citations)
 
-    Args:
-        item: The item.
-    """
 
-    __slots__ = ("_cited", "_taken", "lanes")
-
-    def __init__(self, item: ViewItem) -> None:
-        self._taken = self._cited = 0
-        self.lanes = _lanes_of(item)
-
-    def update(self, item: ViewItem) -> None:
-        """Add what is new in the item."""
-        for lane in self.lanes:
-            if isinstance(item, NoteView):
-                lane.times = item.times
-                if item.stage == "retracted":
-                    lane.stage = item.stage
-                continue
-            lane.stage, lane.ended = item.stage, item.ended
-            if isinstance(item, CallView) and isinstance(lane, CallLane):
-                self._update_call(item, lane)
-            elif isinstance(item, BlockView):
-                self._update_text(item, lane)
-
-    def _update_text(self, item: BlockView, lane: Lane) -> None:
-        self._add([clean(piece) for piece in item.pieces[self._taken :]], lane)
-        for citation in item.citations[self._cited :]:
-            for source in describe_sources(citation):
-                if source not in lane.sources and len(lane.sources) < MOST_SOURCES:
-                    lane.sources.append(source)
-        self._cited = len(item.citations)
-
-    def _update_call(self, item: CallView, lane: CallLane) -> None:
-        if item.values:
-            self._add([_value(each) for each in item.values[self._taken :]], lane)
-        else:
-            self._add([clean(piece) for piece in item.pieces[self._taken :]], lane)
-        lane.title = one_line(item.block.tool) or item.block.block_type.value
-        lane.began = item.began if item.started is None else item.started
-        if item.call is not None:
-            # The arguments after hooks or an approval may differ from what the model wrote.
-            lane.arguments = describe_arguments(item.call.input, ARGUMENTS)
-        elif item.written is not None and not lane.arguments:
-            lane.arguments = describe_arguments(_read(item.text), ARGUMENTS)
-        if item.reports != lane.reports:
-            lane.reports = item.reports
-            match read_report(item.progress):
-                case FileEdit() as edit:
-                    lane.edits.append(edit)
-                case Plan(steps=steps):
-                    lane.plan = steps
-                case None:
-                    lane.progress = describe_json(item.progress, ARGUMENTS)
-        if item.result is not None:
-            lane.result = _text_of(item.result)
-        lane.took = item.seconds
-
-    def _add(self, pieces: list[str], lane: Lane) -> None:
-        self._taken += len(pieces)
-        for piece in pieces:
-            lane.pieces.append(piece if lane.pieces else piece.lstrip("\n"))
+def _update_call(lane: CallLane, item: CallView) -> None:
+    lane.title = one_line(item.block.tool) or item.block.block_type.value
+    lane.began = item.began if item.started is None else item.started
+    if item.call is not None:
+        # The arguments after hooks or an approval may differ from what the model wrote.
+        lane.arguments = describe_arguments(item.call.input, ARGUMENTS)
+    elif item.written is not None and not lane.arguments:
+        lane.arguments = describe_arguments(_read(item.text), ARGUMENTS)
+    if item.reports != lane.reports:
+        lane.reports = item.reports
+        match read_report(item.progress):
+            case FileEdit() as edit:
+                lane.edits.append(edit)
+            case Plan(steps=steps):
+                lane.plan = steps
+            case None:
+                lane.progress = describe_json(item.progress, ARGUMENTS)
+    if item.result is not None:
+        lane.result = _text_of(item.result)
+    lane.took = item.seconds
 
 
 def _lanes_of(item: ViewItem) -> list[Lane]:
     path, began = item.scope.path, item.began
     if isinstance(item, NoteView):
-        record = item.record
-        if isinstance(record.event, Opaque):
-            return [note_opaque(record, record.event)]
-        return list(note_of(record))
+        return list(note_of(item.record))
     assert isinstance(item, BlockView)
     block, lane = item.block, Lane("note", path=path, began=began)
     if isinstance(item, CallView):

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Protocol, Self, TextIO, runtime_checkable
+from typing import Self, TextIO
 
 GRACE = 3.0
 HUNG_UP = 128 + getattr(signal, "SIGHUP", 1)
@@ -29,28 +29,6 @@ ENDED, LEAVES = b".", b"!"
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a standard stream is open and is a terminal."""
     return stream is not None and not stream.closed and stream.isatty()
-
-
-@runtime_checkable
-class Terminal(Protocol):
-    """A terminal that can be given up."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the output is no longer visible."""
-        ...
-
-    def limit_wait(self) -> None:
-        """Limit the wait for the terminal to a moment, because the app is about to end. Safe in a signal handler."""
-        ...
-
-    def give_up(self) -> None:
-        """Stop writing, and stop reading, which would return at once and forever."""
-        ...
-
-    def restore(self) -> None:
-        """Restore the terminal at once, bypassing all queues, as far as possible."""
-        ...
 
 
 class Guard:

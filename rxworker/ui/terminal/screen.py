@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import cast
 
 from textual.app import App, ComposeResult
@@ -80,6 +81,7 @@ class RunScreen(Screen[None]):
         is_left: Whether the user leaves: no new run begins, and no approval is requested.
     """
 
+    @dataclass
     class Leave(Message):
         """The user wants to leave.
 
@@ -87,9 +89,7 @@ class RunScreen(Screen[None]):
             code: The exit code.
         """
 
-        def __init__(self, code: int = INTERRUPTED) -> None:
-            super().__init__()
-            self.code = code
+        code: int = INTERRUPTED
 
     def __init__(self, session: TerminalSession) -> None:
         super().__init__()

@@ -32,6 +32,7 @@ from rxworker.log import MemoryLog, set_allowed
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Message, ToolCall
 from rxworker.messages.usage import Usage
+from rxworker.state import RunState
 from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
@@ -110,6 +111,17 @@ KINDS = {
     "timeout": ("The model took too long", "Try again."),
     "server": ("The model's server failed", "Try again."),
 }
+ADVICE: tuple[tuple[type[RxWorkerError], str, str], ...] = (
+    (ConfigurationError, "A setting is missing", "Leave, set it, and start the app again."),
+    (TransportError, "No connection", "Check the address and the network, then try again."),
+    (
+        LimitExceededError,
+        "A limit was reached",
+        "Send a message to continue, or give the worker a higher {0.limit}.",
+    ),
+    (HookError, "The hook {0.hook} failed", "Fix it, or remove it."),
+    (RunAbortedError, "A hook ended the run", "Rephrase the message."),
+)
 KEPT = "The conversation is kept."
 
 
@@ -132,26 +144,12 @@ def advise(error: BaseException, line: str) -> tuple[str, str]:
 
 
 def _advice(error: BaseException) -> tuple[str, str]:
-    match error:
-        case ProviderError(kind=kind) if kind in KINDS:
-            return KINDS[kind]
-        case ConfigurationError():
-            return "A setting is missing", "Leave, set it, and start the app again."
-        case TransportError():
-            return "No connection", "Check the address and the network, then try again."
-        case LimitExceededError(limit=limit):
-            return (
-                "A limit was reached",
-                f"Send a message to continue, or give the worker a higher {limit}.",
-            )
-        case HookError(hook=hook):
-            return f"The hook {hook} failed", "Fix it, or remove it."
-        case RunAbortedError():
-            return "A hook ended the run", "Rephrase the message."
-        case _ if getattr(error, "retryable", False):
-            return "The run failed", "Try again."
-        case _:
-            return "The run failed", ""
+    if isinstance(error, ProviderError) and error.kind in KINDS:
+        return KINDS[error.kind]
+    for kind, title, todo in ADVICE:
+        if isinstance(error, kind):
+            return title.format(error), todo.format(error)
+    return "The run failed", "Try again." if getattr(error, "retryable", False) else ""
 
 
 SessionStatus: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
@@ -177,9 +175,8 @@ class Totals(Struct, frozen=True):
         return Totals(usage, turns, self.calls + other.calls)
 
 
-def totals_of(run: Run[Any]) -> Totals:
+def totals_of(state: RunState) -> Totals:
     """Return the usage of a run so far."""
-    state = run.state
     return Totals(state.usage, state.turns, state.all_tool_calls)
 
 
@@ -255,7 +252,7 @@ class TerminalSession:
     @property
     def totals(self) -> Totals:
         """The usage of all runs."""
-        return self._before + (self._held if self.active is None else totals_of(self.active))
+        return self._before + (self._held if self.active is None else totals_of(self.active.state))
 
     def begin(self, text: str) -> None:
         """Start a new run with a message.
@@ -410,7 +407,7 @@ class TerminalSession:
             records = [each for record in found.records for each in expand(record)]
             shown.update(dict.fromkeys(lanes.feed(records)))
             if info is last or info.status != "paused":  # a resumed run continues the counts
-                totals += Totals(state.usage, state.turns, state.all_tool_calls)
+                totals += totals_of(state)
             opened.go_on_from(state, last.row.allowed)
             paused = found.result(info.run_id) if info.status == "paused" else None
         self._use(stored.id, opened, lanes, totals, last.run_id)
@@ -479,7 +476,7 @@ class TerminalSession:
         return Lane("error", clean(title), stage="done", pieces=[clean(text)])
 
     async def _end(self, ended: Run[Any]) -> Lane | None:
-        self._held, lane = totals_of(ended), None
+        self._held, lane = totals_of(ended.state), None
         self.active, self.paused, self.finished = None, None, False
         try:
             result = await ended

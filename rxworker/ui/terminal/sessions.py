@@ -71,7 +71,9 @@ async def list_sessions(log: EventLog) -> list[StoredSession]:
     found: dict[str, list[RunInfo]] = {}
     for info in await log.list(limit=MOST_RUNS):
         if not info.row.outer:
-            name = info.row.labels.get(CONVERSATION) or _own_id(info)
+            # Without the label, the id that the web server makes.
+            own = f"conversation-{info.run_id.partition('~')[0].removeprefix('run-')}"
+            name = info.row.labels.get(CONVERSATION) or own
             found.setdefault(name, []).append(info)
     sessions: list[StoredSession] = []
     for name, infos in found.items():
@@ -96,8 +98,3 @@ async def rename_session(log: EventLog, session: StoredSession, title: str) -> N
         await log.append(claim, (), after=claim.last_seq, row=row)
     finally:
         await log.release(claim)
-
-
-def _own_id(info: RunInfo) -> str:
-    """The id of the conversation of a run without the label, as the web server makes it."""
-    return f"conversation-{info.run_id.partition('~')[0].removeprefix('run-')}"

@@ -5,6 +5,7 @@ Only the newest lanes stay on the screen.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import cast
@@ -36,6 +37,15 @@ ENDS: dict[ItemStage, Part] = {
     "retracted": ("↶ retracted", "bad"),
     "failed": ("✗ failed", "bad"),
 }
+
+
+STATES: dict[ItemStage, Part] = {
+    **ENDS,
+    "open": ("writes arguments", "busy"),
+    "waiting": ("◷ waits", "busy"),
+    "refused": ("⊘ not run", "bad"),
+}
+"""The states of a call without a duration."""
 
 
 def marks(lane: Lane) -> list[Part]:
@@ -116,7 +126,7 @@ class ThinkingView(LaneView):
     def heading(self) -> tuple[list[Part], list[Part]]:
         """The duration."""
         lane = self.lane
-        seconds = f"{lane.seconds(self.now()):.1f} s"
+        seconds = f"{lane.seconds(time.time()):.1f} s"
         of_choice = f" · {lane.choice_label}" if lane.choice else ""
         if not lane.is_over:
             return [(f"◌ Thinking{of_choice}", "busy")], [(seconds, "dim")]
@@ -221,22 +231,14 @@ class CallView(LaneView):
     def _state(self) -> Part:
         call = self._call
         match call.stage:
-            case "open":
-                return "writes arguments", "busy"
-            case "waiting":
-                return "◷ waits", "busy"
             case "running":
-                return f"● {call.seconds(self.now()):.1f} s", "busy"
+                return f"● {call.seconds(time.time()):.1f} s", "busy"
             case "done":
                 return f"✓ {call.took:.1f} s" if call.took >= 0.05 else "✓", "good"
             case "failed":
                 return f"✗ failed, {call.took:.1f} s", "bad"
-            case "refused":
-                return "⊘ not run", "bad"
-            case "stopped":
-                return "■ stopped", "bad"
-            case "retracted":
-                return "↶ retracted", "bad"
+            case stage:
+                return STATES[stage]
 
 
 NOTE_LINES = 6

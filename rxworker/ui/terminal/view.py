@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -20,9 +19,7 @@ from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.section import Paint, Section, TextSection
 from rxworker.views.run_view import ItemStage
 
-STAGES: tuple[ItemStage, ...] = (
-    "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted",
-)  # fmt: skip
+STAGES: tuple[ItemStage, ...] = get_args(ItemStage)
 DEEPEST = 4
 """Deeper lanes are not indented further."""
 
@@ -168,11 +165,6 @@ class LaneView(Widget):
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
         """Redraw after a change of the selection."""
         self.refresh()
-
-    @staticmethod
-    def now() -> float:
-        """The current time, in the same unit as the time of records."""
-        return time.time()
 
 
 Part = tuple[str, str]
