@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -84,21 +84,17 @@ class Output(asyncio.SubprocessProtocol):
 async def start(
     words: list[str], output: Output, *, shell: bool, cwd: Path, env: Mapping[str, str]
 ) -> asyncio.SubprocessTransport:
-    """Start a process whose output goes there.
+    """Start a process whose output goes there. A task that is cancelled waits until it has started, since half a start cannot be stopped.
 
     Raises:
         OSError: It cannot be started.
         ValueError: Its words cannot be passed on.
     """
     loop = asyncio.get_running_loop()
-
-    def protocol() -> Output:
-        return output
-
-    # One pipe for both outputs keeps their order; a session of its own lets what the command starts be stopped with it.
     begin = loop.subprocess_shell if shell else loop.subprocess_exec
-    transport, _ = await begin(
-        protocol,
+    # One pipe for both outputs keeps their order; a session of its own lets what the command starts be stopped with it.
+    starting = begin(
+        lambda: output,
         *words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -107,20 +103,13 @@ async def start(
         env=env,
         start_new_session=True,
     )
-    return transport
-
-
-async def started(
-    starting: Coroutine[object, object, asyncio.SubprocessTransport], output: Output
-) -> asyncio.SubprocessTransport:
-    """Wait until it has started, also when the task is cancelled meanwhile: half a start cannot be stopped."""
     task = asyncio.ensure_future(starting)
     try:
-        return await asyncio.shield(task)
+        return (await asyncio.shield(task))[0]
     except asyncio.CancelledError:
         await asyncio.wait([task])
         if not task.cancelled() and task.exception() is None:
-            await stop(task.result(), output)
+            await stop(task.result()[0], output)
         raise
 
 
@@ -220,9 +209,7 @@ async def run_command(
     output = Output(limit)
     _check_folder(command, workspace)
     try:
-        transport = await started(
-            start(words, output, shell=shell, cwd=workspace, env=variables), output
-        )
+        transport = await start(words, output, shell=shell, cwd=workspace, env=variables)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         message = f"the command could not be started: {reason}: {_shown(command)}"

@@ -7,6 +7,7 @@ rounds of tools is four turns. A conversation that is cut between two turns sepa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
 
 from msgspec import Struct
 
@@ -25,14 +26,7 @@ def turns(conversation: Conversation) -> tuple[tuple[Message, ...], ...]:
     [['hi', 'hello'], ['and?']]
     """
     messages = conversation.messages
-    ends = [*starts(messages)[1:], len(messages)]
-    begin = 0
-    made: list[tuple[Message, ...]] = []
-    for end in ends:
-        if end > begin:
-            made.append(messages[begin:end])
-        begin = end
-    return tuple(made)
+    return tuple(messages[a:b] for a, b in pairwise([*starts(messages), len(messages)]))
 
 
 def fork(conversation: Conversation, turn: int) -> Conversation:
@@ -49,12 +43,11 @@ def fork(conversation: Conversation, turn: int) -> Conversation:
     >>> fork(conversation, 0).messages[-1].text
     'hello'
     """
-    begins = starts(conversation.messages)
-    count = len(begins)
+    every = turns(conversation)
+    count = len(every)
     if not -count <= turn < count:
         raise LocalProtocolError(f"there is no turn {turn}: the conversation has {count}")
-    ends = [*begins[1:], len(conversation.messages)]
-    return conversation.with_messages(conversation.messages[: ends[turn]])
+    return conversation.with_messages(chain.from_iterable(every[: turn % count + 1]))
 
 
 def starts(messages: Sequence[Message]) -> list[int]:
@@ -164,8 +157,7 @@ class _Round(Struct, frozen=True):
 def _rounds(messages: Sequence[Message], costs: Sequence[int]) -> list[_Round]:
     rounds: list[_Round] = []
     question, question_tokens = range(0), 0
-    begins = starts(messages)
-    for begin, end in zip(begins, [*begins[1:], len(messages)], strict=False):
+    for begin, end in pairwise([*starts(messages), len(messages)]):
         places = range(begin, end)
         said = next((p for p in places if messages[p].role == "assistant"), end)
         tokens = _sum(messages, costs, places)

@@ -210,11 +210,9 @@ class ScriptedModel:
                 observer.on_error(error)
                 return Disposable()
             emission = _Emission(self, self._to_answer(number, answer), observer)
-            if self._delay > 0:
-                emission.paced(self._delay, self._scheduler or _clock(scheduler))
-            else:
-                # The trampoline of the subscription: by the time it runs, the subscriber can leave.
-                emission.at_once(self._scheduler or CurrentThreadScheduler.singleton())
+            # Without a delay, the trampoline of the subscription: by the time it runs, the subscriber can leave.
+            usual = _clock(scheduler) if self._delay > 0 else CurrentThreadScheduler.singleton()
+            emission.start(self._scheduler or usual, self._delay)
             return emission
 
         return Observable(subscribe)
@@ -256,23 +254,18 @@ class _Emission(abc.DisposableBase):
         self._timer = MultipleAssignmentDisposable()
         self._over = False
 
-    def at_once(self, clock: abc.SchedulerBase) -> None:
-        """Emit everything at once, and stop where the subscriber unsubscribes."""
+    def start(self, clock: abc.SchedulerBase, delay: float) -> None:
+        """Emit everything at once, or one event after each delay, and stop where the subscriber unsubscribes."""
 
-        def go(_scheduler: abc.SchedulerBase, _state: object = None) -> None:
+        def go(scheduler: abc.SchedulerBase, state: object = None) -> None:
             while not self._over and self._step():
-                pass
+                if delay > 0:
+                    self._timer.disposable = scheduler.schedule_relative(delay, go, state)
+                    return
 
-        self._timer.disposable = clock.schedule(go)
-
-    def paced(self, delay: float, clock: abc.SchedulerBase) -> None:
-        """Emit one event after each delay."""
-
-        def tick(scheduler: abc.SchedulerBase, state: object = None) -> None:
-            if not self._over and self._step():
-                self._timer.disposable = scheduler.schedule_relative(delay, tick, state)
-
-        self._timer.disposable = clock.schedule_relative(delay, tick)
+        self._timer.disposable = (
+            clock.schedule_relative(delay, go) if delay > 0 else clock.schedule(go)
+        )
 
     def _step(self) -> bool:
         """Emit the next event, or end. Returns whether more follow."""

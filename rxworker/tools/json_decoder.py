@@ -100,28 +100,22 @@ def _message(error: msgspec.ValidationError) -> str:
 
 
 def _with_integers(text: str | bytes) -> bytes | None:
-    """The JSON with ``1`` in place of ``1.0``; ``None`` if it holds no such number."""
+    """The JSON with ``1`` in place of ``1.0``; ``None`` if it cannot be read."""
     try:
-        value: object = msgspec.json.decode(text)
-        whole = _whole(value)
-        return None if whole is value else msgspec.json.encode(whole)
+        return msgspec.json.encode(_whole(msgspec.json.decode(text)))
     # The first decoding stopped at the first mistake, so the rest was not read.
     except (ValueError, RecursionError):
         return None
 
 
 def _whole(value: object) -> object:
-    """The value with integers in place of floats without a fraction; itself if it holds none."""
+    """The value with integers in place of floats without a fraction."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) <= MAX_EXACT else value
     if isinstance(value, list):
-        items = cast("list[object]", value)
-        whole = [_whole(item) for item in items]
-        return whole if any(a is not b for a, b in zip(whole, items, strict=True)) else items
+        return [_whole(item) for item in cast("list[object]", value)]
     if isinstance(value, dict):
-        named = cast("dict[str, object]", value)
-        made = {name: _whole(item) for name, item in named.items()}
-        return made if any(made[name] is not named[name] for name in named) else named
+        return {name: _whole(item) for name, item in cast("dict[str, object]", value).items()}
     return value
 
 

@@ -213,35 +213,26 @@ def _type_of(values: Sequence[Json]) -> Json:
 
 
 def _keep_defaults(annotation: Any, components: dict[str, Any]) -> None:
-    """Put back the defaults of nested fields that msgspec leaves out."""
-    for cls, field, default in factory_defaults(annotation):
+    """Put back the lists and other containers that are defaults of nested fields, which msgspec leaves out.
+
+    Defaults of other sorts that a factory makes, such as the time of day, would be wrong tomorrow.
+    """
+    for found in object_types(annotation):
+        defaults = {field.encode_name: _made_by(field) for field in found.fields}
+        kept: JsonObject = {
+            n: value for n, value in defaults.items() if isinstance(value, list | dict)
+        }
+        if not kept:
+            continue
         ((schema,), _) = msgspec.json.schema_components(
-            [cls], ref_template="{name}", schema_hook=_custom
+            [found.cls], ref_template="{name}", schema_hook=_custom
         )
         properties = components.get(cast("str", schema["$ref"]), {}).get("properties", {})
-        properties.get(field, {}).setdefault("default", default)
+        for name, default in kept.items():
+            properties.get(name, {}).setdefault("default", default)
 
 
 OBJECTS = (StructType, DataclassType, NamedTupleType)
-
-
-def factory_defaults(annotation: Any) -> Iterator[tuple[type, str, Any]]:
-    """The fields within a type whose default is a list or another container: class, field and default.
-
-    Defaults of other sorts that a factory makes, such as the time of day, would be wrong tomorrow.
-
-    >>> class Place(msgspec.Struct):
-    ...     tags: list[str] = msgspec.field(default_factory=lambda: ["home"])
-    >>> [(name, default) for _, name, default in factory_defaults(list[Place])]
-    [('tags', ['home'])]
-    """
-    for found in object_types(annotation):
-        for field in found.fields:
-            if field.default_factory is NODEFAULT:
-                continue
-            default = _made_by(field)
-            if isinstance(default, list | dict):
-                yield cast("type", found.cls), field.encode_name, default
 
 
 def _made_by(field: Field) -> object:
