@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import partial
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
-from reactivex import Observable, abc
+from reactivex import abc
 
 from rxworker.events import (
     AttemptRetract,
@@ -27,8 +26,8 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.operators.expect import no_record
-from rxworker.operators.kernel import Ending, Operator
+from rxworker.operators.expect import no_record, observing
+from rxworker.operators.kernel import Ending, Operator, Sink
 from rxworker.protocols.socket import reason_of
 from rxworker.state import RunState, step_run
 from rxworker.views import CallView, RunView
@@ -147,23 +146,21 @@ def call_rows() -> Operator[Record, CallRow]:
     >>> asyncio.run(main())
     add {"a":1,"b":2} 3
     """
-    return partial(_rows, _Calls, "call_rows()")
+    return _rows(_Calls, "call_rows()")
 
 
 def response_rows() -> Operator[Record, ResponseRow]:
     """A row for each response of a provider, also for those that failed."""
-    return partial(_rows, _Responses, "response_rows()")
+    return _rows(_Responses, "response_rows()")
 
 
 def run_rows() -> Operator[Record, RunRow]:
     """A row for each run that has ended or paused."""
-    return partial(_rows, _Runs, "run_rows()")
+    return _rows(_Runs, "run_rows()")
 
 
-def _rows(make: Callable[[], Fold[R]], verb: str, source: Observable[Record]) -> Observable[R]:
-    def subscribe(
-        observer: abc.ObserverBase[R], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+def _rows(make: Callable[[], Fold[R]], verb: str) -> Operator[Record, R]:
+    def observe(observer: abc.ObserverBase[R]) -> Sink[Record]:
         folds: dict[str, Fold[R]] = {}
         ending = Ending(observer)
 
@@ -181,9 +178,9 @@ def _rows(make: Callable[[], Fold[R]], verb: str, source: Observable[Record]) ->
             if _is_end(record):
                 folds.pop(record.run_id, None)
 
-        return source.subscribe(on_next, ending.on_error, ending.on_completed, scheduler=scheduler)
+        return Sink(on_next, ending.on_error, ending.on_completed)
 
-    return Observable(subscribe)
+    return observing(observe)
 
 
 class _Calls:

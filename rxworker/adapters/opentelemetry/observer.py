@@ -75,10 +75,9 @@ class OpenTelemetry:
 
     def traceparent(self) -> str:
         """The current trace context, as the header ``traceparent`` of W3C Trace Context; empty without one."""
-        current = trace.get_current_span().get_span_context()
-        if not current.is_valid:
-            return ""
-        return f"00-{current.trace_id:032x}-{current.span_id:016x}-{current.trace_flags:02x}"
+        carrier: dict[str, str] = {}
+        PROPAGATOR.inject(carrier)
+        return carrier.get("traceparent", "")
 
     def __call__(self, run: Run[Any]) -> None:
         """Trace a run. A run within a run that is traced is part of that trace already.

@@ -173,10 +173,6 @@ class _Part(Struct, frozen=True):
         empty: JsonObject = {"annotations": [], "logprobs": []} if self.more else {}
         return {"type": self.kind, self.key: text, **empty}
 
-    def event(self, known: _Item, name: str, **members: Json) -> JsonObject:
-        """An event of the part."""
-        return _event(known, name, **{self.index: 0}, **members)
-
 
 _PARTS = {
     BlockType.TEXT: _Part(
@@ -196,39 +192,52 @@ _PARTS = {
 
 
 class _Item:
-    """An item of the output."""
+    """An item of the output.
 
-    def __init__(self, index: int, item: JsonObject) -> None:
+    Attributes:
+        index: Its index.
+        item: Its JSON.
+        part: How its one part is written; ``None`` for a call.
+        texts: The pieces of its text, or of its arguments.
+    """
+
+    def __init__(self, index: int, item: JsonObject, part: _Part | None) -> None:
         self.index = index
         self.item = item
+        self.part = part
         self.texts: list[str] = []
-
-    @property
-    def id(self) -> str:
-        return str(self.item["id"])
+        self._text = f"response.{item['type']}_arguments" if part is None else part.text
+        self._more: JsonObject = {} if part is None else part.more
 
     @property
     def is_shown(self) -> bool:
         """Whether the whole response has it: a call that the client is not to make is left out."""
         return self.item["type"] != "function_call" or self.item["status"] == "completed"
 
+    def event(self, kind: str, **members: Json) -> JsonObject:
+        """An event of the item, or of its part."""
+        place: JsonObject = {} if self.part is None else {self.part.index: 0}
+        about: JsonObject = {"type": kind, "item_id": self.item["id"], "output_index": self.index}
+        return {**about, **place, **members}
+
+    def grow(self, text: str) -> JsonObject:
+        """The event of more text."""
+        self.texts.append(text)
+        return self.event(f"{self._text}.delta", delta=text, **self._more)
+
+    def text_done(self, **members: Json) -> JsonObject:
+        """The event of the whole text."""
+        return self.event(f"{self._text}.done", **members, **self._more)
+
+    def whole(self, moment: Literal["added", "done"]) -> JsonObject:
+        """The event of its beginning or its end."""
+        name = f"response.output_item.{moment}"
+        return {"type": name, "output_index": self.index, "item": self.item}
+
     def done(self, status: str, **members: Json) -> JsonObject:
         """The event of its end."""
         self.item = {**self.item, **members, "status": status}
-        return {
-            "type": "response.output_item.done",
-            "output_index": self.index,
-            "item": self.item,
-        }
-
-
-def _event(known: _Item, name: str, **members: Json) -> JsonObject:
-    return {"type": name, "item_id": known.id, "output_index": known.index, **members}
-
-
-def _calls(known: _Item) -> str:
-    """The name of the events of a call's arguments."""
-    return f"response.{known.item['type']}_arguments"
+        return self.whole("done")
 
 
 class ResponseEncoder(RecordEncoder[JsonObject]):
@@ -286,9 +295,9 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
             case BlockOpen(block=block) if not block.scope.id:
                 yield from self._open(block)
             case BlockGrow(block=block, text=text) if block.id in self._items:
-                yield from self._grow(self._items[block.id], block.block_type, text)
+                yield self._items[block.id].grow(text)
             case BlockClose(block=block, aborted=aborted) if block.id in self._items:
-                yield from self._close(block, aborted)
+                yield from self._close(self._items[block.id], aborted)
             case CallResult(id=name) if name in self._items and not change.scope.id:
                 yield from self._result(self._items[name], change)
             case Retract(blocks=blocks, calls=calls):
@@ -324,35 +333,21 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
             item |= {"type": "message", "role": "assistant", "content": []}
         else:
             return
-        known = self._items[block.id] = _Item(self._count, item)
+        part = _PARTS.get(block.block_type)
+        known = self._items[block.id] = _Item(self._count, item, part)
         self._count += 1
-        yield {
-            "type": "response.output_item.added",
-            "output_index": known.index,
-            "item": dict(item),
-        }
-        part = _PARTS.get(block.block_type)
+        yield known.whole("added")
         if part is not None:
-            yield part.event(known, part.added, part=part.value(""))
+            yield known.event(part.added, part=part.value(""))
         elif item["type"] == "mcp_call":
-            yield _event(known, "response.mcp_call.in_progress")
+            yield known.event("response.mcp_call.in_progress")
 
-    def _grow(self, known: _Item, kind: BlockType, text: str) -> Iterator[JsonObject]:
-        known.texts.append(text)
-        part = _PARTS.get(kind)
-        if part is None:
-            yield _event(known, f"{_calls(known)}.delta", delta=text)
-        else:
-            yield part.event(known, f"{part.text}.delta", delta=text, **part.more)
-
-    def _close(self, block: ShownBlock, aborted: str | None) -> Iterator[JsonObject]:
-        known = self._items[block.id]
-        text = "".join(known.texts)
-        part = _PARTS.get(block.block_type)
+    def _close(self, known: _Item, aborted: str | None) -> Iterator[JsonObject]:
+        text, part = "".join(known.texts), known.part
         if part is not None:
             parts: Json = [part.value(text)]
-            yield part.event(known, f"{part.text}.done", **{part.key: text}, **part.more)
-            yield part.event(known, part.done, part=part.value(text))
+            yield known.text_done(**{part.key: text})
+            yield known.event(part.done, part=part.value(text))
             status = "completed" if aborted is None else "incomplete"
             yield known.done(status, **{part.holder: parts})
         elif known.item["type"] == "mcp_call":  # which is done with its result
@@ -361,15 +356,14 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
     def _arguments(self, known: _Item, text: str) -> JsonObject:
         """The event of the whole arguments of a call."""
         known.item = {**known.item, "arguments": text}
-        done = _event(known, f"{_calls(known)}.done", arguments=text)
-        return {**done, "name": known.item["name"]}
+        return known.text_done(arguments=text, name=known.item["name"])
 
     def _result(self, known: _Item, change: CallResult) -> Iterator[JsonObject]:
         if known.item["type"] != "mcp_call" or known.item["output"] is not None:
             return
         text, is_error = change.result.text, change.result.is_error
         status = "failed" if is_error else "completed"
-        yield _event(known, f"response.mcp_call.{status}")
+        yield known.event(f"response.mcp_call.{status}")
         error: Json = None
         if is_error:
             content: Json = [{"type": "text", "text": text}]
@@ -398,7 +392,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         if known.item["status"] != "in_progress":
             return  # its item is complete, and cannot begin again
         if not known.texts:
-            yield from self._grow(known, BlockType.TOOL_USE, arguments)
+            yield known.grow(arguments)
         yield self._arguments(known, arguments)
         yield known.done("completed")
 
