@@ -37,6 +37,7 @@ from rxworker.hooks.points import (
     point_of,
 )
 from rxworker.hooks.settings import HookSettings
+from rxworker.messages.settings import check_names
 
 C = TypeVar("C", bound=HookContext)
 V = TypeVar("V")
@@ -76,6 +77,7 @@ class PointDecorator(Generic[C, V]):
         **settings: Unpack[HookSettings],
     ) -> Hook[C] | Callable[[PointFunction[C, V] | PointOperator[C, V]], Hook[C]]:
         """A hook at this point, or a decorator that makes one."""
+        check_names("a hook", settings, HookSettings.__annotations__)
 
         def make(function: PointFunction[C, V] | PointOperator[C, V]) -> Hook[C]:
             # The verdict's type was checked by the signature; past here a hook is any function of its context.
@@ -124,6 +126,7 @@ def hook(
     if not point:
         raise ConfigurationError('give the point of the hook, for example @hook("PreToolUse")')
     at = point_of(point)
+    check_names("a hook", settings, HookSettings.__annotations__)
 
     def make(function: LegacyFunction | ContextOperator[Any]) -> Hook[Any]:
         return Hook[Any](understood(function, at), at, **settings)

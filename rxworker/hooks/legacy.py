@@ -22,7 +22,7 @@ from reactivex import Observable
 from rxworker.hooks.base import HookFunction
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.operator import ContextOperator, OperatorFunction, as_operator
-from rxworker.hooks.points import Abort, Cancel, EndRun, Finish, HookPoint, Verdict
+from rxworker.hooks.points import ENDINGS, EndRun, Finish, HookPoint, Verdict
 from rxworker.hooks.settings import first_turn
 from rxworker.messages import Message
 from rxworker.messages.message import Role
@@ -141,10 +141,6 @@ def verdict_of(result: LegacyResult, context: HookContext, point: HookPoint) -> 
 
 
 def _end(reason: str, point: HookPoint) -> Verdict:
-    match point:
-        case HookPoint.ON_MESSAGE_SEND:
-            return Cancel(reason)
-        case HookPoint.BEFORE_TOOL_CALL | HookPoint.AFTER_TOOL_CALL:
-            return Abort(reason)
-        case _:
-            raise EndRun(reason)
+    if point not in ENDINGS:
+        raise EndRun(reason)
+    return ENDINGS[point](reason)

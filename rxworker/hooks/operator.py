@@ -24,6 +24,7 @@ from reactivex.scheduler import CurrentThreadScheduler
 
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import (
+    ENDINGS,
     VERDICTS,
     Abort,
     Cancel,
@@ -217,10 +218,9 @@ DROPPED: dict[HookPoint, tuple[Callable[[str], Verdict], str]] = {
 
 def refused(point: HookPoint, error: BaseException) -> Verdict:
     """The verdict at this point if the operator fails."""
-    if point in (HookPoint.ON_TURN_END, HookPoint.ON_ABORT) or not isinstance(error, Exception):
+    if point not in ENDINGS or not isinstance(error, Exception):
         raise error
-    reason = str(error) or type(error).__name__
-    return Cancel(reason) if point is HookPoint.ON_MESSAGE_SEND else Abort(reason)
+    return ENDINGS[point](str(error) or type(error).__name__)
 
 
 def dropped(point: HookPoint, reason: str | None) -> Verdict | None:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import TypeAlias
 
@@ -186,6 +187,14 @@ VERDICTS: dict[HookPoint, tuple[type[Verdict], ...]] = {
     HookPoint.ON_TURN_END: (Finish, ContinueWithMessages, Pause),
     HookPoint.ON_ABORT: (),
 }
+
+
+ENDINGS: dict[HookPoint, Callable[[str], Verdict]] = {
+    HookPoint.ON_MESSAGE_SEND: Cancel,
+    HookPoint.BEFORE_TOOL_CALL: Abort,
+    HookPoint.AFTER_TOOL_CALL: Abort,
+}
+"""The verdict that ends the run, made of its reason; none at the other points."""
 
 
 def point_of(name: HookPoint | str) -> HookPoint:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Unpack
@@ -268,15 +267,11 @@ class Hooks:
         Raises:
             HookError: It failed, whatever its ``on_failure``.
         """
-        failures: deque[HookVerdict] = deque()
-
-        def hear(event: HookVerdict) -> None:
+        events: list[HookVerdict] = []
+        await run_hooks((hook,), context, events.append)
+        for event in events:
             if event.verdict == "Failed":
-                failures.append(event)
-
-        await run_hooks((hook,), context, hear)
-        for failure in failures:
-            raise HookError(failure.reason, hook=failure.hook, point=failure.point)
+                raise HookError(event.reason, hook=event.hook, point=event.point)
 
     def _take(self, hooks: tuple[AnyHook, ...]) -> None:
         points = dict.fromkeys(hook.point for hook in hooks)

@@ -121,7 +121,9 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._wait(),), name=name, daemon=True
+        )
         self._thread.start()
         self._ready.wait()
 
@@ -133,9 +135,6 @@ class LoopThread:
         """Stop the loop, and wait until its tasks have ended."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-
-    def _run(self) -> None:
-        asyncio.run(self._wait())
 
     async def _wait(self) -> None:
         self._loop = asyncio.get_running_loop()

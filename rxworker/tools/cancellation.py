@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from functools import partial
 from typing import Any, TypeVar
 
 B = TypeVar("B")
@@ -60,18 +59,6 @@ async def within(
     if not task.done():
         raise TooLateError(await _stop(task, name, grace))
     return task.result()
-
-
-async def ended(task: asyncio.Task[Any]) -> None:
-    """Wait until a task that runs has ended. It is left alone when the wait is cancelled; a call that does not stop must not hold us."""
-    waiter: asyncio.Future[None] = task.get_loop().create_future()
-    task.add_done_callback(partial(_wake, waiter))
-    await waiter
-
-
-def _wake(waiter: asyncio.Future[None], _: asyncio.Task[Any]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def is_destroyed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:

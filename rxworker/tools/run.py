@@ -20,7 +20,7 @@ from rxworker.errors import ToolError
 from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools.base import Tool, policy_of
-from rxworker.tools.cancellation import ended, stop_all
+from rxworker.tools.cancellation import stop_all
 from rxworker.tools.invocation import (
     CallScope,
     Emit,
@@ -333,9 +333,8 @@ async def run_calls(
                 report(call, place, task)
             else:
                 task.add_done_callback(partial(report, call, place))
-        for task in tasks:
-            if not task.done():
-                await ended(task)
+        if running := [task for task in tasks if not task.done()]:
+            await asyncio.wait(running)  # which leaves them alone when it is cancelled
     except asyncio.CancelledError:
         is_stopping = True
         await stop_all(tasks)
