@@ -173,8 +173,12 @@ class CommandReader:
 
     async def _read(self) -> None:
         def failed(error: Exception) -> None:
-            text, extra = "the commands to %s cannot be read: %s", {"run": self._run}
-            logger.warning(text, self._run, reason_of(error), extra=extra)
+            logger.warning(
+                "the commands to %s cannot be read: %s",
+                self._run,
+                reason_of(error),
+                extra={"run": self._run},
+            )
 
         with _reported(failed):
             async for command in self._log.commands(self._run):
