@@ -76,6 +76,7 @@ from rxworker.worker.context import (
     before_calls,
     calls_of,
     check_limits,
+    ignore,
     let_watchers_act,
 )
 from rxworker.worker.journal import BY_CALLER
@@ -430,7 +431,7 @@ async def _execute(
     calls = reactivex.from_iterable([each.call for each in left])
     executed = apply_operators((executor,), calls, context.scheduler, {ToolResult}, _NO_RESULT)
     # Here an exception of ``take`` is an error of the stream, in whatever thread the executor emits.
-    await Emitter[ToolResult](_ignore, _ignore).listen(executed.pipe(ops.do_action(take)))
+    await Emitter[ToolResult](ignore, ignore).listen(executed.pipe(ops.do_action(take)))
     if left:
         names = ", ".join(each.call.id for each in left)
         raise ConfigurationError(
@@ -441,9 +442,6 @@ async def _execute(
 def _tool_of(context: RunContext, early: EarlyCalls | None, each: PausedCall) -> Tool | None:
     tool = context.worker.tools.get(each.call.name)
     return early.tool_at(each.place) if tool is None and early is not None else tool
-
-
-def _ignore(_: object) -> None: ...
 
 
 def _begun(scope: TurnScope, waiting: Sequence[PausedCall]) -> list[PausedCall]:
@@ -507,8 +505,11 @@ async def _ask(
         call, place = each.call, each.place
         tool = context.worker.tools.get(call.name)
         if tool is None:
-            # It is not run, even if the tool is added later: no hook has run for it.
-            results[place] = _missing(context, each, emit)
+            # It is not run, even if the tool is added later: no hook has run for it. Its start has a context of its own,
+            # as that of any call: an observer may set the current span.
+            results[place] = missing(context.worker.tools, call)
+            copy_context().run(emit, ToolStart(call, place))
+            emit(ToolStop(results[place], place=place))
             continue
         if place in invalid:
             allowed.append(each)
@@ -570,15 +571,6 @@ def _decoded(context: RunContext, each: PausedCall, invalid: set[int]) -> Paused
         invalid.add(each.place)
         return each
     return each if call is each.call else replace(each, call=call)
-
-
-def _missing(context: RunContext, each: PausedCall, emit: Emit) -> ToolResult:
-    """The result of a call of an unknown tool."""
-    result = missing(context.worker.tools, each.call)
-    # In a context of its own, as any call: an observer of its start may set the current span.
-    copy_context().run(emit, ToolStart(each.call, each.place))
-    emit(ToolStop(result, place=each.place))
-    return result
 
 
 async def _after_result_hooks(

@@ -83,6 +83,10 @@ def checked(emit: Emit, has_ended: Callable[[], bool] = lambda: False) -> Emit:
     return emit_checked
 
 
+def ignore(_: object) -> None:
+    """Drop an event or an error."""
+
+
 def _too_late(event: Event) -> None:
     if isinstance(event, HookMessage):
         logger.warning(

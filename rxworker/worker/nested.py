@@ -26,7 +26,7 @@ from rxworker.messages import JsonObject, ToolMeta
 from rxworker.tools import ToolContext, ToolPolicy
 from rxworker.tools.base import Effect, check_name, check_policy
 from rxworker.tools.json_decoder import explain
-from rxworker.worker.context import CALLING, INSIDE
+from rxworker.worker.context import CALLING, INSIDE, ignore
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session, end_inside
@@ -165,7 +165,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
         if record.seq > relayed:
             context.relay(record)
 
-    watching = run.subscribe(relay, _ignore)
+    watching = run.subscribe(relay, ignore)  # the task that awaits the run receives the error
     try:
         result: RunResult[Any] = await run
     except asyncio.CancelledError:
@@ -182,10 +182,6 @@ def _text_of(result: RunResult[Any], name: str) -> str:
         text = f"it paused, and a nested run cannot wait for a decision: {why}"
         raise ExecutionFailedError(text, tool=name)
     return result.text
-
-
-def _ignore(_: Exception) -> None:
-    """The task that awaits the run receives the error."""
 
 
 def _task_of(input_json: str | bytes, name: str) -> str:

@@ -25,6 +25,7 @@ from rxworker.tools import Tool, Toolbox
 from rxworker.tools.base import policy_of
 from rxworker.tools.results import clean, to_content, truncate
 from rxworker.tools.run import run_call
+from rxworker.worker.context import ignore
 
 BEFORE = HookPoint.BEFORE_TOOL_CALL
 
@@ -140,9 +141,9 @@ def permit(
                 answers.append(call)
                 continue
             context = ToolCallContext(
-                call=ready, tool=tool, conversation=known, emit=_ignore, toolbox=toolbox
+                call=ready, tool=tool, conversation=known, emit=ignore, toolbox=toolbox
             )
-            verdict, hook = await hooks.run(BEFORE, context, _ignore)
+            verdict, hook = await hooks.run(BEFORE, context, ignore)
             if isinstance(verdict, Finish):
                 left = [*answers, *calls[len(answers) :]]
                 return [a if isinstance(a, ToolResult) else not_run(a, hook) for a in left]
@@ -170,7 +171,3 @@ def permit(
 
 
 _WAITS = "{} the call of {}: only the run of a worker can wait for a decision"
-
-
-def _ignore(event: object) -> None:
-    del event

@@ -525,8 +525,13 @@ async def begin(
     reason = TAKEN if info.status == "queued" else ""
     recover = partial(recover_in, worker, source.log, info, reason, claim)
     run = await source.recover(info, recover, claim)
-    if run is not None:
-        _report(run, on_run)
+    if run is not None and on_run is not None:
+        try:
+            on_run(run)
+        except Exception as error:  # which must not end the other runs
+            logger.exception(
+                "on_run failed for %s: %s", run.id, describe(error), extra={"run": run.id}
+            )
     return run
 
 
@@ -577,15 +582,6 @@ async def _settled(beginning: asyncio.Future[Run[Any] | None]) -> Run[Any] | Non
         beginning.cancel()
     is_begun = beginning.done() and not beginning.cancelled() and beginning.exception() is None
     return beginning.result() if is_begun else None
-
-
-def _report(run: Run[Any], on_run: Callable[[Run[Any]], object] | None) -> None:
-    """Call the function of the application, whose mistakes must not end the other runs."""
-    try:
-        if on_run is not None:
-            on_run(run)
-    except Exception as error:
-        logger.exception("on_run failed for %s: %s", run.id, describe(error), extra={"run": run.id})
 
 
 def _cap(tenant_cap: int | Mapping[str, int] | None, tenant: str) -> int | None:

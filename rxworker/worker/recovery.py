@@ -131,8 +131,9 @@ async def continue_run(
         )
         return Continuation([], scope)
     begin = turn[0].event
-    is_cut = state.response is not None and not _is_complete(state)
-    if is_cut or (state.response is None and not isinstance(begin, RunResume)):
+    response = state.response
+    is_cut = response is not None and response.status is not ResponseStatus.COMPLETED
+    if is_cut or (response is None and not isinstance(begin, RunResume)):
         is_open = isinstance(_last(turn, AttemptStart, AttemptRetract), AttemptStart)
         first: list[Event] = [AttemptRetract(CUT)] if is_cut or is_open else []
         return Continuation(first, TurnScope(variables=stored.variables, is_recovered=True))
@@ -302,12 +303,7 @@ def _last(turn: Sequence[Record], *kinds: type[object]) -> object:
     return next((r.event for r in reversed(turn) if isinstance(r.event, kinds)), None)
 
 
-def _is_complete(state: RunState) -> bool:
-    response = state.response
-    return response is not None and response.status is ResponseStatus.COMPLETED
-
-
-def is_cancelled(stored: StoredRun, sent: Iterable[Command]) -> bool:
+def will_be_cancelled(stored: StoredRun, sent: Iterable[Command]) -> bool:
     """Whether it will end by a command that no process has taken."""
     return any(each.kind == "cancel" and each.number not in stored.taken for each in sent)
 
@@ -327,8 +323,13 @@ def ending_of(stored: StoredRun, sent: Sequence[Command], progress: int) -> Cont
             return Continuation([CommandTaken(command.number, "cancel")], error=error)
     # It may have been cancelled when its process ended, and put back after that.
     own = [r.event for r in stored.records if not r.path and r.seq > stored.copied]
-    last = [e for e in own if isinstance(e, RunRequeue) or _is_cancel(e)]
-    if last and not isinstance(last[-1], RunRequeue):
+    is_cancelled = False
+    for event in own:
+        if isinstance(event, RunRequeue):
+            is_cancelled = False
+        elif isinstance(event, CommandTaken) and event.kind == "cancel":
+            is_cancelled = True
+    if is_cancelled:
         return Continuation([], error=RunCancelledError("cancelled before its process ended"))
     deaths = deaths_at(progress, stored, returned_in(sent))
     if deaths < DEATHS:
@@ -338,7 +339,3 @@ def ending_of(stored: StoredRun, sent: Sequence[Command], progress: int) -> Cont
         "Find out what ends the process, then put the run back with log.requeue(run), or fork it before that record"
     )
     return Continuation([], error=WorkerError(text))
-
-
-def _is_cancel(event: Event) -> bool:
-    return isinstance(event, CommandTaken) and event.kind == "cancel"

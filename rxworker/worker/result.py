@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import PauseState
@@ -152,24 +153,21 @@ def result_of(
     """
     text = answer_of(state.conversation)
     pause = state.pause
-    if pause is None:
-        return Finished(
-            conversation=state.conversation,
-            text=text,
-            usage=state.usage,
-            turns=state.turns,
-            stop_reason=state.stop_reason,
-            run_id=run_id,
-            output=None if output is None or output.complaint(text) else output.decode(text),
-            shared_state=state.shared_state,
-        )
-    return Paused(
+    result = RunResult[T](
         conversation=state.conversation,
         text=text,
         usage=state.usage,
         turns=state.turns,
         stop_reason=state.stop_reason,
         run_id=run_id,
+        shared_state=state.shared_state,
+    )
+    if pause is None:
+        if output is not None and not output.complaint(text):
+            result = replace(result, output=output.decode(text))
+        return Finished(**asdict(result))
+    return Paused(
+        **asdict(result),
         pause=pause,
         signatures=tuple([signature_of(call) for call in pause.pending]),
         is_foreign=is_foreign,
@@ -178,7 +176,6 @@ def result_of(
         variables=dict(variables),
         called=tuple(called),
         traceparent=state.traceparent,
-        shared_state=state.shared_state,
         output_format=state.output_format,
     )
 

@@ -62,8 +62,8 @@ from rxworker.worker.recovery import (
     Continuation,
     continue_run,
     ending_of,
-    is_cancelled,
     progress_of,
+    will_be_cancelled,
 )
 from rxworker.worker.result import Paused, R, RunResult, T
 from rxworker.worker.run import Beginning, Run
@@ -397,7 +397,7 @@ class Session(SessionVerbs):
             is recovered or decided about has what is stored with it, and leaves nothing here.
         log: The log of its runs.
         labels: Stored with the next run.
-        name: The name of the worker in the log.
+        name: The name of the worker in the log, by default its own.
         timeline: The handlers of the worker, with scopes of this session; handlers that are added to it concern this session alone.
 
     Raises:
@@ -435,7 +435,7 @@ class Session(SessionVerbs):
         self.allowed = list(allowed)
         self._log = optional("log", log, EventLog, "log=MemoryLog()")
         self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
-        self._name = ""
+        self.name = worker.name
         self.timeline = worker.timeline.child()
         self._collected = Collected()
         self._current: Run[Any] | None = None
@@ -479,15 +479,6 @@ class Session(SessionVerbs):
             return Disposable(partial(self._observers.remove, observer))
 
         return Observable(subscribe)
-
-    @property
-    def name(self) -> str:
-        """The name of the worker in the log: that which the session was given, or that of the worker."""
-        return self._name or self.worker.name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self._name = name
 
     @property
     def log(self) -> EventLog | None:
@@ -743,7 +734,7 @@ class Session(SessionVerbs):
             if output is None and stored.state.output_format is not None:
                 output = Output.from_format(stored.state.output_format)
             after = ending_of(stored, sent, progress)
-            if after is not None or is_cancelled(stored, sent):
+            if after is not None or will_be_cancelled(stored, sent):
                 await end_nested(log, run_id)  # no call continues them any more
             if after is None and not self._performs:
                 after = Continuation([])  # the process that takes it has the tools

@@ -163,7 +163,7 @@ def digest_of(meta: ToolMeta) -> str:
     >>> digest_of(ToolMeta("pay", "Pay.", {"type": "object"})).partition(".")[0] == digest_of(ToolMeta("pay", "Transfer.", {"type": "object"})).partition(".")[0]
     True
     """
-    return f"{_parameters_of(meta)}.{_whole_of(meta)}"
+    return f"{_parameters_of(meta)}.{_sha256(meta)}"
 
 
 def digests_of(tools: Toolbox) -> dict[str, str]:
@@ -174,15 +174,11 @@ def digests_of(tools: Toolbox) -> dict[str, str]:
 def is_same_tool(digest: str, meta: ToolMeta) -> bool:
     """Whether a digest is that of a tool with this name and these parameters. Descriptions do not matter; in a digest of an older rxworker they do."""
     parameters, mark, _ = digest.partition(".")
-    return parameters == (_parameters_of(meta) if mark else _whole_of(meta))
+    return parameters == (_parameters_of(meta) if mark else _sha256(meta))
 
 
 def _parameters_of(meta: ToolMeta) -> str:
     return _sha256((meta.name, _without_texts(meta.input_schema), meta.format))
-
-
-def _whole_of(meta: ToolMeta) -> str:
-    return _sha256(meta)
 
 
 def _sha256(value: object) -> str:

@@ -39,13 +39,11 @@ from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import (
     Cancel,
     ContinueWithMessages,
-    Finish,
     HookPoint,
     MessageSendContext,
     Pause,
     TurnEndContext,
 )
-from rxworker.hooks.points import Verdict
 from rxworker.hooks.runner import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
 from rxworker.operators.expect import EVENTS
@@ -304,10 +302,14 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    verdict, hook, reached = Finish(), "", ()
-    hooks = context.worker.hooks.at(TURN_END)
-    if hooks:
-        verdict, hook, reached = await _run_turn_end_hooks(context, scope, emit)
+    hook_context = TurnEndContext(
+        since=context.since,
+        called=tuple(context.called),
+        spared=frozenset(scope.pause.spared),
+        **context.hook_input(scope.variables),
+    )
+    verdict, hook = await context.worker.hooks.run(TURN_END, hook_context, emit)
+    reached = tuple(numbered(hook_context.reached))
     match verdict:
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)
@@ -341,20 +343,6 @@ def _has_results(state: RunState, scope: TurnScope) -> bool:
         if answer is None or not answer.tool_calls:
             return False
     return stop is None or stop.runs_tools
-
-
-async def _run_turn_end_hooks(
-    context: RunContext, scope: TurnScope, emit: Emit
-) -> tuple[Verdict, str, tuple[tuple[str, int], ...]]:
-    """The verdict of the hooks, the name of the hook that gave it, and the hooks that were reached."""
-    hook_context = TurnEndContext(
-        since=context.since,
-        called=tuple(context.called),
-        spared=frozenset(scope.pause.spared),
-        **context.hook_input(scope.variables),
-    )
-    verdict, hook = await context.worker.hooks.run(TURN_END, hook_context, emit)
-    return verdict, hook, tuple(numbered(hook_context.reached))
 
 
 def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:
