@@ -68,7 +68,7 @@ class FlushScheduler:
         self._on_raise = on_raise
         self._groups: dict[Delivery, WatcherGroup] = {}
         self._paces: dict[float, Pace] = {}
-        self._clock = _clock_of(loop, scheduler)
+        self._clock = loop, scheduler
         self._callbacks: tuple[Callback, ...] = ()
         self._is_requested = self._is_flushing = self._repeats = False
         self._is_over = False
@@ -179,7 +179,17 @@ class FlushScheduler:
     def _begin_pace(self, delivery: Delivery | None) -> None:
         every = every_of(delivery)
         if every is not None and every not in self._paces:
-            self._paces[every] = Pace(every, self._history, self._clock, self.request)
+            self._paces[every] = Pace(every, self._history, self._later, self.request)
+
+    def _later(self, seconds: float, act: Callback) -> Callable[[], object]:
+        """Call a function after so many seconds, or at once without a clock. Returns a function that cancels the call."""
+        loop, scheduler = self._clock
+        if scheduler is not None:
+            return scheduler.schedule_relative(seconds, partial(_act, act)).dispose
+        if loop is not None and not loop.is_closed():
+            return loop.call_later(seconds, act).cancel
+        act()
+        return act
 
     def _pace_of(self, delivery: Delivery | None) -> Pace | None:
         every = every_of(delivery)
@@ -348,19 +358,5 @@ def _set_done(futures: Iterable[asyncio.Future[None]]) -> None:
             future.set_result(None)
 
 
-def _clock_of(loop: asyncio.AbstractEventLoop | None, scheduler: abc.SchedulerBase | None) -> Later:
-    """The clock of the scheduler, or of the loop; without either, calls are made at once."""
-
-    def later(seconds: float, call: Callback) -> Callable[[], object]:
-        if scheduler is not None:
-
-            def act(_: abc.SchedulerBase, __: object = None) -> None:
-                call()
-
-            return scheduler.schedule_relative(seconds, act).dispose
-        if loop is not None and not loop.is_closed():
-            return loop.call_later(seconds, call).cancel
-        call()
-        return call
-
-    return later
+def _act(act: Callback, _: abc.SchedulerBase, __: object = None) -> None:
+    act()

@@ -15,11 +15,12 @@ from typing import Any, TypeVar, overload
 
 from reactivex import Observable, abc
 from reactivex import operators as ops
-from reactivex.disposable import Disposable
+from reactivex.disposable import RefCountDisposable
 
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, BlockType, Event
 from rxworker.events.block import BlockMetadata
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
+from rxworker.operators.disposables import Both, SerialDisposable
 from rxworker.operators.expect import EVENTS, expect_callable, no_block, no_event, operator
 from rxworker.operators.kernel import (
     Ending,
@@ -43,10 +44,12 @@ class Block(Source[BlockEvent]):
         start: How it began; made up where the block opened without a start.
     """
 
-    def __init__(self, start: BlockStart, lease: Lease, *, replay: bool = False) -> None:
+    def __init__(
+        self, start: BlockStart, users: RefCountDisposable, *, replay: bool = False
+    ) -> None:
         super().__init__()
         self.start = start
-        self._lease = lease
+        self._users = users
         self._seen: list[BlockEvent] | None = [] if replay else None
 
     @property
@@ -81,45 +84,7 @@ class Block(Source[BlockEvent]):
                 observer.on_next(event)
         if self._over:
             return super()._subscribe_core(observer, scheduler)
-        self._lease.take()
-        subscription = super()._subscribe_core(observer, scheduler)
-
-        def dispose() -> None:
-            subscription.dispose()
-            self._lease.give_back()
-
-        return Disposable(dispose)
-
-
-class Lease:
-    """Counts the users of the subscription to the source, and disposes it when none is left."""
-
-    def __init__(self) -> None:
-        self._count = 1
-        self._source: abc.DisposableBase | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no user is left."""
-        return self._count == 0
-
-    def hold(self, source: abc.DisposableBase) -> None:
-        """Take charge of the subscription."""
-        self._source = source
-        self._end_if_over()
-
-    def take(self) -> None:
-        """Add a user."""
-        self._count += 1
-
-    def give_back(self) -> None:
-        """Remove a user."""
-        self._count -= 1
-        self._end_if_over()
-
-    def _end_if_over(self) -> None:
-        if self._count == 0 and self._source is not None:
-            self._source.dispose()
+        return Both(super()._subscribe_core(observer, scheduler), self._users.disposable)
 
 
 @overload
@@ -173,7 +138,8 @@ def announce_blocks(verb: str, *, replay: bool = False) -> Operator[Event, Block
     def subscribe(
         source: Observable[Event], observer: abc.ObserverBase[Block], scheduler: Scheduler
     ) -> abc.DisposableBase:
-        lease = Lease()
+        upstream = SerialDisposable()
+        users = RefCountDisposable(upstream)
         blocks: OpenBlocks[Block] = OpenBlocks()
         find = blocks.get
         announce = observer.on_next
@@ -194,7 +160,7 @@ def announce_blocks(verb: str, *, replay: bool = False) -> Operator[Event, Block
             index: int = event.index
             block = find(index)
             if block is None:
-                block = blocks[index] = Block(start_of(event), lease, replay=replay)
+                block = blocks[index] = Block(start_of(event), users, replay=replay)
                 announce(block)
             block.on_next(event)
             if kind is BlockStop or kind is BlockAbort:
@@ -211,8 +177,8 @@ def announce_blocks(verb: str, *, replay: bool = False) -> Operator[Event, Block
                 block.on_completed()
             ending.on_completed()
 
-        lease.hold(connect(source, Sink(on_next, on_error, on_completed), scheduler))
-        return Disposable(lease.give_back)
+        upstream.put(connect(source, Sink(on_next, on_error, on_completed), scheduler))
+        return users
 
     return operator(subscribe, verb)
 

@@ -457,7 +457,7 @@ class Source(Stage[A]):
         # New tuples, not longer lists: a round of on_next that is under way keeps the ones it began with.
         self._observers += (observer,)
         self._pushes += (observer.on_next,)
-        return _Subscription(self, observer)
+        return Call(partial(self._remove, observer))
 
     def _remove(self, observer: abc.ObserverBase[Any]) -> None:
         self._observers = tuple(o for o in self._observers if o is not observer)
@@ -490,18 +490,3 @@ class Source(Stage[A]):
         self._over, self._error = True, error
         observers, self._observers, self._pushes = self._observers, (), ()
         return observers
-
-
-class _Subscription(abc.DisposableBase):
-    """The subscription of one observer to a source."""
-
-    __slots__ = ("_observer", "_source")
-
-    def __init__(self, source: Source[Any], observer: abc.ObserverBase[Any]) -> None:
-        self._source: Source[Any] | None = source
-        self._observer = observer
-
-    def dispose(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source._remove(self._observer)

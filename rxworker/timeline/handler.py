@@ -96,13 +96,19 @@ class Registration(abc.DisposableBase):
         if isinstance(handler, type) and hasattr(known, "on_event"):
             name = handler.__name__
             raise ConfigurationError(f"{name} is a class: give a handler, for example {name}()")
-        if not hasattr(known, "on_event"):
-            known = _Plain(known)
-        elif not hasattr(known, "scope"):
+        is_handler = hasattr(known, "on_event")
+        if is_handler and not hasattr(known, "scope"):
             message = f"{handler!r} has on_event and no scope(), which a handler makes a scope with"
             raise ConfigurationError(message)
-        self.scope: Callable[[], Any] = known.scope
-        self.on_event: Callable[[Any, Any], None] = known.on_event
+        if not is_handler and not callable(handler):
+            message = f"{handler!r} is no handler: give a function of an event, or an object with scope() and on_event()"
+            raise ConfigurationError(message)
+
+        def without_scope(_: None, event: Any) -> None:
+            known(event)
+
+        self.scope: Callable[[], Any] = known.scope if is_handler else noop
+        self.on_event: Callable[[Any, Any], None] = known.on_event if is_handler else without_scope
         self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(known, "gather", None)
         self.on_retract: Callable[[str], None] | None = getattr(known, "on_retract", None)
         self.begin: Callable[[], None] | None = getattr(known, "begin_response", None)
@@ -113,24 +119,6 @@ class Registration(abc.DisposableBase):
         remove = self._remove()
         if remove is not None:
             remove(self)
-
-
-class _Plain:
-    """A function as a handler."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[[Any], None]) -> None:
-        if not callable(call):
-            message = f"{call!r} is no handler: give a function of an event, or an object with scope() and on_event()"
-            raise ConfigurationError(message)
-        self._call = call
-
-    def scope(self) -> None:
-        return None
-
-    def on_event(self, scope: None, event: Any, /) -> None:  # noqa: ARG002 - it has none
-        self._call(event)
 
 
 def raise_all(failures: list[BaseException]) -> None:

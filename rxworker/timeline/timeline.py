@@ -112,6 +112,9 @@ class Timeline:
         ends_with_stream: Whether a response ends only with its stream. By default it ends when it has completed, and later
             events belong to another response.
 
+    Attributes:
+        only_gathers: Whether all handlers only gather, so that nothing shows when each of them is called.
+
     >>> from rxworker.events import TextDelta
     >>> timeline = Timeline()
     >>> def write(event: TextBlockEvent) -> None:
@@ -129,7 +132,7 @@ class Timeline:
         self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
         self._queue: deque[_Queued] = deque()
-        self._only_gathers = True
+        self.only_gathers = True
         self._busy = self._is_receiving = self._has_started = False
         self._is_between = True  # before a response, or between two
         self._children: WeakSet[Timeline] = WeakSet()
@@ -225,7 +228,7 @@ class Timeline:
             self._meta_scopes[registration] = registration.scope()
         with self._lock:
             self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
-            self._only_gathers = self._only_gathers and registration.gather is not None
+            self.only_gathers = self.only_gathers and registration.gather is not None
             children = [*self._children]
         for child in children:
             child._take(registration)
@@ -267,11 +270,6 @@ class Timeline:
         with self._lock:
             self._queue.extend(parts)
             self._drain()
-
-    @property
-    def only_gathers(self) -> bool:
-        """Whether all handlers only gather, so that nothing shows when each of them is called."""
-        return self._only_gathers
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
@@ -336,7 +334,7 @@ class Timeline:
             kind = registration.kind
             others = tuple(r for r in self._registrations.get(kind, ()) if r is not registration)
             self._registrations[kind] = others
-            self._only_gathers = all(r.gather is not None for r in self._all())
+            self.only_gathers = all(r.gather is not None for r in self._all())
             # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
