@@ -180,7 +180,7 @@ class Calls:
                 raise ApiError(404, "no_run", f"{before.id} is no conversation of {tool.name}")
             conversation = await runs.following(before, tool.name)
         conversation.output = tool.worker.output
-        return runs.next_run(conversation, (Message.user(given.message),), given.message)
+        return runs.next_run(conversation, (Message.user(given.message),))
 
     async def _follow(self, progress: Progress, entry: RunEntry) -> RunEntry:
         """Report the progress of a run until it ends, and return it as it is then."""

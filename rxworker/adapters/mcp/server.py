@@ -99,7 +99,7 @@ class McpServer:
         }
         makers: dict[str, MakeServedWorker] = {n: t.worker.make for n, t in self._tools.items()}
         self._store = RunStore(self._settings, None, log)
-        calls = Calls(self._tools, Runs(self._store, WorkerSource(makers), self._settings))
+        calls = Calls(self._tools, Runs(self._store, WorkerSource(makers)))
         self._server = Server(
             name,
             version=metadata.version("rxworker"),

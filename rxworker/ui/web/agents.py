@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from rxworker.protocols.request import RunRequest, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.client_tools import answers_of, equip
 from rxworker.ui.web.entry import STOPPED, ConversationEntry, RunEntry, first_event
-from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
+from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import (
     ApiError,
     bytes_response,
@@ -53,35 +54,30 @@ def protocol_routes(state: ServerState) -> list[Route]:
     """The routes of every UI protocol: start or resume a run, and watch one."""
     routes: list[Route] = []
     for name, protocol in UI_PROTOCOLS.items():
-        routes.append(post(protocol.path, _post(state, name, protocol), name))
-        routes.append(get(f"/api/runs/{{id}}/{name}", _get(state, name), has_head=False))
+        routes.append(post(protocol.path, partial(post_request, state, protocol, name), name))
+        watch = partial(get_run_again, state, name)
+        routes.append(get(f"/api/runs/{{id}}/{name}", watch, has_head=False))
     return routes
 
 
-def _post(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
+async def post_request(
+    state: ServerState, protocol: UiProtocol, name: str, request: WebRequest
+) -> None:
     """Start a run, or resume a paused one, and watch it."""
-
-    async def start(request: WebRequest) -> None:
-        given = decode_body(await read_json_bytes(request), protocol.read)
-        entry = await _begin(state, request, given)
-        async with state.streams.connected(request, entry, begins=not entry.is_dismissed):
-            entry.message_id = given.message_id
-            run = replace(_watched(request, entry, name), continues=given.message_id is not None)
-            if entry.is_dismissed:
-                run = replace(run, batches=_dismissal(entry))
-            await _send(state, request, entry, (given.stream or protocol.stream)(run), protocol)
-
-    return start
+    given = decode_body(await read_json_bytes(request), protocol.read)
+    entry = await _begin(state, request, given)
+    async with state.streams.connected(request, entry, begins=not entry.is_dismissed):
+        entry.message_id = given.message_id
+        run = replace(_watched(request, entry, name), continues=given.message_id is not None)
+        if entry.is_dismissed:
+            run = replace(run, batches=_dismissal(entry))
+        await _send(state, request, entry, (given.stream or protocol.stream)(run), protocol)
 
 
-def _get(state: ServerState, name: str) -> Handler:
+async def get_run_again(state: ServerState, name: str, request: WebRequest) -> None:
     """Watch a run from its first record."""
-
-    async def watch(request: WebRequest) -> None:
-        entry = await state.runs_of(request).find(request.params["id"])
-        await _send_again(state, request, entry, name)
-
-    return watch
+    entry = await state.runs_of(request).find(request.params["id"])
+    await _send_again(state, request, entry, name)
 
 
 async def _send_again(state: ServerState, request: WebRequest, entry: RunEntry, name: str) -> None:
@@ -296,8 +292,7 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
     equip(conversation, given.tools)
     if given.shared_state is not None:
         conversation.session.shared_state = given.shared_state
-    title = " ".join(message.text for message in messages)
-    entry = runs.next_run(conversation, messages, title)
+    entry = runs.next_run(conversation, messages)
     conversation.received = given.messages
     return entry
 

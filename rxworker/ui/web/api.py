@@ -84,7 +84,7 @@ def routes_of(state: ServerState) -> list[Route]:
         post("/api/conversations/{id}/disallow", bound(post_disallow)),
         get("/api/runs/{id}/requests/{seq}", bound(get_request)),
         get("/api/runs/{id}/events", bound(get_events), has_head=False),
-        *[get(f"/runs/{{id}}/stream{view}", durable_handler(state, view)) for view in FOLDS],
+        *[get(f"/runs/{{id}}/stream{view}", partial(get_stream, state, view)) for view in FOLDS],
         *protocol_routes(state),
         *openai_routes(state),
         get("/api/chat/{id}/messages", bound(get_chat_messages), "chat-messages"),
@@ -232,13 +232,13 @@ async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
     if query == RunQuery():
         listed = [msgspec.Raw(entry.encoded()) for entry in runs]
         return json_response({"instance": state.instance, "runs": listed})
-    found = await runs.search(query)
+    found, is_more = await runs.search(query)
     answer = {
         "instance": state.instance,
-        "runs": [msgspec.Raw(one.entry.encoded()) for one in found.runs],
+        "runs": [msgspec.Raw(one.entry.encoded()) for one in found],
         # The text around what was found; none for a run whose title contains it.
-        "excerpts": {one.entry.id: one.excerpt for one in found.runs if one.excerpt},
-        "is_more": found.is_more,
+        "excerpts": {one.entry.id: one.excerpt for one in found if one.excerpt},
+        "is_more": is_more,
     }
     return bytes_response(json_redactor()(encode_json(answer)))
 
@@ -395,26 +395,17 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
     return None
 
 
-def durable_handler(state: ServerState, view: str) -> Handler:
-    """A handler for a stored run as a Durable Stream.
-
-    Args:
-        state: The state of the server.
-        view: A key of `FOLDS`.
-    """
-
-    async def handle(request: WebRequest) -> web.Response | None:
-        log = state.store.log
-        if log is None:
-            raise ApiError(404, "no_log", "runs are not stored: give the server a log")
-        entry = await state.runs_of(request).find(request.params["id"])
-        if entry.is_running_here:
-            await entry.accepted()
-        source = run_stream(log, entry.id, view, request.query, entry.redact)
-        with state.streams.take(entry):
-            return await answer_stream(request, source, state.streams.send)
-
-    return handle
+async def get_stream(state: ServerState, view: str, request: WebRequest) -> web.Response | None:
+    """Return a part of a stored run as a Durable Stream: its records, or those of a view, a key of `FOLDS`."""
+    log = state.store.log
+    if log is None:
+        raise ApiError(404, "no_log", "runs are not stored: give the server a log")
+    entry = await state.runs_of(request).find(request.params["id"])
+    if entry.is_running_here:
+        await entry.accepted()
+    source = run_stream(log, entry.id, view, request.query, entry.redact)
+    with state.streams.take(entry):
+        return await answer_stream(request, source, state.streams.send)
 
 
 async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, None]:

@@ -368,6 +368,22 @@ class RunEntry(ABC):
     async def dismiss(self, reason: str) -> None:
         """Cancel a paused run, which can no longer be resumed."""
 
+    def _summary(self, **numbers: Any) -> RunSummary:
+        """The summary, given the fields that depend on where the run is kept."""
+        return RunSummary(
+            id=self.id,
+            conversation=self.conversation.id,
+            worker=self.conversation.name,
+            status=self.status,
+            title=self.title,
+            started=self.started,
+            reason=self.reason,
+            resumes=self.resumes,
+            resumed_as=self.resumed_as,
+            allowed=self.conversation.allowed_tools,
+            **numbers,
+        )
+
     def encoded(self) -> bytes:
         """Return the summary as JSON. The JSON of a run that has ended is stored, since only its watchers change."""
         if self._known is not None:
@@ -511,29 +527,18 @@ class LiveEntry(RunEntry):
 
     def summary(self) -> RunSummary:
         """Return the summary of the run."""
-        run, state = self.run, self.run.state
-        usage = state.usage
+        state = self.run.state
         by_model = {model: counts_of(each) for model, each in state.usage_by_model.items()}
-        return RunSummary(
-            id=run.id,
-            conversation=self.conversation.id,
-            worker=self.conversation.name,
-            status=self.status,
-            title=self.title,
-            started=self.started,
+        return self._summary(
             ended=self.ended,
             seq=state.seq,
             turns=state.turns,
             tool_calls=state.all_tool_calls,
-            usage=usage,
-            cost=self.cost(usage, by_model),
-            reason=self.reason,
+            usage=state.usage,
+            cost=self.cost(state.usage, by_model),
             cause="cancel" if self.is_dismissed else state.cause,
             pause=None if self.is_dismissed else pause_of(state),
-            resumes=self.resumes,
-            resumed_as=self.resumed_as,
-            watchers=watchers_of(run),
-            allowed=self.conversation.allowed_tools,
+            watchers=watchers_of(self.run),
         )
 
 

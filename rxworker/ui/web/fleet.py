@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
@@ -249,10 +250,7 @@ def recovering_of(infos: Iterable[RunInfo], now: float) -> int:
 
 def owners_of(infos: Iterable[RunInfo], now: float) -> list[OwnerInfo]:
     """The processes that hold runs, those with the most first."""
-    held: dict[str, int] = {}
-    for info in infos:
-        if info.owner and info.lease_until > now:
-            held[info.owner] = held.get(info.owner, 0) + 1
+    held = Counter(info.owner for info in infos if info.owner and info.lease_until > now)
     owners = sorted(held.items(), key=lambda each: (-each[1], each[0]))
     return [OwnerInfo(owner, runs) for owner, runs in owners]
 
@@ -261,10 +259,9 @@ def _answer(
     fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool, currency: str
 ) -> dict[str, object]:
     """All runs together, and those that match, for a client."""
-    runs: dict[StoredStatus, int] = {}
+    runs = Counter[StoredStatus]()
     for group in fleet.groups.values():
-        for status, count in group.runs.items():
-            runs[status] = runs.get(status, 0) + count
+        runs.update(group.runs)
     groups = sorted(fleet.groups.values(), key=lambda each: -each.runs.total())
     groups.sort(key=lambda each: each.runs["finished"] + each.runs["aborted"] - each.runs.total())
     owners = owners_of(fleet.open, now)

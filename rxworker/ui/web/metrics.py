@@ -8,7 +8,7 @@ Sources: https://prometheus.io/docs/instrumenting/exposition_formats/ and https:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -61,43 +61,17 @@ class _FleetCollector(Collector):
         self._clients = clients
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._open_runs(time.time())
-        yield from self._groups()
-        yield GaugeMetricFamily(
-            "rxworker_server_clients", "Clients that watch runs on this server", self._clients
-        )
-
-    def _open_runs(self, now: float) -> Iterator[Metric]:
-        infos = self._fleet.open
-        yield GaugeMetricFamily(
-            "rxworker_runs_recovering",
-            "Runs that are running without a process",
-            recovering_of(infos, now),
-        )
-        yield GaugeMetricFamily(
-            "rxworker_processes", "Processes that hold runs", len(owners_of(infos, now))
-        )
-        depth = GaugeMetricFamily(
-            "rxworker_queue_depth", "Runs that wait for a process", labels=GROUP[:1]
-        )
-        age = GaugeMetricFamily(
-            "rxworker_queue_oldest_seconds", "How long the oldest of them waits", labels=GROUP[:1]
-        )
-        for queue in queues_of(infos):
-            depth.add_metric((queue.worker,), queue.depth)
-            age.add_metric((queue.worker,), max(now - queue.since, 0.0))
-        yield depth
-        yield age
-
-    def _groups(self) -> Iterator[Metric]:
-        groups = self._fleet.groups.values()
-        runs = GaugeMetricFamily(
-            "rxworker_runs", "Stored runs by status", labels=(*GROUP, "status")
-        )
-        for group in groups:
-            for status, count in group.runs.items():
-                runs.add_metric((group.worker, group.tenant, status), count)
-        yield runs
+        now, infos, groups = time.time(), self._fleet.open, self._fleet.groups.values()
+        queues = queues_of(infos)
+        text = "Runs that are running without a process"
+        yield _gauge("runs_recovering", text, {(): recovering_of(infos, now)})
+        yield _gauge("processes", "Processes that hold runs", {(): len(owners_of(infos, now))})
+        depths = {(queue.worker,): queue.depth for queue in queues}
+        yield _gauge("queue_depth", "Runs that wait for a process", depths, GROUP[:1])
+        ages = {(queue.worker,): max(now - queue.since, 0.0) for queue in queues}
+        yield _gauge("queue_oldest_seconds", "How long the oldest of them waits", ages, GROUP[:1])
+        runs = {(g.worker, g.tenant, status): n for g in groups for status, n in g.runs.items()}
+        yield _gauge("runs", "Stored runs by status", runs, (*GROUP, "status"))
         for name, text, value in COUNTERS:
             counter = CounterMetricFamily(f"rxworker_{name}", text, labels=GROUP)
             for group in groups:
@@ -110,6 +84,18 @@ class _FleetCollector(Collector):
             labels, totals = (group.worker, group.tenant), group.totals
             durations.add_metric(labels, _buckets(totals), totals.tool_seconds)
         yield durations
+        text = "Clients that watch runs on this server"
+        yield _gauge("server_clients", text, {(): self._clients})
+
+
+def _gauge(
+    name: str, text: str, values: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()
+) -> GaugeMetricFamily:
+    """A gauge with its values by the values of its labels."""
+    gauge = GaugeMetricFamily(f"rxworker_{name}", text, labels=labels)
+    for known, value in values.items():
+        gauge.add_metric(known, value)
+    return gauge
 
 
 def _buckets(totals: Totals) -> list[tuple[str, float]]:

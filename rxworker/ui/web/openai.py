@@ -324,8 +324,7 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
     system = "\n\n".join(filter(None, (made.system, given.system))) or None
     conversation.session.conversation = Conversation(history, system)
     _equip(conversation, given)
-    title = " ".join(message.text for message in given.input)
-    return runs.next_run(conversation, given.input, title)
+    return runs.next_run(conversation, given.input)
 
 
 def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:

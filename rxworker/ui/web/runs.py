@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, DecisionError, SessionBusyError
-from rxworker.log import EventLog, RunInfo
+from rxworker.log import RunInfo
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import RunRow
@@ -21,8 +22,7 @@ from rxworker.protocols.socket import AllowedTool
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, FoundRuns, RunQuery, texts_in
-from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, RunQuery, texts_in
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
@@ -32,44 +32,36 @@ from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession, end_of
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
+from rxworker.worker.stored import title_of
 
 STOP_SECONDS = 5.0
 """Seconds a run has to end after it was cancelled, or after its last record. A tool may take longer to stop."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class Runs:
     """The conversations and runs of one user; of all clients, if the server has no users.
 
     Args:
         store: Stores the runs.
         workers: Creates a worker for each conversation.
-        settings: The settings of the server.
         owner: The user.
         request: The user's request, for functions that create workers from it.
     """
 
-    def __init__(
-        self,
-        store: RunStore,
-        workers: WorkerSource,
-        settings: Settings,
-        owner: str | None = None,
-        request: WebRequest | None = None,
-    ) -> None:
-        self._store = store
-        self._workers = workers
-        self._settings = settings
-        self._owner = owner
-        self._request = request
+    store: RunStore
+    workers: WorkerSource
+    owner: str | None = None
+    request: WebRequest | None = None
 
     def __iter__(self) -> Iterator[RunEntry]:
         """Iterate over the runs, newest first."""
-        return self._store.of(self._owner)
+        return self.store.of(self.owner)
 
     @property
     def feed(self) -> RunFeed:
         """The list of these runs, for listeners."""
-        return self._store.feed(self._owner)
+        return self.store.feed(self.owner)
 
     async def find(self, run_id: str) -> RunEntry:
         """Return the run with this id, also from the log.
@@ -78,10 +70,10 @@ class Runs:
             ApiError: There is none.
         """
         entry = self.get(run_id)
-        if self._store.log is not None and not isinstance(entry, LiveEntry):
-            info = await self._store.log.listed(run_id)
+        if self.store.log is not None and not isinstance(entry, LiveEntry):
+            info = await self.store.log.listed(run_id)
             if info is not None and info.last_seq:
-                self._store.note(info)
+                self.store.note(info)
             entry = self.get(run_id)
             if isinstance(entry, StoredEntry):
                 await entry.keep_pause()
@@ -109,8 +101,8 @@ class Runs:
         """
         conversation = (await self.find(run_id)).conversation
         if conversation.has_session:
-            return self._workers.describe(conversation.name, conversation.session.worker)
-        infos = self._workers.infos(self._request)
+            return self.workers.describe(conversation.name, conversation.session.worker)
+        infos = self.workers.infos(self.request)
         return next((info for info in infos if info.name == conversation.name), None)
 
     async def latest(self, run_id: str) -> RunEntry:
@@ -129,20 +121,20 @@ class Runs:
 
     def get(self, run_id: str) -> RunEntry | None:
         """Return the run with this id, or ``None``."""
-        return self._store.get(run_id, self._owner)
+        return self.store.get(run_id, self.owner)
 
     def conversation(self, id: str) -> ConversationEntry | None:  # noqa: A002 - what it is
         """Return the conversation with this id, or ``None``."""
-        return self._store.conversation(id, self._owner)
+        return self.store.conversation(id, self.owner)
 
     def current(self, conversation: str) -> RunEntry | None:
         """Return the last run of the conversation with this id; ``None`` without one."""
         found = self.conversation(conversation)
         return None if found is None else found.current
 
-    async def search(self, query: RunQuery) -> FoundRuns:
-        """Return the runs that match, also those that only the log has. It looks at the newest `MOST_SEARCHED` of these."""
-        log, words = self._store.log, words_of(query.text)
+    async def search(self, query: RunQuery) -> tuple[list[FoundRun], bool]:
+        """Return the runs that match, also those that only the log has, and whether more do. It looks at the newest `MOST_SEARCHED` of these."""
+        log, words = self.store.log, words_of(query.text)
         found: dict[str, FoundRun] = {}
         for entry in self:
             if not isinstance(entry, LiveEntry):
@@ -155,7 +147,7 @@ class Runs:
             async with aclosing(log.search(query.text, tool=query.tool)) as stored:
                 read = 0
                 async for one in stored:
-                    entry, read = self._store.look(one.info, self._owner), read + 1
+                    entry, read = self.store.look(one.info, self.owner), read + 1
                     if entry is not None:
                         found.setdefault(entry.id, FoundRun(entry, one.excerpt))
                     if read == MOST_SEARCHED:
@@ -183,17 +175,17 @@ class Runs:
             and not isinstance(session, QueuedSession)
         ):
             return
-        log = self._store.log
+        log = self.store.log
         info = None if log is None else await log.info(entry.id)
         if info is not None:
-            self._store.note(info)
+            self.store.note(info)
         await entry.open()
         session.go_on_from(entry.run.state, conversation.allowed)
 
     def _session_of(self, conversation: ConversationEntry) -> Session:
         if not conversation.has_session:
-            _, worker = self._workers.make(conversation.name or None, self._request)
-            conversation.begin(worker, self._store.log)
+            _, worker = self.workers.make(conversation.name or None, self.request)
+            conversation.begin(worker, self.store.log)
         return conversation.session
 
     def worker_of(self, entry: RunEntry) -> Definition | None:
@@ -233,7 +225,7 @@ class Runs:
                     404, "no_conversation", "there is no such conversation; begin a new one"
                 )
             entry = found
-        return self.next_run(entry, (message,), title_of(message))
+        return self.next_run(entry, (message,))
 
     async def start_instead(
         self, run_id: str, number: int, text: str, message: Message
@@ -261,7 +253,7 @@ class Runs:
         conversation = self.begin_conversation(before.conversation.name or None)
         session = conversation.session
         session.conversation = session.conversation.with_messages(messages[: places[number]])
-        return self.next_run(conversation, (message,), title_of(message))
+        return self.next_run(conversation, (message,))
 
     def begin_conversation(self, worker: str | None, id: str | None = None) -> ConversationEntry:  # noqa: A002 - what it is
         """Return a new conversation without a run. It is stored with its first run.
@@ -269,9 +261,9 @@ class Runs:
         Raises:
             ApiError: There is no such worker.
         """
-        name, made = self._workers.make(worker, self._request)
-        conversation = ConversationEntry(id or new_id(), name, owner=self._owner)
-        conversation.begin(made, self._store.log)
+        name, made = self.workers.make(worker, self.request)
+        conversation = ConversationEntry(id or new_id(), name, owner=self.owner)
+        conversation.begin(made, self.store.log)
         return conversation
 
     async def following(self, before: RunEntry, worker: str) -> ConversationEntry:
@@ -292,9 +284,7 @@ class Runs:
         copy.session.conversation = before.run.state.conversation
         return copy
 
-    def next_run(
-        self, entry: ConversationEntry, messages: tuple[Message, ...], title: str
-    ) -> RunEntry:
+    def next_run(self, entry: ConversationEntry, messages: tuple[Message, ...]) -> RunEntry:
         """Start the next run of a conversation.
 
         Raises:
@@ -302,7 +292,7 @@ class Runs:
         """
         self.check_room()
         self.check_free(entry)
-        return self._keep(entry.run(messages), entry, title)
+        return self._keep(entry.run(messages), entry, input_title(messages))
 
     async def resume(
         self,
@@ -348,7 +338,7 @@ class Runs:
             old = conversation.allowed
             try:
                 # The process that resumes a queued run has what is stored with the paused one.
-                await self._store.allow(conversation, dict.fromkeys((*old, pending.allowable)))
+                await self.store.allow(conversation, dict.fromkeys((*old, pending.allowable)))
                 entry = await self._resume(before, decided, add, shared_state)
             except BaseException:
                 # Another may have been withdrawn meanwhile.
@@ -357,7 +347,7 @@ class Runs:
                     for each in conversation.allowed
                     if each != pending.allowable or each in old
                 ]
-                await self._store.allow(conversation, left)
+                await self.store.allow(conversation, left)
                 raise
         self._changed_in(conversation)
         return entry
@@ -407,7 +397,7 @@ class Runs:
         if found is None or pair not in found.allowed:
             message = f"{allowed.tool} is not always allowed in this conversation"
             raise ApiError(404, "not_allowed", message)
-        await self._store.allow(found, [each for each in found.allowed if each != pair])
+        await self.store.allow(found, [each for each in found.allowed if each != pair])
         self._changed_in(found)
 
     def _changed_in(self, conversation: ConversationEntry) -> None:
@@ -415,7 +405,7 @@ class Runs:
         for run in conversation.runs:
             entry = self.get(run)
             if entry is not None:
-                self._store.changed(entry)
+                self.store.changed(entry)
 
     async def fork(self, run_id: str, seq: int) -> RunEntry:
         """Copy a stored run up to a record into a new run of a new conversation, and continue it.
@@ -424,7 +414,7 @@ class Runs:
             ApiError: The server has no log, or there is no such run, record or worker.
         """
         before = await self.find(run_id)
-        log = self._store.log
+        log = self.store.log
         if log is None or not isinstance(before, StoredEntry):
             raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
         if not 1 <= seq <= before.info.last_seq:
@@ -441,7 +431,7 @@ class Runs:
         """Cancel a run; with ``now``, wait a moment for its end. A paused run can no longer be resumed."""
         if entry.status == "paused":
             await entry.dismiss(reason)
-            self._store.changed(entry)
+            self.store.changed(entry)
         else:
             await entry.cancel(when, reason, STOP_SECONDS)
 
@@ -456,7 +446,7 @@ class Runs:
             message = "only stored runs can be put back: give the server a log"
             raise ApiError(409, "no_log", message)
         await entry.requeue(reason)
-        self._store.changed(entry)
+        self.store.changed(entry)
         return entry
 
     def check_room(self) -> None:
@@ -465,7 +455,7 @@ class Runs:
         Raises:
             ApiError: Too many runs are running.
         """
-        self._store.check_room(self._owner)
+        self.store.check_room(self.owner)
 
     async def until_done(self, entry: RunEntry) -> None:
         """If the last record of a run is published, wait until the run is done: until then it is stored as ended, but not released."""
@@ -499,39 +489,25 @@ class Runs:
         title: str,
         resumes: str | None = None,
     ) -> RunEntry:
-        log = self._store.log
+        """Keep a run of this process, or the id of one that another process will begin, before the log lists it."""
+        log, settings, now = self.store.log, self.store.settings, time.time()
         if isinstance(run, Run) and (log is None or session_of(run).log is not log):
-            entry = LiveEntry(run, conversation, title, self._settings, resumes)
-            return self._store.keep(entry)
+            return self.store.keep(LiveEntry(run, conversation, title, settings, resumes))
         assert log is not None
-        return self._store.keep(new_entry(run, log, conversation, title, self._settings, resumes))
-
-
-def new_entry(
-    run: Run[Any] | str,
-    log: EventLog,
-    conversation: ConversationEntry,
-    title: str,
-    settings: Settings,
-    resumes: str | None = None,
-) -> StoredEntry:
-    """Return the entry of a run of this process, before the log lists it, or of one that another process will begin."""
-    now = time.time()
-    labels = conversation.session.run_labels if conversation.has_session else {}
-    row = RunRow(
-        title=title[:TITLE],
-        worker=conversation.name,
-        resumes=resumes or "",
-        labels=labels,
-        allowed=conversation.allowed,
-    )
-    if isinstance(run, str):
-        row = replace(row, status="queued")
-        info = RunInfo(run, row, 0, 0, "", 0.0, now, now, 0, -1, 0)
-        return StoredEntry(log, info, conversation, settings)
-    until = now + log.lease
-    info = RunInfo(run.id, row, 1, run.last_seq, log.owner, until, now, now, 0, 0, 0)
-    return StoredEntry(log, info, conversation, settings, run)
+        row = RunRow(
+            title=title[:TITLE],
+            worker=conversation.name,
+            resumes=resumes or "",
+            labels=conversation.session.run_labels if conversation.has_session else {},
+            allowed=conversation.allowed,
+        )
+        if isinstance(run, str):
+            row = replace(row, status="queued")
+            info, here = RunInfo(run, row, 0, 0, "", 0.0, now, now, 0, -1, 0), None
+        else:
+            until, last = now + log.lease, run.last_seq
+            info, here = RunInfo(run.id, row, 1, last, log.owner, until, now, now, 0, 0, 0), run
+        return self.store.keep(StoredEntry(log, info, conversation, settings, here))
 
 
 def _check_paused(run: RunEntry) -> None:
@@ -568,14 +544,15 @@ def is_said(message: Message) -> bool:
     return message.role == "user" and any(not isinstance(block, ToolResult) for block in content)
 
 
-def title_of(message: Message) -> str:
+def input_title(messages: Sequence[Message]) -> str:
     """The title of a run with this input: its text, or else what is attached."""
     attached = [
         (block.title or "document") if isinstance(block, Document) else "image"
+        for message in messages
         for block in message.content
         if isinstance(block, Document | Image)
     ]
-    return message.text.strip() or ", ".join(attached)
+    return title_of(messages) or ", ".join(attached)
 
 
 def new_id() -> str:

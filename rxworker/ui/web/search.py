@@ -34,13 +34,6 @@ class FoundRun(Struct, frozen=True):
     excerpt: str
 
 
-class FoundRuns(Struct, frozen=True):
-    """The runs that match, in order, and whether there are more."""
-
-    runs: list[FoundRun]
-    is_more: bool
-
-
 class RunQuery(Struct, frozen=True):
     """Which runs a client lists.
 
@@ -75,8 +68,8 @@ class RunQuery(Struct, frozen=True):
             and (self.min_cost is None or (run.cost is not None and run.cost >= self.min_cost))
         )
 
-    def select(self, found: list[FoundRun]) -> FoundRuns:
-        """Of runs that match the text, those that match the rest, in order."""
+    def select(self, found: list[FoundRun]) -> tuple[list[FoundRun], bool]:
+        """Of runs that match the text, those that match the rest, in order, and whether there are more."""
         by_id = {one.entry.id: one.entry for one in found}
         for one in found:
             before = by_id.get(one.entry.resumes or "")
@@ -89,7 +82,7 @@ class RunQuery(Struct, frozen=True):
         ids = [summary.id for summary, _ in listed]
         start = ids.index(self.after) + 1 if self.after in ids else 0
         end = start + self.limit
-        return FoundRuns([one for _, one in listed[start:end]], end < len(listed))
+        return [one for _, one in listed[start:end]], end < len(listed)
 
 
 def texts_in(messages: Iterable[Message]) -> Texts:

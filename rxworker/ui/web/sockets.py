@@ -27,6 +27,7 @@ from rxworker.protocols.socket import (
     records_message,
     socket_message,
 )
+from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.runs import Runs
@@ -149,23 +150,17 @@ class Connection:
     async def _watch(self, request: WatchRun) -> None:
         await self._stop(request.run_id)
         try:
-            await self._runs.find(request.run_id)
+            entry = await self._runs.find(request.run_id)
         except ApiError:
             await self._send_message(RunGone(request.run_id))
             return
-        task = self._loop.create_task(self._follow(request))
+        task = self._loop.create_task(self._follow(request, entry))
         self._watching[request.run_id] = task
 
-        def done(_task: asyncio.Task[None]) -> None:
-            if self._watching.get(request.run_id) is _task:
-                del self._watching[request.run_id]
-
-        task.add_done_callback(done)
-
-    async def _follow(self, request: WatchRun) -> None:
+    async def _follow(self, request: WatchRun, entry: RunEntry) -> None:
         """Send a run until it ends."""
         try:
-            await self._send_run(request)
+            await self._send_run(request, entry)
         except ApiError as error:
             await self._try_send_message(RequestRefused(error.code, error.message, request.run_id))
         except RxWorkerError as error:
@@ -179,13 +174,15 @@ class Connection:
                     "error", "the server failed; its log has the details", request.run_id
                 )
             )
+        finally:
+            if self._watching.get(request.run_id) is asyncio.current_task():
+                del self._watching[request.run_id]
 
     async def _try_send_message(self, message: ServerMessage) -> None:
         with suppress(ConnectionError):
             await self._send_message(message)
 
-    async def _send_run(self, request: WatchRun) -> None:
-        entry = await self._runs.find(request.run_id)
+    async def _send_run(self, request: WatchRun, entry: RunEntry) -> None:
         with self._streams.take(entry):
             await entry.open()
             watch = watch_run(entry, request.after, request.delivery, request.name or self._who)

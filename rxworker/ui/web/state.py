@@ -28,7 +28,7 @@ from rxworker.ui.web.streams import Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.run import Run
-from rxworker.worker.stored import last_input
+from rxworker.worker.stored import last_input, title_of
 from rxworker.worker.worker import Worker
 
 
@@ -89,7 +89,7 @@ class ServerState:
         self.workers = WorkerSource(workers, settings.prices)
         self.store = RunStore(settings, on_run, log)
         self.all_runs: Observable[Run[Any]] = self.store.runs
-        self.runs = Runs(self.store, self.workers, settings)
+        self.runs = Runs(self.store, self.workers)
         self.streams = Streams(settings, self.store)
         self.sockets = set[Connection]()
         self.page = Page()
@@ -177,7 +177,9 @@ class ServerState:
         first = first_event(run)
         before = self.store.get(first.resumes, owner) if isinstance(first, RunResume) else None
         if title is None:
-            title = before.title if before is not None else title_of(run)
+            known = first if isinstance(first, RunStart | RunResume) else run.state
+            text = title_of(last_input(known.conversation.messages))
+            title = text if before is None else before.title
         kept = LiveEntry(run, entry, title, self.settings, None if before is None else before.id)
         kept.is_added = True
         if before is not None:
@@ -210,7 +212,7 @@ class ServerState:
 
     def runs_of(self, request: WebRequest) -> Runs:
         """Return the runs that the client of this request may see and control."""
-        return Runs(self.store, self.workers, self.settings, request.owner, request)
+        return Runs(self.store, self.workers, request.owner, request)
 
     async def start(self) -> None:
         """Load the runs of the log, follow it, and recover runs whose process has ended."""
@@ -309,10 +311,3 @@ class ServerState:
         await asyncio.gather(*closing, return_exceptions=True)
         await self.streams.close()
         self.store.forget()
-
-
-def title_of(run: Run[Any]) -> str:
-    """Return the text of the user's last messages when the run began."""
-    first = first_event(run)
-    known = first if isinstance(first, RunStart | RunResume) else run.state
-    return " ".join(message.text for message in last_input(known.conversation.messages))

@@ -164,6 +164,7 @@ class RunStore:
         log: The log of the runs, if they are stored.
 
     Attributes:
+        settings: The settings of the server.
         log: The log of the runs.
         runs: The observable of the runs: those that are kept, oldest first, then each new one.
     """
@@ -171,7 +172,7 @@ class RunStore:
     def __init__(
         self, settings: Settings, on_run: OnRun | None = None, log: EventLog | None = None
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self.log = log
         self._on_run = on_run
         self._entries: dict[str, RunEntry] = {}
@@ -222,7 +223,7 @@ class RunStore:
         """Return the list of one user's runs, for listeners."""
         feed = self._feeds.get(owner)
         if feed is None:
-            is_shy = self._settings.grace is not None
+            is_shy = self.settings.grace is not None
             feed = self._feeds[owner] = RunFeed(partial(self.of, owner), is_shy=is_shy)
         return feed
 
@@ -242,10 +243,10 @@ class RunStore:
         entries = self._entries.values()
         on = [e.conversation.owner for e in entries if e.is_running_here and not e.is_added]
         own = on.count(owner)
-        if owner is not None and own >= self._settings.max_runs_per_user:
+        if owner is not None and own >= self.settings.max_runs_per_user:
             message = f"{own} of your runs are running, and no more are allowed: wait for one, or cancel one"
             raise ApiError(429, "too_many_runs", message)
-        if len(on) >= self._settings.max_runs:
+        if len(on) >= self.settings.max_runs:
             message = (
                 f"{len(on)} runs are running, and no more are allowed: wait for one, or cancel one"
             )
@@ -257,8 +258,8 @@ class RunStore:
         if entry.resumed_as is None:  # the program may add a run after the one that resumes it
             conversation.current = entry
         if isinstance(entry, LiveEntry):
-            if self._settings.grace is not None and not entry.is_added:
-                entry.run.cancel_when_unobserved(grace=self._settings.grace)
+            if self.settings.grace is not None and not entry.is_added:
+                entry.run.cancel_when_unobserved(grace=self.settings.grace)
             self._begin(self._follow(entry), entry.id)
         elif isinstance(entry, StoredEntry):
             entry.limit_idle()
@@ -357,7 +358,7 @@ class RunStore:
         conversation = self._conversations.get((owner, id_))
         if conversation is None:
             conversation = ConversationEntry(id_, info.row.worker, owner=owner)
-        return StoredEntry(log, info, conversation, self._settings)
+        return StoredEntry(log, info, conversation, self.settings)
 
     async def _keep_pause(self, entry: StoredEntry) -> None:
         await entry.keep_pause()
@@ -461,7 +462,7 @@ class RunStore:
     def _forget_oldest(self) -> None:
         """Drop ended runs above the limit, of the user with the most runs; paused runs last."""
         over = [entry for entry in self._entries.values() if entry.is_over]
-        surplus = len(over) - self._settings.max_kept
+        surplus = len(over) - self.settings.max_kept
         if surplus <= 0:
             return
         over.sort(key=_is_waiting)

@@ -246,26 +246,16 @@ class StoredEntry(RunEntry):
         info, row = self.info, self.info.row
         usage = usage_of(row)
         cost = row.cost if row.cost is not None else self.cost(usage, row.by_model)
-        return RunSummary(
-            id=self.id,
-            conversation=self.conversation.id,
-            worker=self.conversation.name,
-            status=self.status,
-            title=self.title,
-            started=info.created,
+        return self._summary(
             ended=info.updated if self.is_over else None,
             seq=info.last_seq,
             turns=row.turns,
             tool_calls=row.tool_calls,
             usage=usage,
             cost=cost,
-            reason=self.reason,
             cause=row.cause or self._waits_for or "",
             pause=self._pause if self.status == "paused" else None,
-            resumes=self.resumes,
-            resumed_as=self.resumed_as,
             watchers=() if self._replica is None else watchers_of(self._replica),
-            allowed=self.conversation.allowed_tools,
             can_requeue=self.status == "aborted" and can_requeue(row),
         )
 
