@@ -26,7 +26,7 @@ from rxworker.events.block import BlockMetadata
 from rxworker.events.deltas import TextDeltas
 from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, StopReason
-from rxworker.state.pieces import NO_TEXT, Pieces, packed
+from rxworker.state.pieces import Pieces, packed
 
 BlockPhase: TypeAlias = Literal["open", "stopped", "aborted"]
 """Where a block stands."""
@@ -85,55 +85,23 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
     return _STEPS[event.__class__](state, event)
 
 
-def step_texts(
-    state: BlockState | None,
-    start: BlockStart | None,
-    like: Any,
-    texts: list[str],
-    stop: BlockStop | None = None,
-) -> BlockState:
-    """The block after some of these, one after the other: the same as `step_block` for each of them.
+def step_texts(state: BlockState | None, like: TextDeltas, texts: list[str]) -> BlockState:
+    """The block after several deltas, one after the other: the same as `step_block` for each of them.
 
     Args:
         state: The block before them; ``None`` for the first ones.
-        start: Its start; only where there is no state. Where there is neither, there are deltas.
-        like: One of the deltas, which are all of one sort; ``None`` where there are none.
+        like: One of the deltas, which are all of one sort.
         texts: The texts that these add.
-        stop: Its stop.
     """
     if state is None:
-        if start is None:
-            start = start_of(like)
-        if stop is not None:
-            return _whole(start, like, texts, stop)
-        state = step_block(None, start)
-    text = state.text
-    if like is not None and state.block_type in HOLDS[like.__class__]:
-        text = text.add("".join(texts))
-    if stop is not None:
-        return _stop(state, stop, text)
-    return state if text is state.text else replace(state, text=text)
-
-
-def _whole(
-    start: BlockStart, like: TextDeltas | None, texts: list[str], stop: BlockStop
-) -> BlockState:
-    """A block that came whole, as most do: one state instead of three."""
-    holds = like is not None and start.block_type in HOLDS[like.__class__]
-    return BlockState(
-        start.index,
-        start.block_type,
-        stop.metadata or start.metadata,
-        start.choice,
-        "stopped",
-        Pieces(NO_TEXT, "".join(texts), 1) if holds else NO_TEXT,
-        echo=start.echo if stop.echo is None else _over(start.echo, stop.echo),
-        stop_reason=stop.stop_reason,
-    )
+        state = step_block(None, start_of(like))
+    if state.block_type not in HOLDS[like.__class__]:
+        return state
+    return replace(state, text=state.text.add("".join(texts)))
 
 
 def _text(state: BlockState, event: TextDeltas) -> BlockState:
-    return step_texts(state, None, event, [event.text])
+    return step_texts(state, event, [event.text])
 
 
 def _input_value(state: BlockState, event: InputValueDelta) -> BlockState:
@@ -150,16 +118,13 @@ def _citation(state: BlockState, event: CitationDelta) -> BlockState:
     return replace(state, citations=state.citations.add(event.citation))
 
 
-def _stop(state: BlockState, event: BlockStop, text: Pieces[str] | None = None) -> BlockState:
-    if text is None:
-        text = state.text
-    # Every block comes by here; most are in one piece, and have no echo.
+def _stop(state: BlockState, event: BlockStop) -> BlockState:
     return replace(
         state,
         phase="stopped",
-        text=text if text.count < 2 else packed(text),
+        text=packed(state.text),
         metadata=event.metadata or state.metadata,
-        echo=state.echo if event.echo is None else _over(state.echo, event.echo),
+        echo=_over(state.echo, event.echo),
         stop_reason=event.stop_reason,
     )
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from rxworker.events import (
     BlockAbort,
     BlockStart,
-    BlockStop,
     Error,
     ResponseEvent,
     ResponseStatus,
@@ -108,66 +107,45 @@ def step_events(
     # A copy of what is open: a handful of blocks, whatever the length of the response.
     blocks, closed, usage = state.open.copy(), state.closed, state.usage
     last: Status | Error | None = None
-    # What is in no state yet: the start of one block, or deltas to it that are taken together, or both.
-    at = 0  # its index
-    begun: BlockStart | None = None
-    like: Any = None  # one of the deltas
+    # Deltas of one sort to one block that are in no state yet, and are taken together.
+    like: Any = None  # one of them
     texts: list[str] = []  # what they add
     event: Any = None
     for event in events:
         kind: type[object] = event.__class__
-        one: Any = None  # a delta of the sort that only adds to a text
-        if kind is Deltas:
-            one = event.like
-        elif kind is BlockStart or kind is BlockStop:
-            pass
-        elif kind in MERGEABLE:
-            one = event
+        one: Any = event.like if kind is Deltas else event if kind in MERGEABLE else None
+        if like is not None and (
+            one is None or one.index != like.index or one.__class__ is not like.__class__
+        ):
+            blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
+            like = None
+        if one is not None:
+            if like is None:
+                like, texts = one, []
+            texts.append(one.text if one is event else event.text())
+        elif kind in BLOCK_EVENTS:
+            index: int = event.index
+            if kind is BlockStart and index in blocks:
+                cut = BlockAbort(index, blocks[index].block_type, STARTED_AT_ITS_INDEX)
+                closed = closed.add(step_block(blocks.pop(index), cut))
+            block = step_block(blocks.get(index), event)
+            if block.phase == "open":
+                blocks[index] = block
+            else:
+                blocks.pop(index, None)
+                closed = closed.add(block)
         elif kind is Usage:
             usage = event
-            continue
         elif kind is Status and event.status is STARTED and state.status is None:
             # It keeps what came before it, such as the usage.
             state = _started(state, event)
-            continue
         elif kind is Status or kind is Error:
             last = event
             break
-        elif kind not in BLOCK_EVENTS:
-            continue
-        if begun is not None or like is not None:
-            if kind is BlockStop and event.index == at:
-                closed = closed.add(step_texts(blocks.pop(at, None), begun, like, texts, event))
-                begun = like = None
-                continue
-            if one is None or one.index != at or (like and one.__class__ is not like.__class__):
-                blocks[at] = step_texts(blocks.get(at), begun, like, texts)
-                begun = like = None
-        if one is not None:
-            if like is None:
-                like, texts, at = one, [], one.index
-            if one is event:
-                texts.append(one.text)
-            else:
-                texts.append(event.text())
-        elif kind is BlockStart and event.index not in blocks:
-            begun, at = event, event.index
-        elif kind is BlockStart:
-            index: int = event.index
-            cut = BlockAbort(index, blocks[index].block_type, STARTED_AT_ITS_INDEX)
-            closed = closed.add(step_block(blocks.pop(index), cut))
-            begun, at = event, index
-        else:
-            block = step_block(blocks.get(event.index), event)
-            if block.phase == "open":
-                blocks[event.index] = block
-            else:
-                blocks.pop(event.index, None)
-                closed = closed.add(block)
     if event is None:
         return state, None
-    if begun is not None or like is not None:
-        blocks[at] = step_texts(blocks.get(at), begun, like, texts)
+    if like is not None:
+        blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
     if isinstance(last, Status):
         if last.status is STARTED:
             return _started(ResponseState(model=state.model), last), last
