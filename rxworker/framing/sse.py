@@ -36,12 +36,9 @@ BETWEEN = b"\n\n" + BARE
 LONGEST_HEAD = 64  # bytes, of those that are remembered
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-_RUN = re.compile(rb"(?>(?:event: ?.{0,%d}+\n)?data: ?.*+\n\n)*+" % LONGEST_NAME)
 _HEAD = re.compile(HEAD % (rb".{0,%d}+" % LONGEST_NAME))
 _COMMENTS = re.compile(rb"(?::[^\r\n]*+\r?+\n)*+")
 _SILENCE = re.compile(rb"(?::[^\r\n]*+\r?+\n|\r?+\n)*+")  # with the empty lines between them
-_BEHIND_COMMENTS = re.compile(rb"\n(?!:)")
-_BEHIND_SILENCE = re.compile(rb"\n(?![:\n])")
 _BEFORE = re.compile(rb"\n\n" + _HEAD.pattern)
 
 
@@ -148,7 +145,7 @@ class SseDecoder:
         self._dispatch(frames)
 
     def _take_run(self, data: bytes) -> Sequence[SseFrame]:
-        """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
+        """The quick path of plain frames; any other go line by line."""
         end = data.rfind(b"\n\n") + 2
         if end < len(data):
             return self._take_begun(data, end)
@@ -162,10 +159,8 @@ class SseDecoder:
             datas[-1] = datas[-1][:-2]
             if b"\n" not in b"".join(datas):
                 return SseRun(datas, data, self._id)
-        run = _RUN.match(data)
-        end = run.end() if run else 0
-        frames = [*self._take_run(data[:end])] if end else []
-        self._take_all(data[end:], frames)
+        frames: list[SseFrame] = []
+        self._take_all(data, frames)
         return frames
 
     def _take_begun(self, data: bytes, end: int) -> Sequence[SseFrame]:
@@ -226,11 +221,8 @@ class SseDecoder:
         first = data[:1]
         if first != b":" and (is_held or first not in (b"\n", b"\r")):
             return data
-        if CR in data:
-            lines = (_COMMENTS if is_held else _SILENCE).match(data)
-            return data[lines.end() :] if lines else data
-        behind = (_BEHIND_COMMENTS if is_held else _BEHIND_SILENCE).search(data)
-        return data[behind.end() if behind else data.rfind(b"\n") + 1 :]
+        lines = (_COMMENTS if is_held else _SILENCE).match(data)
+        return data[lines.end() :] if lines else data
 
     def _take_lines(self, data: bytes, frames: list[SseFrame]) -> None:
         if b"\r" in data:

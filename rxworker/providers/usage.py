@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import JsonObject
 
 
 def numbers_in(raw: JsonObject, *paths: str) -> list[int | None]:
-    """The numbers at some paths; ``None`` for what is not there, and for what is not a number.
+    """The numbers at some paths, of one name or two; ``None`` for what is not there, and for what is not a number.
 
     >>> numbers_in({"a": 1, "b": {"c": True, "d": 2}}, "a", "b.c", "b.d", "e.f")
     [1, None, 2, None]
     """
     found: list[int | None] = []
     for path in paths:
-        value: Json = raw
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
+        name, _, member = path.partition(".")
+        value = raw.get(name)
+        if member:
+            value = value.get(member) if isinstance(value, dict) else None
         found.append(value if type(value) is int else None)  # a bool is an int, too, not a number
     return found
 

@@ -14,13 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import (
-    BlockType,
     Opaque,
     Ping,
     ResponseEvent,
     ResponseStatus,
     Status,
-    TextDelta,
     ToolUseMetadata,
 )
 from rxworker.events.deltas import FEW, Deltas, gather
@@ -51,7 +49,6 @@ from rxworker.providers.anthropic.wire import (
     WireMessageStop,
     WirePing,
     WireStop,
-    WireTextDelta,
     convert_loosely,
     decode_event,
 )
@@ -111,12 +108,6 @@ class AnthropicDecoder(LenientDecoder):
             return self._take_loose(frame)
         except UNREADABLE:
             return self._take_garbage(frame)
-        if type(event) is WireBlockDelta:
-            delta = event.delta
-            block = self._open.get(event.index)  # pyright: ignore[reportArgumentType]
-            if type(delta) is WireTextDelta and block and block.block_type is BlockType.TEXT:
-                return [TextDelta(block.index, delta.text)]
-            return self._take_delta(event)
         return self._take(event)
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:

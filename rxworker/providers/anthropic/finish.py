@@ -42,20 +42,22 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens
     12
     """
-    counted = [numbers(part) for part in _passes(raw)] or [numbers(raw)]
-    fresh, output, cached, created = (total(*column) for column in zip(*counted, strict=True))
-    [thinking] = numbers_in(raw, "output_tokens_details.thinking_tokens")
+    fresh, output, cached, created, thinking = numbers(raw)
+    if passes := _passes(raw):
+        columns = zip(*map(numbers, passes), strict=True)
+        fresh, output, cached, created, _ = (total(*column) for column in columns)
     return Usage(total(fresh, cached, created), output, cached, created, thinking, raw)
 
 
 def numbers(raw: JsonObject) -> list[int | None]:
-    """The four numbers as Anthropic counts them: read, written, found in the cache and put there. Its input is what no cache held."""
+    """The numbers as Anthropic counts them: read, written, found in the cache and put there, and those of the thinking. Its input is what no cache held."""
     return numbers_in(
         raw,
         "input_tokens",
         "output_tokens",
         "cache_read_input_tokens",
         "cache_creation_input_tokens",
+        "output_tokens_details.thinking_tokens",
     )
 
 

@@ -103,9 +103,7 @@ class OpenAIChatDecoder(LenientDecoder):
             return self._take_loose(frame)
         except UNREADABLE:
             return self._take_garbage(frame)
-        position, text = growth_of(chunk)
-        delta = None if position is None else self._grow(position, [text])
-        return self._take(chunk, frame.data) if delta is None else (delta,)
+        return self._take(chunk, frame.data)
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
