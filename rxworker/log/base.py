@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from types import TracebackType
 from typing import Self
 
 from msgspec.structs import replace
@@ -31,7 +30,7 @@ from rxworker.errors import (
     RunStatusError,
     RxWorkerError,
 )
-from rxworker.events import Record, RunRequeue
+from rxworker.events import Event, Record, RunRequeue
 from rxworker.log.codec import Codec, Encoding, StoredRow
 from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
 from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
@@ -110,12 +109,7 @@ class EventLog(Store):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # Owners
@@ -157,7 +151,7 @@ class EventLog(Store):
                 run_id
             )  # raises where the row, which is written again, cannot be decoded
         self._loop = asyncio.get_running_loop()
-        encoded = self._encoding.encode_row(row or RunRow(), run_id) if create else None
+        encoded = self._encoding.encode(row or RunRow(), run_id) if create else None
         claim = await self._claim(run_id, encoded, frozenset(statuses))
         self.followers.wake(run_id)
         return claim
@@ -189,7 +183,7 @@ class EventLog(Store):
         """
         self._check_open()
         entries = self._encoding.encode_entries(entries, claim.run_id)
-        encoded = None if row is None else self._encoding.encode_row(row, claim.run_id)
+        encoded = None if row is None else self._encoding.encode(row, claim.run_id)
         status = None if row is None else row.status
         try:
             is_watched = await self._append(Append(claim, entries, after, encoded, status, durable))
@@ -236,18 +230,8 @@ class EventLog(Store):
                 text = f"{run_id} was dismissed while it was paused: it cannot be put back; fork it"
                 raise RunStatusError(text, run_id=run_id, status="aborted")
             last = record_of(entries[-1], run_id)
-            requeued = Record(
-                claim.last_seq + 1,
-                run_id,
-                last.turn,
-                last.attempt,
-                round_time(time.time()),
-                RunRequeue(reason, info.sent),
-            )
             row = replace(info.row, status="queued", reason="", cause="")
-            await self.append(
-                claim, entries_of([requeued], claim.epoch), after=claim.last_seq, row=row
-            )
+            await append_events(self, claim, last, [RunRequeue(reason, info.sent)], row)
 
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
@@ -303,19 +287,15 @@ class EventLog(Store):
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries of a run after a number, and then those that are appended, by any process. It ends when the log is closed."""
-        with self._waker(run_id, reads_entries=True) as waker:
-            while not self.is_closed:
-                waker.clear()
-                entries = await self._read_page(run_id, after)
+        async with aclosing(self.pages(run_id, after, until_end=False)) as pages:
+            async for entries in pages:
                 for entry in entries:
                     yield entry
-                if entries:
-                    after = entries[-1].last
-                else:
-                    await waker.wait()
 
-    async def pages(self, run_id: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
-        """The same in pages, which ends also when the run has ended or is paused, and all of it was given."""
+    async def pages(
+        self, run_id: str, after: int = 0, *, until_end: bool = True
+    ) -> AsyncGenerator[list[Entry], None]:
+        """The same in pages, which ends also when the run has ended or is paused, and all of it was given, unless ``until_end`` is false."""
         with self._waker(run_id, reads_entries=True) as waker:
             while not self.is_closed:
                 waker.clear()
@@ -323,6 +303,8 @@ class EventLog(Store):
                 if entries:
                     after = entries[-1].last
                     yield entries
+                elif not until_end:
+                    await waker.wait()
                 elif not self.is_closed:
                     info = await self.listed(run_id)
                     if info is not None and info.last_seq <= after:
@@ -593,9 +575,7 @@ class EventLog(Store):
             LogError: There is no such run, or it has ended, or the run that resumes it has.
         """
         self._check_open()
-        number = await self._send(
-            run_id, command.key, self._encoding.encode_command(command, run_id)
-        )
+        number = await self._send(run_id, command.key, self._encoding.encode(command, run_id))
         self.followers.wake(run_id)
         if command.kind in CARRIED:
             # After it is stored: a run that is resumed just now carries over what it finds, and makes the same key of it.
@@ -809,6 +789,22 @@ async def release_shielded(log: EventLog, claim: Claim, seconds: float | None = 
     except asyncio.CancelledError:
         await asyncio.wait({releasing}, timeout=seconds)
         raise
+
+
+async def append_events(
+    log: EventLog, claim: Claim, last: Record, events: Sequence[Event], row: RunRow
+) -> None:
+    """Append events of now to a run that is not running, after its last record.
+
+    Raises:
+        LogError: As for `EventLog.append`.
+    """
+    now = round_time(time.time())
+    records = [
+        Record(seq, claim.run_id, last.turn, last.attempt, now, event)
+        for seq, event in enumerate(events, claim.last_seq + 1)
+    ]
+    await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
 
 
 def already_stored(run_id: str) -> LogError:

@@ -64,9 +64,20 @@ class Encoding:
             return entries
         return [with_body(entry, self._decode(entry.body, run_id)) for entry in entries]
 
-    def encode_row(self, row: RunRow, run_id: str) -> bytes:
-        """A row as it is stored."""
-        return self._encode(encode_lenient(row), run_id)
+    def encode(self, value: RunRow | Command, run_id: str) -> bytes:
+        """A row or a command as it is stored."""
+        data = encode_lenient(value)
+        if self._codec is None:
+            return data
+        try:
+            return self._codec.encode(data, run_id)
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as error:  # SystemExit in a task would end the event loop, and all runs with it
+            text = f"the codec cannot encode what is to be stored of {run_id}: {describe(error)}"
+            raise LogError(text) from error
 
     def decode_info(self, stored: StoredRow, *, is_strict: bool = False) -> RunInfo:
         """A stored run without its records. If its values cannot be decoded, its ``error`` states why: one such run must not hide the others.
@@ -94,10 +105,6 @@ class Encoding:
             run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent, why
         )
 
-    def encode_command(self, command: Command, run_id: str) -> bytes:
-        """A command as it is stored."""
-        return self._encode(encode_lenient(command), run_id)
-
     def decode_command(self, run_id: str, number: int, stored: float, data: bytes) -> Command:
         """A stored command, with its number and the time when it was stored.
 
@@ -106,19 +113,6 @@ class Encoding:
         """
         command = self._decoded(data, run_id, _decode_command)
         return replace(command, number=number, time=stored)
-
-    def _encode(self, data: bytes, run_id: str) -> bytes:
-        if self._codec is None:
-            return data
-        try:
-            return self._codec.encode(data, run_id)
-        except KeyboardInterrupt:
-            raise
-        except (
-            BaseException
-        ) as error:  # SystemExit in a task would end the event loop, and all runs with it
-            text = f"the codec cannot encode what is to be stored of {run_id}: {describe(error)}"
-            raise LogError(text) from error
 
     def _decoded(self, data: bytes, run_id: str, decode: Callable[[bytes], T]) -> T:
         try:

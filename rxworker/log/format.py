@@ -201,10 +201,7 @@ def record_of(entry: Entry, run_id: str) -> Record:
     Raises:
         LogError: The entry is damaged, or of a newer version that cannot be read.
     """
-    try:
-        body = _read_body(entry)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _damaged(entry, run_id, error) from error
+    body = _body_of(entry, run_id)
     event: Any = body.event
     covers, time = entry.last - entry.first + 1, entry.time
     if body.lengths is not None:
@@ -252,12 +249,7 @@ def private_of(entry: Entry, run_id: str) -> Private | None:
     Raises:
         LogError: The entry is damaged.
     """
-    if b'"private":' not in entry.body:
-        return None
-    try:
-        return _read_body(entry).private
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _damaged(entry, run_id, error) from error
+    return _body_of(entry, run_id).private if b'"private":' in entry.body else None
 
 
 def without_results(entry: Entry) -> Entry:
@@ -280,6 +272,13 @@ def _bytes_of(body: _Body) -> bytes:
     except UnicodeEncodeError:
         # Half of a surrogate pair, which a model may write and UTF-8 cannot encode: JSON can, as an escape.
         return json.dumps(msgspec.to_builtins(body), separators=(",", ":")).encode()
+
+
+def _body_of(entry: Entry, run_id: str) -> _Body:
+    try:
+        return _read_body(entry)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _damaged(entry, run_id, error) from error
 
 
 def _read_body(entry: Entry) -> _Body:

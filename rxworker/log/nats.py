@@ -129,12 +129,9 @@ class NatsLog(EventLog):
             self._session = self._opening = self._index = None
             self._marks, self._marking = 0, None
             self._tails.clear()
-        opening = self._opening
-        if opening is None or (
-            opening.done() and (opening.cancelled() or opening.exception() is not None)
-        ):
-            opening = self._opening = loop.create_task(self._connect())
-        return await asyncio.shield(opening)
+        if self._opening is None or self._opening.done():  # the last one has failed
+            self._opening = loop.create_task(self._connect())
+        return await asyncio.shield(self._opening)
 
     async def _connect(self) -> OwnedRuns:
         connection = Connection(
@@ -366,10 +363,10 @@ class NatsLog(EventLog):
         if tail is not None:
             tail.sent = max(tail.sent, sent)
 
-        def count(row: Listed | None) -> Listed | None:
-            return None if row is None or row.sent >= sent else replace(row, sent=sent)
+        def count(row: Listed) -> Listed | None:
+            return None if row.sent >= sent else replace(row, sent=sent)
 
-        await session.put_row(run_id, None, count)
+        await session.put_row(run_id, count)
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         session = await self._open()
@@ -429,14 +426,12 @@ class NatsLog(EventLog):
         session.forget(run_id)
         await session.purge(run_id)
 
-        def empty(row: Listed | None) -> Listed | None:
-            if row is None:
-                return None
+        def empty(row: Listed) -> Listed | None:
             return replace(
                 row, row=NOTHING, status="deleted", epoch=owner.epoch, owner="", lease=0.0, size=0
             )
 
-        await session.put_row(run_id, None, empty)
+        await session.put_row(run_id, empty)
         return True
 
     async def _is_as_known(self, session: OwnedRuns, owner: Owner, known: StoredRow) -> bool:

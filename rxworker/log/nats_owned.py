@@ -247,25 +247,22 @@ class OwnedRuns(Session):
         except SequenceError:
             return  # another process has claimed it
 
-        def free(row: Listed | None) -> Listed | None:
-            if row is None or row.epoch != claim.epoch:
-                return None
-            return replace(row, owner="", lease=0.0)
+        def free(row: Listed) -> Listed | None:
+            return replace(row, owner="", lease=0.0) if row.epoch == claim.epoch else None
 
-        await self.put_row(claim.run_id, None, free)
+        await self.put_row(claim.run_id, free)
 
     async def _list_held(self, held: _Held) -> None:
         """Write what a list shows of a run of this process."""
         owner, head = held.owner, held.head
         held.touched = time.monotonic()
 
-        def fill(row: Listed | None) -> Listed | None:
-            if row is not None and row.epoch > owner.epoch:
-                return None
-            sent = 0 if row is None else row.sent
-            return Listed(
-                owner.run_id, head.row, head.status, owner.epoch, head.last, owner.owner, owner.lease, held.claimed,
-                owner.created, time.time(), head.size, sent, 0,
-            )  # fmt: skip
+        new = Listed(
+            owner.run_id, head.row, head.status, owner.epoch, head.last, owner.owner, owner.lease, held.claimed,
+            owner.created, time.time(), head.size, 0, 0,
+        )  # fmt: skip
 
-        held.listed = await self.put_row(owner.run_id, held.listed, fill)
+        def fill(row: Listed) -> Listed | None:
+            return None if row.epoch > owner.epoch else replace(new, sent=row.sent)
+
+        held.listed = await self.put_row(owner.run_id, fill, held.listed, new)

@@ -339,18 +339,23 @@ class Session:
         return None if found is None else (found.seq, decode(found.data, Listed, run_id))
 
     async def put_row(
-        self, run_id: str, known: Known | None, change: Callable[[Listed | None], Listed | None]
+        self,
+        run_id: str,
+        change: Callable[[Listed], Listed | None],
+        known: Known | None = None,
+        new: Listed | None = None,
     ) -> Known | None:
         """Change what a list shows of a run; again, if another process has changed it meanwhile.
 
         Args:
             run_id: The run's id.
-            known: The known part of it.
             change: Returns the new row; ``None`` to leave it as it is.
+            known: What is known of it.
+            new: The row, where there is none.
         """
         if known is None:
             known = await self.row(run_id)
-        while (row := change(None if known is None else known[1])) is not None:
+        while (row := new if known is None else change(known[1])) is not None:
             seq, order = (0, 0) if known is None else (known[0], known[1].order or known[0])
             row = replace(row, order=order)
             try:
@@ -370,8 +375,8 @@ class Session:
             return known
         raw = await self.row_of(found.owner, head)
 
-        def change(row: Listed | None) -> Listed | None:
-            if row is None or row.status == "deleted" or row.last_seq > head.last:
+        def change(row: Listed) -> Listed | None:
+            if row.status == "deleted" or row.last_seq > head.last:
                 return None
             if row.last_seq == head.last and row.status == head.status:
                 return None
@@ -379,4 +384,4 @@ class Session:
                 row, row=raw, status=head.status, last_seq=head.last, size=head.size, updated=time.time()
             )  # fmt: skip
 
-        return await self.put_row(run_id, known, change) or known
+        return await self.put_row(run_id, change, known) or known

@@ -533,7 +533,7 @@ class PostgresLog(EventLog):
             self._listener = loop.create_task(self._listen(), name="rxworker log listener")
         if self.followers.has_reader(run_id):
             if not self._to_mark:
-                asyncio.get_running_loop().call_soon(self._mark_new)
+                asyncio.get_running_loop().call_soon(self._mark)
             self._to_mark.add(run_id)
 
     async def _listen(self) -> None:
@@ -582,25 +582,21 @@ class PostgresLog(EventLog):
         finally:
             loop.remove_reader(file)
 
-    def _mark_new(self) -> None:
-        if self.is_closed:
-            return
+    def _mark(self) -> None:
+        """Request that the owners of followed runs write more often."""
         runs, self._to_mark = self._to_mark, set()
-        self._mark(runs)
+        if self.is_closed or not runs:
+            return
+        job = _Job(sql.MARK, (sorted(runs), self.owner, WATCHED), _nothing)
+        job.future.add_done_callback(_retrieve)
+        self._writes.put(job)
         if self._marking is None:
             self._marking = asyncio.get_running_loop().call_later(WATCHED / 2, self._mark_again)
 
     def _mark_again(self) -> None:
         self._marking = None
-        if runs := self.followers.read_runs:
-            self._to_mark.update(runs)
-            self._mark_new()
-
-    def _mark(self, runs: Iterable[str]) -> None:
-        """Request that the owners of followed runs write more often."""
-        job = _Job(sql.MARK, (sorted(runs), self.owner, WATCHED), _nothing)
-        job.future.add_done_callback(_retrieve)
-        self._writes.put(job)
+        self._to_mark.update(self.followers.read_runs)
+        self._mark()
 
 
 def _prepare(connection: Connection, server: Server) -> tuple[str, float]:

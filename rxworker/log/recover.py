@@ -30,9 +30,9 @@ from rxworker.errors import (
     RxWorkerError,
     describe,
 )
-from rxworker.events import Event, Record, RunAbort, RunRecover
-from rxworker.log.base import EventLog, claimed, no_run, release_shielded
-from rxworker.log.format import check_continuable, entries_of, records_of, round_time
+from rxworker.events import RunAbort, RunRecover
+from rxworker.log.base import EventLog, append_events, claimed, no_run, release_shielded
+from rxworker.log.format import check_continuable, records_of
 from rxworker.log.values import (
     DECIDE,
     DISMISS,
@@ -520,19 +520,14 @@ async def end_run(log: EventLog, run_id: str, reason: str) -> None:
         check_continuable(entries, run_id)
         stored = list(records_of(entries, run_id))
         state, last = fold_run(stored), next(each for each in reversed(stored) if not each.path)
-        events: list[Event] = [
+        events = [
             RunRecover(claim.epoch, claim.owner, reason),
             *response_ends(state, reason),
             *call_ends(state, "cancel"),
             RunAbort("cancel", reason),
         ]
-        now = round_time(time.time())
-        records = [
-            Record(seq, run_id, last.turn, last.attempt, now, event)
-            for seq, event in enumerate(events, claim.last_seq + 1)
-        ]
         row = replace(info.row, status="aborted", reason=reason, cause="cancel")
-        await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
+        await append_events(log, claim, last, events, row)
 
 
 async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
