@@ -178,7 +178,7 @@ class Fleet:
             self._is_sorted &= not self._order or self._order[-1] < place
             self._order.append(place)
         self._infos[run] = info
-        if _is_open(info) and not info.row.outer:
+        if info.status in OPEN and not info.row.outer:
             self._open[run] = info
         else:
             self._open.pop(run, None)
@@ -308,10 +308,6 @@ class Fleet:
             else:
                 kept.append(each)
         self._order = kept
-
-
-def _is_open(info: RunInfo) -> bool:
-    return info.status in OPEN
 
 
 def _is_over(info: RunInfo | None) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
@@ -32,7 +31,6 @@ class Followers:
         self._started = started
         self._ended = ended
         self._wakers: dict[str, set[Waker]] = {}
-        self._reading: Counter[str] = Counter()
 
     def wake(self, run_id: str) -> None:
         """Wake what follows a run, or all runs."""
@@ -52,16 +50,14 @@ class Followers:
     @property
     def read_runs(self) -> Sequence[str]:
         """The ids of the runs whose entries are followed."""
-        return tuple(self._reading)
+        return [run for run in self._wakers if self.has_reader(run)]
 
     def has_reader(self, run_id: str) -> bool:
         """Whether the entries of a run are followed."""
-        return run_id in self._reading
+        return any(waker.reads_entries for waker in self._wakers.get(run_id, ()))
 
     def add(self, waker: Waker) -> None:
         """Wake this one when its run changes."""
-        if waker.reads_entries:
-            self._reading[waker.run_id] += 1
         self._wakers.setdefault(waker.run_id, set()).add(waker)
         self._started(waker.run_id)
 
@@ -71,10 +67,6 @@ class Followers:
         if waker not in wakers:
             return
         wakers.discard(waker)
-        if waker.reads_entries:
-            self._reading[waker.run_id] -= 1
-            if not self._reading[waker.run_id]:
-                del self._reading[waker.run_id]
         if not wakers:
             del self._wakers[waker.run_id]
             self._ended(waker.run_id)

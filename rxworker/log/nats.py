@@ -239,9 +239,9 @@ class NatsLog(EventLog):
         await tail.reach()
         if tail.error is not None:
             raise LogError(str(tail.error))
-        if tail.owner is None or tail.owner.is_deleted:
-            raise no_run(run_id)
-        kept = tail.after(after, limit)
+        # The replica that it follows may be behind, and not have the owner yet.
+        is_known = tail.owner is not None and not tail.owner.is_deleted
+        kept = tail.after(after, limit) if is_known else None
         return await self._read_stream(session, run_id, after) if kept is None else kept
 
     async def _read_stream(self, session: OwnedRuns, run_id: str, after: int) -> list[Entry]:

@@ -160,7 +160,6 @@ class Connection:
         self._up = asyncio.Event()
         self._inbox = ""
         self._number = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[str, tuple[asyncio.Future[Msg], list[Stored] | None]] = {}
         self._is_closed = False
         self.generation = self.returns = 0
@@ -275,8 +274,6 @@ class Connection:
     async def close(self) -> None:
         """Close the connection."""
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
             await asyncio.gather(self._connecting, return_exceptions=True)
@@ -317,25 +314,17 @@ class Connection:
         token = str(self._number)
         future: asyncio.Future[Msg] = self.loop.create_future()
         self._waiting[token] = future, batch
-        if self._timer is None:
-            self._timer = self.loop.call_later(ATTEMPT, self._expire, self._number)
         try:
             await client.publish(subject, data, f"{self._inbox}.{token}", headers)
-            answer = await future
+            async with asyncio.timeout(ATTEMPT):
+                answer = await future
+        except TimeoutError:
+            raise AwayError("there was no answer") from None
         finally:
             del self._waiting[token]
         if answer.headers is not None and answer.headers.get("Status") == "503":
             raise AwayError("no stream answers, or JetStream is off")
         return answer
-
-    def _expire(self, number: int) -> None:
-        """End the requests up to a number, which have waited for at least the time of an attempt, and no other one for twice as long."""
-        for token, (future, _) in self._waiting.items():
-            if int(token) <= number and not future.done():
-                future.set_exception(AwayError("there was no answer"))
-        self._timer = None
-        if any(int(token) > number for token in self._waiting):
-            self._timer = self.loop.call_later(ATTEMPT, self._expire, self._number)
 
     async def persist(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do what gives the same result when it is done twice, until it is answered.

@@ -25,7 +25,7 @@ from msgspec import Struct
 from rxworker.errors import LogError
 from rxworker.log.follow import Milestones
 from rxworker.log.format import Entry
-from rxworker.log.nats_connection import ApiError, AwayError, Connection, Stored
+from rxworker.log.nats_connection import ApiError, Connection, Stored
 from rxworker.log.nats_format import Assembler, Owner, Place, decode, head_of
 
 if TYPE_CHECKING:
@@ -147,9 +147,7 @@ class Feed(ABC):
                     error,
                     extra={"stream": self._stream},
                 )
-            except (AwayError, OSError, TimeoutError):
-                pass
-            except Exception as error:  # of nats-py
+            except Exception as error:  # of nats-py, or nothing has answered
                 logger.debug(
                     "%s cannot be followed: %s",
                     self._stream,
@@ -307,7 +305,7 @@ class Tail(Feed):
         await self._connection.arrival(self._reached.add(number), what)
 
     def _began(self) -> None:
-        self._entries, self._lasts = [], []
+        self._entries = []
         self._assembler = None
         self.kept_after = self.last
 

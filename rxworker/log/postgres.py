@@ -195,8 +195,8 @@ class PostgresLog(EventLog):
     It connects when it is made, which blocks, and creates its schema and tables if they do not exist.
 
     Args:
-        address: The address: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``, with the parameters of libpq and ``schema=``.
-        schema: The schema, so that several logs share a database; ``rxworker`` if neither this nor the address names one.
+        address: The address: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``, with the parameters of libpq, and ``schema=``, so that several logs share a database; by default
+            the schema ``rxworker``.
         codec: Applied to what is stored.
         owner: The name of this process in claims.
         lease: Seconds that a claim lasts without a heartbeat.
@@ -215,13 +215,12 @@ class PostgresLog(EventLog):
         self,
         address: str,
         *,
-        schema: str = "",
         codec: Codec | None = None,
         owner: str = "",
         lease: float = LEASE,
     ) -> None:
         super().__init__(codec=codec, owner=owner, lease=lease)
-        self._server = server = Server(address, schema)
+        self._server = server = Server(address)
         self.address = server.address
         try:
             with server.connect_now() as connection:
@@ -231,6 +230,7 @@ class PostgresLog(EventLog):
         self._ahead = clock - time.time()  # the clock of the server, before ours
         self.searches_texts = codec is None
         self._searching = Link(server, lambda connection: connection.execute(sql.SEARCH_TABLES))
+        self._search_lock = asyncio.Lock()
         self._renewing: Connection | None = None
         self._renew_lock = threading.Lock()
         self._writes = _Pump(Link(server, self._prepare_writing), self._write)
@@ -379,7 +379,8 @@ class PostgresLog(EventLog):
             cursor = await connection.execute(query, values, binary=True)
             return await cursor.fetchall() if cursor.description else []
 
-        return await self._searching.run(work)
+        async with self._search_lock:
+            return await self._searching.run(work)
 
     # Commands
 

@@ -64,7 +64,6 @@ class Server:
 
     Args:
         address: The address, with ``schema=`` among its parameters or without.
-        schema: The schema, if the address names none.
 
     Attributes:
         address: The address without its passwords.
@@ -74,12 +73,12 @@ class Server:
         ConfigurationError: This is not an address.
     """
 
-    def __init__(self, address: str, schema: str = "") -> None:
+    def __init__(self, address: str) -> None:
         self.address = masked(address)
         place, mark, query = address.partition("?")
         parameters = query.split("&")
         named = [each[7:] for each in parameters if each.startswith("schema=")]
-        self.schema = schema or (named[-1] if named else DEFAULT_SCHEMA)
+        self.schema = named[-1] if named else DEFAULT_SCHEMA
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", self.schema) or self.schema[:3] == "pg_":
             raise ConfigurationError(
                 f"{self.schema!r} cannot be the schema of a log: give up to 48 small letters, digits and _"

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, final
+from typing import Any, TypeVar, final
 
 from msgspec.structs import astuple
 
@@ -154,7 +154,7 @@ class SQLiteLog(EventLog):
         self._is_full: bool | None = None
         self._renew_lock = threading.Lock()
         self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._reads: queue.SimpleQueue[_Job | Literal["look"] | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="rxworker log writer", daemon=True)
         self._reader = threading.Thread(
             target=self._read_on, name="rxworker log reader", daemon=True
@@ -476,8 +476,6 @@ class SQLiteLog(EventLog):
                 continue
             if job is None:
                 return
-            if job == "look":
-                continue
             try:
                 with self._explained():
                     result = job.work(db)
@@ -516,7 +514,7 @@ class SQLiteLog(EventLog):
                 )
 
     def _follow_started(self, run_id: str) -> None:  # noqa: ARG002 - one thread looks for all
-        self._reads.put("look")
+        self._reads.put(_Job(_nothing))  # it looks from then on
 
     @contextlib.contextmanager
     def _explained(self) -> Generator[None]:
@@ -638,6 +636,10 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
     if "readonly" in text or "unable to open" in text:
         return f"{path} cannot be opened for writing ({text}): check that its folder exists and that this user may write to it"
     return f"{path}: {text}"
+
+
+def _nothing(_: sqlite3.Connection) -> None:
+    """Work for a thread that waits."""
 
 
 def _bury(db: sqlite3.Connection, keys: Sequence[int]) -> None:

@@ -44,7 +44,7 @@ from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
 from rxworker.log.follow import Milestones
 from rxworker.log.format import Private, entries_of
-from rxworker.log.values import Claim, RunRow
+from rxworker.log.values import Claim, RunInfo, RunRow
 from rxworker.messages import ToolResult
 from rxworker.tools.cancellation import is_destroyed
 
@@ -374,17 +374,15 @@ class RunWriter:
     async def _take(self) -> None:
         """Claim the run."""
 
-        async def claim() -> Claim:
-            return await self.log.claim(self._run, create=True, row=self._row())
-
-        async def claimed() -> Claim | None:
-            info = await self.log.info(self._run)
+        def claimed(info: RunInfo) -> Claim | None:
             # Another run of this process may have claimed it, which renews its claim.
-            if info is None or info.owner != self.log.owner or self.log.heartbeat.renews(self._run):
+            if info.owner != self.log.owner or self.log.heartbeat.renews(self._run):
                 return None
             return Claim(self._run, info.epoch, info.last_seq, info.owner)
 
-        found = await self._insist(claim, claimed)
+        found = await self._insist(
+            lambda: self.log.claim(self._run, create=True, row=self._row()), claimed
+        )
         if self.state is _FAILED:
             await self._release(found)
         else:
@@ -408,9 +406,8 @@ class RunWriter:
             row = replace(self._row(), held=unseen)
             return await self.log.append(claim, entries, after=after, row=row, durable=durable)
 
-        async def appended() -> bool | None:
-            info = await self.log.info(self._run)
-            is_done = info is not None and (info.epoch, info.last_seq) == (claim.epoch, last)
+        def appended(info: RunInfo) -> bool | None:
+            is_done = (info.epoch, info.last_seq) == (claim.epoch, last)
             return self._is_watched if is_done else None
 
         is_watched = await self._insist(append, appended)
@@ -438,7 +435,7 @@ class RunWriter:
     async def _release(self, claim: Claim) -> BaseException | None:
         """Release a claim. Returns what this has raised: there is nothing to do about it, since its lease ends."""
         try:
-            await self._insist(lambda: self.log.release(claim), _nothing)
+            await self._insist(lambda: self.log.release(claim), lambda _: None)
         except BaseException as error:
             if is_destroyed(error, self._task):
                 raise
@@ -462,13 +459,13 @@ class RunWriter:
                 closed.set_result(None)
 
     async def _insist(
-        self, call: Callable[[], Awaitable[T]], is_done: Callable[[], Awaitable[T | None]]
+        self, call: Callable[[], Awaitable[T]], is_done: Callable[[RunInfo], T | None]
     ) -> T:
         """Call the log, and again if this task was cancelled, because the event loop closes.
 
         Args:
             call: Calls the log.
-            is_done: Returns the result of a call that the log has done before it was made again; ``None`` if it has not.
+            is_done: Returns, of what the log has of the run, the result of a call that it has done before it was made again; ``None`` if it has not.
         """
         cancelled = 0
         while True:
@@ -479,7 +476,8 @@ class RunWriter:
                 if self.state is _FAILED or cancelled > INSISTENCE:
                     raise
             except (FencedError, LeaseHeldError):
-                found = await is_done() if cancelled else None
+                info = await self.log.info(self._run) if cancelled else None
+                found = None if info is None else is_done(info)
                 if found is None:
                     raise
                 return found
@@ -524,10 +522,6 @@ def _as_log_error(cause: BaseException) -> RxWorkerError:
     error = LogError(f"the log has failed: {describe(cause)}")
     error.__cause__ = cause
     return error
-
-
-async def _nothing() -> None:
-    return None
 
 
 def _ignore(error: Exception) -> None:
