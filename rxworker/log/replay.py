@@ -8,30 +8,35 @@ virtual scheduler nothing depends on the time that reading takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from reactivex import Observable, abc
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
 from rxworker.hub.history import expand
-from rxworker.log.format import records_of
+from rxworker.log.format import Entry, records_of
 from rxworker.operators.disposables import SerialDisposable
 from rxworker.operators.kernel import Stage
 from rxworker.transport.clock import loop_clock
-
-if TYPE_CHECKING:
-    from rxworker.log.base import EventLog
 
 STEP = 0.0005
 """Seconds that a record may come early. Times are stored in milliseconds."""
 
 
+class Pages(Protocol):
+    """A log, as far as replaying needs it."""
+
+    def pages(self, run_id: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
+        """The entries of a run after a number, in pages."""
+        ...
+
+
 def replay(
-    log: EventLog,
+    log: Pages,
     run_id: str,
     *,
     speed: float = 1.0,
@@ -108,7 +113,7 @@ class _Replay(abc.DisposableBase):
 
     def __init__(
         self,
-        log: EventLog,
+        log: Pages,
         run_id: str,
         after: int,
         until: int | None,
