@@ -32,19 +32,14 @@ ROWS = 1024
 """How many rows are written at once, and held in memory until then."""
 
 
-def _open_parquet(path: str, schema: Any) -> Any:
-    return import_module("pyarrow.parquet").ParquetWriter(path, schema, compression="zstd")
+FORMATS = (".parquet", ".arrow", ".arrows")
 
 
-def _open_file(path: str, schema: Any) -> Any:
-    return _arrow().ipc.new_file(path, schema)
-
-
-def _open_stream(path: str, schema: Any) -> Any:
-    return _arrow().ipc.new_stream(path, schema)
-
-
-FORMATS = {".parquet": _open_parquet, ".arrow": _open_file, ".arrows": _open_stream}
+def _open(path: str, schema: Any) -> Any:
+    if path.endswith(".parquet"):
+        return import_module("pyarrow.parquet").ParquetWriter(path, schema, compression="zstd")
+    ipc = _arrow().ipc
+    return (ipc.new_file if path.endswith(".arrow") else ipc.new_stream)(path, schema)
 
 
 def write_table(
@@ -72,8 +67,7 @@ def write_table(
     if Path(path).suffix not in FORMATS:
         raise ConfigurationError(f"{os.fspath(path)!r}: give a file of {', '.join(FORMATS)}")
 
-    open_sink = partial(FORMATS[Path(path).suffix], os.fspath(path))
-    make = partial(_Batches, arrow, row, rows, open_sink)
+    make = partial(_Batches, arrow, row, rows, partial(_open, os.fspath(path)))
 
     def operator(source: Observable[Row]) -> Observable[int]:
         return Observable(partial(_write, source, make))

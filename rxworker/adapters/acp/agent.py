@@ -97,14 +97,12 @@ class AcpAgent:
             "session/cancel": Method(wire.SessionRef, self._cancel),
             "session/close": Method(wire.SessionRef, self._close),
         }
-        if self._log is not None:
+        if (log := self._log) is not None:
             methods |= {
-                "session/load": Method(
-                    wire.OldSession, partial(self._open, self._log, replays=True)
-                ),
-                "session/resume": Method(wire.OldSession, partial(self._open, self._log)),
-                "session/list": Method(wire.ListSessions, partial(self._list, self._log)),
-                "session/delete": Method(wire.SessionRef, partial(self._delete, self._log)),
+                "session/load": Method(wire.OldSession, partial(self._open, log, replays=True)),
+                "session/resume": Method(wire.OldSession, partial(self._open, log)),
+                "session/list": Method(wire.ListSessions, partial(self._list, log)),
+                "session/delete": Method(wire.SessionRef, partial(self._delete, log)),
             }
         return methods
 

@@ -130,36 +130,20 @@ class Recorder:
             case Refusal(text=text):
                 return {"type": "refusal", "content": self._text(text)}
             case ToolCall():
-                arguments = self._value(block.input)
-                return {
-                    "type": "tool_call",
-                    "id": block.id,
-                    "name": block.name,
-                    "arguments": arguments,
-                }
+                called: JsonObject = {"type": "tool_call", "id": block.id, "name": block.name}
+                return {**called, "arguments": self._value(block.input)}
             case ToolResult():
-                response = self._result(block.content)
-                return {
-                    "type": "tool_call_response",
-                    "id": block.tool_use_id,
-                    "response": response,
-                }
+                answered: JsonObject = {"type": "tool_call_response", "id": block.tool_use_id}
+                return {**answered, "response": self._result(block.content)}
             case Image() | Document() | Audio():
                 return _medium(block)
             case ServerToolCall():
-                called: JsonObject = {"type": block.name, "input": self._value(block.input)}
-                return {
-                    "type": "server_tool_call",
-                    "id": block.id,
-                    "name": block.name,
-                    "server_tool_call": called,
-                }
+                kind, given = "server_tool_call", self._value(block.input)
+                about: JsonObject = {"type": kind, "id": block.id, "name": block.name}
+                return {**about, kind: {"type": block.name, "input": given}}
             case ServerToolResult():
-                return {
-                    "type": "server_tool_call_response",
-                    "id": block.tool_use_id,
-                    "server_tool_call_response": {"type": block.name},
-                }
+                kind = "server_tool_call_response"
+                return {"type": kind, "id": block.tool_use_id, kind: {"type": block.name}}
             case OpaqueBlock(kind=kind):
                 return {"type": kind}
             case CachePoint():

@@ -7,6 +7,8 @@ from rxworker.protocols.ag_ui.wire import TokenUsage
 from rxworker.state import RunState
 
 Names = tuple[str, str]
+Counts = dict[Names, Usage]
+_NONE = ("", ""), Usage()
 
 
 class UsageTotals:
@@ -20,49 +22,47 @@ class UsageTotals:
     """
 
     def __init__(self) -> None:
-        self._spent: dict[Names, Usage] = {}
-        self._open: dict[tuple[str, ...], Usage] = {}
-        self._names: dict[tuple[str, ...], Names] = {}
+        self._spent: Counts = {}
+        # By path: the current response's provider and model, and its last report.
+        self._open: dict[tuple[str, ...], tuple[Names, Usage]] = {}
 
     def feed(self, record: Record) -> None:
         """Take the next record."""
-        event = record.event
+        event, path = record.event, record.path
+        (provider, model), last = self._open.get(path, _NONE)
         match event:
             case Usage():
-                self._open[record.path] = event
-            case AttemptStart():
-                self._flush(record.path)
-                self._names[record.path] = (event.provider, event.model)
-            case Status(status=ResponseStatus.STARTED):
-                self._flush(record.path)
-                provider, model = self._names.get(record.path, ("", ""))
-                self._names[record.path] = (event.provider or provider, event.model or model)
+                self._open[path] = (provider, model), event
+            case AttemptStart() | Status(status=ResponseStatus.STARTED):
+                _add(self._spent, (provider, model), last)
+                if isinstance(event, Status):
+                    names = event.provider or provider, event.model or model
+                else:
+                    names = event.provider, event.model
+                self._open[path] = names, Usage()
             case _:
-                return
+                pass
 
     def catch_up(self, state: RunState) -> None:
         """Start with the usage of a run so far. The usage of the current response is replaced by its next report."""
         response = state.response
         names = (state.provider, (response.model if response else None) or "")
-        self._names[()] = names
         self._spent[names] = state.spent + state.inner.spent
-        if response is not None and response.usage is not None:
-            self._open[()] = response.usage
+        self._open[()] = names, (response.usage if response else None) or Usage()
 
     @property
     def usage(self) -> tuple[TokenUsage, ...]:
         """The usage so far."""
-        for path in list(self._open):
-            self._flush(path)
+        counts = dict(self._spent)
+        for names, last in self._open.values():
+            _add(counts, names, last)
         return tuple(
-            _token_usage(names, usage) for names, usage in self._spent.items() if usage != Usage()
+            _token_usage(names, usage) for names, usage in counts.items() if usage != Usage()
         )
 
-    def _flush(self, path: tuple[str, ...]) -> None:
-        last = self._open.pop(path, None)
-        if last is not None:
-            names = self._names.get(path, ("", ""))
-            self._spent[names] = self._spent.get(names, Usage()) + last
+
+def _add(counts: Counts, names: Names, usage: Usage) -> None:
+    counts[names] = counts.get(names, Usage()) + usage
 
 
 def _token_usage(names: Names, usage: Usage) -> TokenUsage:

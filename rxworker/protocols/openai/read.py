@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from rxworker.errors import LocalProtocolError
+from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Content,
     Conversation,
@@ -233,9 +234,7 @@ def _add_chat(message: _ChatMessage, collector: _Collector) -> None:
         case "system" | "developer" | "user":
             collector.add(message.role, _content(message.content))
         case "assistant":
-            calls = [
-                _call(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()
-            ]
+            calls = [_call(c.id, c.function) for c in message.tool_calls or ()]
             collector.add("assistant", [*_content(message.content), *calls])
         case "tool":
             collector.add_result(message.tool_call_id, _content(message.content))
@@ -243,11 +242,8 @@ def _add_chat(message: _ChatMessage, collector: _Collector) -> None:
             raise LocalProtocolError(f"a message has the role {role!r}, which is not supported")
 
 
-def _call(call_id: str, name: str, arguments: str) -> ToolCall:
-    try:
-        return ToolCall(call_id, name, msgspec.json.decode(arguments or "{}", type=dict[str, Any]))
-    except (msgspec.DecodeError, RecursionError):
-        return ToolCall(call_id, name, arguments)  # as a model has written them
+def _call(call_id: str, function: _Function) -> ToolCall:
+    return ToolCall(call_id, function.name, parse_arguments(function.arguments))
 
 
 def _content(given: Parts) -> list[Content]:
@@ -388,7 +384,7 @@ def _add_item(item: _Item, collector: _Collector) -> None:
         case "message" if item.role in ("system", "developer", "user", "assistant"):
             collector.add(item.role, _content(item.content))
         case "function_call":
-            collector.add("assistant", [_call(item.call_id, item.name, item.arguments)])
+            collector.add("assistant", [_call(item.call_id, _Function(item.name, item.arguments))])
         case "function_call_output":
             collector.add_result(item.call_id, _content(item.output))
         case "reasoning" | "mcp_call":
