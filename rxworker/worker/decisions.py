@@ -425,9 +425,10 @@ class _Reply(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     approved: bool
     reason: str | None = None
 
-    def denial(self, kind: type[N]) -> N:
-        """The negative answer, with the reason if one was given."""
-        return kind() if self.reason is None else kind(self.reason)
+
+def _denial(kind: type[N], reason: str | None) -> N:
+    """The negative answer, with the reason if one was given."""
+    return kind() if reason is None else kind(reason)
 
 
 class _Payload(_Reply, frozen=True):
@@ -454,7 +455,7 @@ def read_payload(payload: object) -> Decision:
         return Answer(payload)
     read = read_struct(payload, _Payload, "payload", PAYLOAD)
     if not read.approved:
-        return read.denial(Deny)
+        return _denial(Deny, read.reason)
     return Approve() if read.edited_args is UNSET else Approve(read.edited_args)
 
 
@@ -483,14 +484,16 @@ def read_payload_at_end(payload: object) -> str | Dismiss:
     if isinstance(payload, bool):
         return "" if payload else Dismiss()
     read = read_struct(payload, _Reply, "payload", PAYLOAD_AT_END)
-    return "" if read.approved else read.denial(Dismiss)
+    return "" if read.approved else _denial(Dismiss, read.reason)
 
 
 APPROVAL = "answer with addToolApprovalResponse({id, approved: true}), or false with a reason"
 
 
-class _ChatApproval(_Reply, frozen=True, kw_only=True):
-    id: str
+class _ChatApproval(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    id: str  # the first to be named, if several are missing
+    approved: bool
+    reason: str | None = None
     # What the server has sent with its request comes back.
     request_reason: str | None = None
     is_automatic: bool = False
@@ -507,7 +510,7 @@ def read_approval(approval: object) -> Approve | Deny:
     Deny(reason='This call was not approved.')
     """
     read = read_struct(approval, _ChatApproval, "approval", APPROVAL)
-    return Approve() if read.approved else read.denial(Deny)
+    return Approve() if read.approved else _denial(Deny, read.reason)
 
 
 # The forms of MCP and the choices of ACP
