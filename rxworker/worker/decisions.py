@@ -562,20 +562,31 @@ def read_choice(option: str, offered: Sequence[K]) -> K:
 # Stored commands
 
 
-class StoredDecision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The data of a ``decide`` command.
+class Decided(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is decided about a paused run.
 
     Attributes:
-        decisions: One for each pending call, in order; ``None`` where nothing is decided.
+        decisions: The decisions; ``None`` approves the call that the run paused at.
         add: Messages to add.
-        reserved: Seconds for which other processes leave the run to the one that has decided.
         shared_state: The shared state with which the run is resumed; ``None``: that of the paused run.
+    """
+
+    decisions: Decisions | None
+    add: Sequence[Message] = ()
+    shared_state: Json = None
+
+
+class StoredDecision(Decided, frozen=True):
+    """The data of a ``decide`` command: a decision for each pending call, in order, and ``None`` where nothing is decided.
+
+    Attributes:
+        reserved: Seconds for which other processes leave the run to the one that has decided.
     """
 
     decisions: tuple[Decision | None, ...]
     add: tuple[Message, ...] = ()
-    reserved: float = 0.0
     shared_state: Json = None
+    reserved: float = 0.0
 
 
 def read_stored(data: object) -> StoredDecision:

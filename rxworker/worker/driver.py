@@ -281,23 +281,23 @@ class RunDriver(Generic[T_co]):
         try:
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop  # the writer claims the run to store that
-            if journal.writer is not None:
+            commands = self._context.commands
+            if journal.writer is not None and commands is not None:
                 is_new = journal.writer.claim is None
                 await journal.writer.open()
                 first = journal.first
-                if self._context.commands is not None and self._stop is None:
-                    if isinstance(first, RunResume):
-                        await self._context.commands.carry_over(first.resumes)
-                    if isinstance(first, RunResume) or not is_new:
-                        # Before its first turn: it may have been cancelled while it had no process.
-                        await self._context.commands.read_now()
+                if self._stop is None and isinstance(first, RunResume):
+                    await commands.carry_over(first.resumes)
+                if self._stop is None and (isinstance(first, RunResume) or not is_new):
+                    # Before its first turn: it may have been cancelled while it had no process.
+                    await commands.read_now()
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
             if journal.state.status == "paused":
                 return None  # a recovered run that needs a decision about a call
             self._start_timer()
-            if self._context.commands is not None:
-                self._context.commands.start()
+            if commands is not None:
+                commands.start()
             turns = repeat_turns(self._turn, self._goes_on, scheduler)
             await Emitter(journal.emit, journal.emit_many, task).follow(turns, scheduler)
         except asyncio.CancelledError as cause:

@@ -35,7 +35,6 @@ from rxworker.log.format import upgrade_pause
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
 from rxworker.messages import (
-    Json,
     JsonObject,
     Message,
     OutputFormat,
@@ -50,7 +49,7 @@ from rxworker.worker.context import TurnScope
 from rxworker.worker.decisions import (
     Answer,
     Approve,
-    Decisions,
+    Decided,
     Deny,
     PendingCalls,
     StoredDecision,
@@ -64,35 +63,21 @@ RESERVED = 2.0
 """Seconds that a process has to resume a run that it has decided about, before another process does."""
 
 
-def decide_command(
-    paused: Paused[Any],
-    decisions: Decisions | None,
-    added: Sequence[Message],
-    hooks: Hooks,
-    tools: Toolbox,
-    *,
-    shared_state: Json = None,
-    reserved: float = 0.0,
-) -> Command:
+def decide_command(paused: Paused[Any], given: Decided, *, reserved: float = 0.0) -> Command:
     """The command that decides about a paused run. All of them have one key, so that the log takes the first.
 
     Args:
         paused: The paused run.
-        decisions: The decisions.
-        added: The messages to add.
-        hooks: The hooks of the worker.
-        tools: The tools of the worker, as far as it has them.
-        shared_state: Replaces the shared state of the paused run.
+        given: What is decided; `resume_turn` accepts it.
         reserved: Seconds for which other processes leave the run to the one that has decided.
 
     Raises:
-        LocalProtocolError: As for `resume_turn`.
-        ConfigurationError: As for `resume_turn`.
+        DecisionError: The decisions do not fit the calls.
+        ConfigurationError: The shared state is not JSON.
     """
-    resume_turn(paused, decisions, added, hooks, tools)
-    decided = decide(PendingCalls.of(paused.pause), decisions)
-    shared = checked_json(shared_state)
-    data = msgspec.to_builtins(StoredDecision(decided, tuple(added), reserved, shared))
+    decided = decide(PendingCalls.of(paused.pause), given.decisions)
+    shared = checked_json(given.shared_state)
+    data = msgspec.to_builtins(StoredDecision(decided, tuple(given.add), shared, reserved))
     return Command(DECIDE, data, key=DECIDE)
 
 
@@ -229,8 +214,7 @@ def _seal(version: int, state: bytes, key: bytes | None) -> str:
 
 def resume_turn(
     paused: Paused[Any],
-    decisions: Decisions | None,
-    added: Sequence[Message],
+    given: Decided,
     hooks: Hooks,
     tools: Toolbox,
     traceparent: str = "",
@@ -240,8 +224,7 @@ def resume_turn(
 
     Args:
         paused: The paused run.
-        decisions: By the ids of the calls, or one for each call. Without any, the call that the run paused at is approved.
-        added: Messages for the model, after the results.
+        given: The decisions, and messages for the model, after the results. Without any decision, the call that the run paused at is approved.
         hooks: The hooks that are in force now.
         tools: The tools that there are now.
         traceparent: The trace context of the caller; by default that of the paused run.
@@ -252,16 +235,17 @@ def resume_turn(
             arguments of its tool.
         ConfigurationError: An argument has the wrong type.
     """
-    _check_kinds(paused, decisions, added)
+    _check_kinds(paused, given.decisions, given.add)
     check_signatures(paused.pending, paused.signatures)
-    pause, given = paused.pause, decide(PendingCalls.of(paused.pause), decisions)
+    pause, added = paused.pause, given.add
+    decided = decide(PendingCalls.of(pause), given.decisions)
     if paused.is_foreign:
         pause = replace(pause, calls=tuple([PausedCall(c.place, c.call) for c in pause.calls]))
     reached, pauser = _spared(pause, hooks)
     calls: list[PausedCall] = []
     answered: dict[int, ToolResult] = {}
     denied: dict[int, ToolResult] = {}
-    for index, (each, decision) in enumerate(zip(pause.calls, given, strict=True)):
+    for index, (each, decision) in enumerate(zip(pause.calls, decided, strict=True)):
         call, place = each.call, each.place
         match decision:
             case Deny(reason=reason):

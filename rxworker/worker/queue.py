@@ -40,7 +40,7 @@ from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
 from rxworker.worker.arguments import Input, to_messages
-from rxworker.worker.decisions import Decisions
+from rxworker.worker.decisions import Decided, Decisions
 from rxworker.worker.output import Output, output_of
 from rxworker.worker.paused import decide_command
 from rxworker.worker.run import Beginning, Run, Tracing
@@ -203,11 +203,9 @@ class QueuedWorker(Worker):
         """
         session = self.new_session(log=log)
         log = session._expect_log("decide_later")
-        paused, _ = await session._load_paused(run_id, decisions, add)
-        command = decide_command(
-            paused, decisions, add, self.hooks, self.tools, shared_state=shared_state
-        )
-        await log.send(run_id, command)
+        given = Decided(decisions, add, shared_state)
+        paused, _ = await session._load_paused(run_id, given)
+        await log.send(run_id, decide_command(paused, given))
         return resumed_id(run_id)
 
 

@@ -10,7 +10,6 @@ from contextvars import copy_context
 from typing import Any
 
 import reactivex
-from msgspec import Struct
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -122,33 +121,29 @@ RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS
 _NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
 
 
-class RunPressure(Struct, frozen=True, eq=False):
-    """Backpressure for the connection of a run: the watchers of the run and of its parents, which show its records, too.
+class RunPressure:
+    """Backpressure for the connection of a run: the watchers and the logs of the run and of its parents, which show its records, too.
 
-    Attributes:
+    Args:
         context: The context of the run.
     """
 
-    context: RunContext
+    def __init__(self, context: RunContext) -> None:
+        journals = [run.journal for run in context.line]
+        several = [part for each in journals for part in (each.hub, each.writer)]
+        self._parts = [part for part in several if part is not None]
 
     @property
     def is_full(self) -> bool:
         """Whether reading should stop for now."""
-        for run in self.context.line:  # `any` would make a generator for each read
-            if run.journal.hub.is_full:
-                return True
-            writer = run.journal.writer
-            if writer is not None and writer.is_full:
+        for part in self._parts:  # noqa: SIM110 - `any` would make a generator for each read
+            if part.is_full:
                 return True
         return False
 
     def hold(self) -> asyncio.Future[None] | None:
         """The future to wait for before the next read, if any."""
-        for run in self.context.line:
-            held = run.journal.hub.hold()
-            if held is not None:
-                return held
-            writer = run.journal.writer
-            if writer is not None and (held := writer.hold()) is not None:
+        for part in self._parts:
+            if (held := part.hold()) is not None:
                 return held
         return None

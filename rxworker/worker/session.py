@@ -53,7 +53,7 @@ from rxworker.worker.arguments import (
 )
 from rxworker.worker.collected import Collected
 from rxworker.worker.context import INSIDE, RunContext, TurnScope
-from rxworker.worker.decisions import Decisions
+from rxworker.worker.decisions import Decided, Decisions
 from rxworker.worker.definition import Definition
 from rxworker.worker.journal import Journal
 from rxworker.worker.output import Output, output_of
@@ -223,9 +223,10 @@ class SessionVerbs:
                 "nothing is paused: resume() needs a run whose result is Paused"
             )
         several = expect_several("add", add, "add=[Message.user('...')]")
-        form = output_of(output)
-        begin = self.session._resume(waiting, decisions, several, claim, shared_state, form)
-        return self.session._begin(begin)
+        given = Decided(decisions, several, shared_state)
+        return self.session._begin(
+            self.session._resume(waiting, given, output_of(output), claim=claim)
+        )
 
     @_in_script(resume)
     def resume_sync(self) -> None:
@@ -268,12 +269,10 @@ class SessionVerbs:
         session = self.session
         session._check_free("decide")
         log, form = session._expect_log("decide"), output_of(output)
-        checked_json(shared_state)  # before the decisions are stored
         several = expect_several("add", add, "add=[Message.user('...')]")
-        return session._begin(
-            partial(session._decide, log, run_id, decisions, several, shared_state, form),
-            resumed_id(run_id),
-        )
+        given = Decided(decisions, several, checked_json(shared_state))
+        begin = partial(session._decide, log, run_id, given, form)
+        return session._begin(begin, resumed_id(run_id))
 
     @_in_script(decide)
     def decide_sync(self) -> None:
@@ -544,11 +543,10 @@ class Session(SessionVerbs):
     def _resume(
         self,
         waiting: Paused[Any],
-        decisions: Decisions | None,
-        added: Sequence[Message],
+        given: Decided,
+        output: Output[Any] | None,
+        *,
         claim: ClaimFn | None = None,
-        shared_state: Json = None,
-        output: Output[Any] | None = None,
         source: RunRow | None = None,
         held: Claim | None = None,
     ) -> Beginning:
@@ -556,11 +554,9 @@ class Session(SessionVerbs):
 
         Args:
             waiting: The paused run.
-            decisions: As for ``resume``.
-            added: As for ``resume``.
-            claim: As for ``resume``.
-            shared_state: As for ``resume``.
+            given: What is decided.
             output: As for ``resume``.
+            claim: As for ``resume``.
             source: What a log has of the paused run, if it comes from there: the permissions, the labels and the name are those of that run.
             held: The claim of the run that resumes it, if the caller has claimed it.
         """
@@ -571,8 +567,7 @@ class Session(SessionVerbs):
             output = Output.from_format(waiting.output_format)
         first, scope = resume_turn(
             waiting,
-            decisions,
-            added,
+            given,
             self.worker.hooks,
             self.worker.tools,
             self._traceparent(),
@@ -584,7 +579,8 @@ class Session(SessionVerbs):
                 "that was reported to the model as not run"
             )
             raise LocalProtocolError(message)
-        shared = waiting.shared_state if shared_state is None else checked_json(shared_state)
+        shared = given.shared_state
+        shared = waiting.shared_state if shared is None else checked_json(shared)
         if claim is not None:
             _check_claim(claim(waiting.run_id), waiting.run_id)
         scope.variables = dict(waiting.variables)
@@ -616,27 +612,13 @@ class Session(SessionVerbs):
         self,
         log: EventLog,
         run_id: str,
-        decisions: Decisions | None,
-        added: Sequence[Message],
-        shared_state: Json,
+        given: Decided,
         output: Output[Any] | None,
     ) -> Beginning:
         """What the run begins with that resumes a stored one, after the decisions are stored."""
-        worker = self.worker
-        paused, row = await self._load_paused(run_id, decisions, added)
-        command = decide_command(
-            paused,
-            decisions,
-            added,
-            worker.hooks,
-            worker.tools,
-            shared_state=shared_state,
-            reserved=RESERVED,
-        )
-        await log.send(run_id, command)
-        return self._resume(
-            paused, decisions, added, shared_state=shared_state, output=output, source=row
-        )
+        paused, row = await self._load_paused(run_id, given)
+        await log.send(run_id, decide_command(paused, given, reserved=RESERVED))
+        return self._resume(paused, given, output, source=row)
 
     async def _fork(
         self,
@@ -656,9 +638,7 @@ class Session(SessionVerbs):
         await fork_run(log, run_id, seq, name=new, labels=self.run_labels)
         return await self._recover(log, new, reason or f"forked from {run_id}", None, output)
 
-    async def _load_paused(
-        self, run_id: str, decisions: Decisions | None, added: Sequence[Message]
-    ) -> tuple[Paused[None], RunRow]:
+    async def _load_paused(self, run_id: str, given: Decided) -> tuple[Paused[None], RunRow]:
         """A stored paused run, and what a list shows of it. The decisions fit it, and there are the tools of the calls that will run."""
         stored, row = await self._load(run_id)
         if row.outer:
@@ -667,7 +647,7 @@ class Session(SessionVerbs):
         paused, worker = stored.result(run_id), self.worker
         if not isinstance(paused, Paused):
             raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
-        _, scope = resume_turn(paused, decisions, added, worker.hooks, worker.tools)
+        _, scope = resume_turn(paused, given, worker.hooks, worker.tools)
         if self._performs:
             waiting = [each.call.name for each in scope.waiting]
             check_tools(stored.tools, worker.tools, run_id, waiting)
@@ -705,16 +685,8 @@ class Session(SessionVerbs):
             claim = claim or await claim_or_release(log, run_id)
         except RunStatusError as error:
             if error.status == "paused" and (decided := decision_of(await log.sent(run_id))):
-                paused, row = await self._load_paused(run_id, decided.decisions, decided.add)
-                return self._resume(
-                    paused,
-                    decided.decisions,
-                    decided.add,
-                    shared_state=decided.shared_state,
-                    output=output,
-                    source=row,
-                    held=held,
-                )
+                paused, row = await self._load_paused(run_id, decided)
+                return self._resume(paused, decided, output, source=row, held=held)
             raise LocalProtocolError(
                 f"{run_id} is {error.status}, not cut off: load({run_id!r}) returns its result, and resume(...) continues a paused run"
             ) from error

@@ -39,6 +39,7 @@ from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import (
     Cancel,
     ContinueWithMessages,
+    Finish,
     HookPoint,
     MessageSendContext,
     Pause,
@@ -302,14 +303,16 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    hook_context = TurnEndContext(
-        since=context.since,
-        called=tuple(context.called),
-        spared=frozenset(scope.pause.spared),
-        **context.hook_input(scope.variables),
-    )
-    verdict, hook = await context.worker.hooks.run(TURN_END, hook_context, emit)
-    reached = tuple(numbered(hook_context.reached))
+    verdict, hook, reached = Finish(), "", ()
+    if context.worker.hooks.at(TURN_END):
+        hook_context = TurnEndContext(
+            since=context.since,
+            called=tuple(context.called),
+            spared=frozenset(scope.pause.spared),
+            **context.hook_input(scope.variables),
+        )
+        verdict, hook = await context.worker.hooks.run(TURN_END, hook_context, emit)
+        reached = tuple(numbered(hook_context.reached))
     match verdict:
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)

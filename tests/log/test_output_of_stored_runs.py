@@ -16,6 +16,7 @@ from rxworker.log import EventLog, MemoryLog, fork_run
 from rxworker.messages import OutputFormat
 from rxworker.testing import ScriptedModel, call
 from rxworker.worker import load_paused, save_paused, submit, work
+from rxworker.worker.decisions import Decided
 from rxworker.worker.output import Output
 from rxworker.worker.paused import decide_command
 from tests.log.test_permissions_of_runs import cut
@@ -66,7 +67,7 @@ async def decided(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
 async def taken(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
     waiting = await by.load(run_id)
     assert isinstance(waiting, Paused)
-    await log.send(run_id, decide_command(waiting, None, (), by.hooks, by.tools))
+    await log.send(run_id, decide_command(waiting, Decided(None)))
     return await by.recover(run_id).started()
 
 

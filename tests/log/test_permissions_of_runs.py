@@ -26,6 +26,7 @@ from rxworker.log.recover import RunSource
 from rxworker.log.values import Command, RunRow
 from rxworker.testing import call, say
 from rxworker.worker import recover_all
+from rxworker.worker.decisions import Decided
 from rxworker.worker.paused import decide_command
 from tests.log.test_recover import stored
 from tests.log.victim import ByTurn
@@ -119,9 +120,7 @@ async def test_a_paused_run_that_is_resumed_from_its_log_has_its_own_permissions
             else:
                 waiting = await worker.load(paused.id)
                 assert isinstance(waiting, Paused)
-                await log.send(
-                    paused.id, decide_command(waiting, None, (), worker.hooks, worker.tools)
-                )
+                await log.send(paused.id, decide_command(waiting, Decided(None)))
                 resumed = await worker.recover(paused.id).started()
             result = await resumed
             assert isinstance(result, Finished if is_own else Paused)

@@ -18,6 +18,7 @@ from rxworker.messages import ToolMeta
 from rxworker.testing import call, say
 from rxworker.tools import Tool
 from rxworker.worker import submit, work
+from rxworker.worker.decisions import Decided
 from rxworker.worker.paused import decide_command
 from rxworker.worker.queue import end_cancelled
 from rxworker.worker.stored import digest_of, is_same_tool
@@ -153,8 +154,7 @@ async def test_a_paused_run_that_was_decided_about_is_left_to_a_worker_with_its_
         with pytest.raises(ConfigurationError, match="lacks pay"):
             await worker(log).decide(paused.run_id).started()
         assert await log.sent(paused.run_id) == []
-        desk = worker(log, pay_tool(requires_approval=True))
-        await log.send(paused.run_id, decide_command(paused, None, (), desk.hooks, desk.tools))
+        await log.send(paused.run_id, decide_command(paused, Decided(None)))
         ended = asyncio.get_running_loop().create_future()
 
         def finish(each: asyncio.Future[Any]) -> None:
