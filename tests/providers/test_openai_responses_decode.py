@@ -39,7 +39,7 @@ from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_responses import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.item import Item
 from rxworker.providers.openai_responses.items import HANDLERS, Items
-from rxworker.providers.openai_responses.wire import USUAL, WireEvent, decode_event
+from rxworker.providers.openai_responses.wire import WireEvent, decode_event
 from rxworker.state.grammar import ResponseGrammar
 from rxworker.views import summarise
 
@@ -738,20 +738,6 @@ def test_json_that_cannot_be_read_in_the_middle_is_the_providers_fault() -> None
     error = summarise(decode(CREATED, '{"type": ', delta("output_text", "a"))).error
     assert error is not None
     assert (error.code, error.kind) == ("bad_json", "server")
-
-
-@pytest.mark.parametrize("kind", USUAL)
-def test_an_event_of_a_usual_type_has_what_any_event_has(kind: str) -> None:
-    wire: Wire = {"type": kind, "sequence_number": 3, "item_id": "a", "output_index": 1}
-    wire |= {"content_index": 2, "delta": "hm", "text": "hm", "arguments": "{}", "part": {"a": 1}}
-    wire |= {"item": {"id": "b"}, "response": {"id": "c", "status": "completed"}}
-    event = decode_event(json.dumps(wire).encode())
-    any_event = msgspec.convert(wire, WireEvent)
-    assert event.__class__ is not WireEvent
-    for name in WireEvent.__struct_fields__:
-        is_read = name == "type" or name in USUAL[kind]
-        expected = getattr(any_event, name) if is_read else None
-        assert msgspec.to_builtins(getattr(event, name)) == msgspec.to_builtins(expected)
 
 
 def test_half_a_character_in_what_the_end_repeats_does_no_harm() -> None:

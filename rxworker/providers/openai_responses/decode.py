@@ -54,7 +54,6 @@ from rxworker.providers.openai_responses.wire import (
     WireEvent,
     WireResponse,
     decode_event,
-    decode_usual,
 )
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -129,7 +128,7 @@ class OpenAIResponsesDecoder(LenientDecoder):
         if ends:
             datas = datas[:-1]
         try:
-            decoded = _decode_all(datas) if is_plain else None
+            decoded = [*map(decode_event, datas)] if is_plain else None
         except UNREADABLE:
             decoded = None
         if decoded is None:
@@ -147,7 +146,7 @@ class OpenAIResponsesDecoder(LenientDecoder):
                 named = event if event.type else _named(event, frames[position])
                 pieces = self._take(named, datas[position], events)
             position += 1
-            if pieces is None or event.__class__ is WireEvent:  # its class does not give its type
+            if pieces is None or not event.type:  # its frame gives its type
                 event = next(read, None)
                 continue
             texts, event = _texts_like(event, read)
@@ -207,11 +206,7 @@ class OpenAIResponsesDecoder(LenientDecoder):
         status = status_of(response, event.type)
         well = status in (COMPLETED, INCOMPLETE) and self._failure is None
         if well:
-            try:
-                self._items.close(response, status, events)
-            except UNREADABLE:  # a required field has not arrived
-                events += self._fail(CUT)
-                return
+            self._items.close(response, status, events)
         else:
             events += self._blocks.abort_all(f"the response {status}")
         if isinstance(response.usage, dict) and response.usage:
@@ -258,7 +253,7 @@ class OpenAIResponsesDecoder(LenientDecoder):
 
 def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str], WireEvent | None]:
     """The deltas of an event and of the following events for the same text, and the next event after them."""
-    kind, index = first.__class__, first.output_index
+    kind, index = first.type, first.output_index
     content, summary = first.content_index, first.summary_index
     texts = [first.delta or ""]
     for event in rest:
@@ -266,7 +261,7 @@ def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str],
         # Most have no more than one place, and `is` is faster than `==` for an identical object.
         if (
             not text
-            or event.__class__ is not kind
+            or event.type != kind
             or event.output_index != index
             or (event.content_index is not content and event.content_index != content)
             or (event.summary_index is not summary and event.summary_index != summary)
@@ -274,14 +269,6 @@ def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str],
             return texts, event
         texts.append(text)
     return texts, None
-
-
-def _decode_all(datas: Sequence[bytes]) -> list[WireEvent]:
-    """The events of several frames."""
-    try:
-        return [*map(decode_usual, datas)]
-    except msgspec.ValidationError:  # one of them is of another type, or does not fit
-        return [*map(decode_event, datas)]
 
 
 def _named(event: WireEvent, frame: SseFrame) -> WireEvent:

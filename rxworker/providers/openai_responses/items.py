@@ -34,7 +34,7 @@ from rxworker.providers.openai_responses.kinds import (
     json_text,
     word,
 )
-from rxworker.providers.openai_responses.wire import WireEvent, WireResponse, read_items
+from rxworker.providers.openai_responses.wire import WireEvent, WireResponse
 
 # What becomes of an item by its type; any other is an `Item`.
 SORTS = {MESSAGE: TextItem, REASONING: TextItem, FUNCTION_CALL: CallItem, CUSTOM_CALL: CallItem}
@@ -62,16 +62,9 @@ class Items:
         self._new_id = new_id
 
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
-        """Open items end with the response; items that were never reported are in its output.
-
-        Raises:
-            msgspec.DecodeError: Something is needed of its output, which cannot be read; see `read_items`.
-        """
-        count = len(response.output) if isinstance(response.output, list) else 0
+        """Open items end with the response; items that were never reported are in its output."""
         begun = [item for item in self.all if not item.ended]
-        if not begun and count <= len(self.all):
-            return
-        output = read_items(response.output)
+        output = response.output if isinstance(response.output, list) else []
         if not self.all:
             for wire in output:
                 if isinstance(wire, dict):
