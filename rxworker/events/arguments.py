@@ -223,22 +223,15 @@ def assemble_arguments(deltas: Iterable[InputValueDelta]) -> JsonObject:
         else:
             pieces[path] = [delta.value]
             values.setdefault(path, "")
-    root: _Node = {}
+    root = _Node()
     for path, value in values.items():
         _put(root, path, "".join(pieces[path]) if path in pieces else value)
     whole = _plain(root)
     return whole if isinstance(whole, dict) else {}
 
 
-class _Leaf:
-    __slots__ = ("value",)
-
-    def __init__(self, value: Json) -> None:
-        self.value = value
-
-
-# Lists are kept by position until all is there, so that a far position costs no memory.
-_Node = dict[str | int, "_Leaf | _Node"]
+class _Node(dict[str | int, "_Node | Json"]):
+    """An object or a list that still grows. A list is kept by position until all is there, so that a far position costs no memory."""
 
 
 def _unquoted(name: str) -> str:
@@ -250,20 +243,20 @@ def _unquoted(name: str) -> str:
 def _put(root: _Node, path: tuple[str | int, ...], value: Json) -> None:
     if not path:
         if isinstance(value, dict):
-            root.update({name: _Leaf(member) for name, member in value.items()})
+            root.update(value)
         return
     node = root
     for segment in path[:-1]:
         inner = node.get(segment)
-        if not isinstance(inner, dict):
-            inner = node[segment] = {}
+        if not isinstance(inner, _Node):
+            node[segment] = inner = _Node()
         node = inner
-    node[path[-1]] = _Leaf(value)
+    node[path[-1]] = value
 
 
-def _plain(node: _Node | _Leaf) -> Json:
-    if isinstance(node, _Leaf):
-        return node.value
-    if node and all(isinstance(segment, int) for segment in node):
-        return [_plain(node[position]) for position in sorted(cast("dict[int, _Node]", node))]
-    return {str(segment): _plain(inner) for segment, inner in node.items()}
+def _plain(value: _Node | Json) -> Json:
+    if not isinstance(value, _Node):
+        return value
+    if value and all(isinstance(segment, int) for segment in value):
+        return [_plain(value[position]) for position in sorted(cast("dict[int, Json]", value))]
+    return {str(segment): _plain(inner) for segment, inner in value.items()}

@@ -169,10 +169,9 @@ def _path_in(context: ToolResultContext) -> str | None:
 
 def _object(text: str) -> JsonObject:
     try:
-        value: object = msgspec.json.decode(text)
+        return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:
         return {}
-    return msgspec.convert(value, JsonObject) if isinstance(value, dict) else {}
 
 
 def _read(path: Path, limit: int) -> str:

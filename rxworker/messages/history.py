@@ -118,8 +118,9 @@ def trim(
     kept = rounds[: max(keep_first, 0)]
     first = kept[-1].end if kept else 0
     fixed += sum(costs[:first])
-    fixed += sum(c for c, m in zip(costs, messages, strict=True) if m.role == "system")
-    fixed -= sum(c for c, m in zip(costs[:first], messages, strict=False) if m.role == "system")
+    fixed += sum(
+        c for c, m in zip(costs[first:], messages[first:], strict=True) if m.role == "system"
+    )
     tail = 0
     begin, question = len(messages), range(0)
     for one in reversed(rounds[len(kept) :]):

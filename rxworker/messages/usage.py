@@ -100,10 +100,9 @@ class Prices(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         """Check the prices."""
-        for name in ("input", "output"):
-            check_number(f"Prices({name})", getattr(self, name))
-        for name in ("cache_read", "cache_creation"):
-            check_number(f"Prices({name})", getattr(self, name), optional=True)
+        for name in ("input", "output", "cache_read", "cache_creation"):
+            optional = name.startswith("cache_")
+            check_number(f"Prices({name})", getattr(self, name), optional=optional)
         check_type("Prices(currency)", self.currency, str, "currency='EUR'")
 
     def cost(self, usage: Usage) -> float:

@@ -6,7 +6,9 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
-from reactivex import Observable, abc
+import reactivex
+from reactivex import Observable
+from reactivex import operators as ops
 
 from rxworker.events import Event, Record
 from rxworker.operators.kernel import Operator
@@ -87,30 +89,25 @@ def ensure_balanced(*, implicit: bool = False) -> Operator[E, E]:
     """
 
     def ensure(source: Observable[E]) -> Observable[E]:
-        def subscribe(
-            observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def begin(_: object) -> Observable[E]:
             linter = Linter(implicit=implicit)
 
-            def on_next(event: E) -> None:
-                complaints = linter.feed(event)
-                if complaints:
-                    observer.on_error(AssertionError("; ".join(complaints)))
-                else:
-                    observer.on_next(event)
+            def check_event(event: E) -> None:
+                _refuse(linter.feed(event))
 
-            def on_completed() -> None:
-                complaints = linter.finish()
-                if complaints:
-                    observer.on_error(AssertionError("; ".join(complaints)))
-                else:
-                    observer.on_completed()
+            def check_end() -> None:
+                _refuse(linter.finish())
 
-            return source.subscribe(on_next, observer.on_error, on_completed, scheduler=scheduler)
+            return source.pipe(ops.do_action(check_event, on_completed=check_end))
 
-        return Observable(subscribe)
+        return reactivex.defer(begin)
 
     return ensure
+
+
+def _refuse(complaints: list[str]) -> None:
+    if complaints:
+        raise AssertionError("; ".join(complaints))
 
 
 @contextmanager

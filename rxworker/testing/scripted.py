@@ -99,6 +99,8 @@ class ScriptedModel:
         model: The model's name.
 
     Attributes:
+        name: The provider's name.
+        model: The model's name.
         requests: The requests that it has received, in order.
         left: How many subscribers left before their answer had ended.
 
@@ -132,8 +134,8 @@ class ScriptedModel:
         self._is_strict = False
         self._delay = delay
         self._scheduler = scheduler
-        self._name = name
-        self._model = model
+        self.name = name
+        self.model = model
         self.requests: list[Request] = []
         self.left = 0
 
@@ -181,16 +183,6 @@ class ScriptedModel:
         made._script = Script[Request, Reply | str | StoredResponse](stored)
         made._is_strict = strict
         return made
-
-    @property
-    def name(self) -> str:
-        """The provider's name, as messages carry it."""
-        return self._name
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._model
 
     def stream(self, request: Request) -> Observable[ResponseEvent]:
         """The next reply as events, cold; it ends with ``on_error`` where the reply fails.
@@ -253,19 +245,20 @@ class _Emission(abc.DisposableBase):
         self._events = iter(answer.events)
         self._timer = MultipleAssignmentDisposable()
         self._over = False
+        self._delay = 0.0
 
     def start(self, clock: abc.SchedulerBase, delay: float) -> None:
         """Emit everything at once, or one event after each delay, and stop where the subscriber unsubscribes."""
-
-        def go(scheduler: abc.SchedulerBase, state: object = None) -> None:
-            while not self._over and self._step():
-                if delay > 0:
-                    self._timer.disposable = scheduler.schedule_relative(delay, go, state)
-                    return
-
+        self._delay = delay
         self._timer.disposable = (
-            clock.schedule_relative(delay, go) if delay > 0 else clock.schedule(go)
+            clock.schedule_relative(delay, self._go) if delay > 0 else clock.schedule(self._go)
         )
+
+    def _go(self, scheduler: abc.SchedulerBase, state: object = None) -> None:
+        while not self._over and self._step():
+            if self._delay > 0:
+                self._timer.disposable = scheduler.schedule_relative(self._delay, self._go, state)
+                return
 
     def _step(self) -> bool:
         """Emit the next event, or end. Returns whether more follow."""

@@ -103,9 +103,8 @@ def adapted(tool: ToolLike) -> Tool:
     Raises:
         ConfigurationError: A member has the wrong type.
     """
-    if hasattr(tool, "meta") or isinstance(tool, type):
-        return cast("Tool", tool)
-    if not all(hasattr(tool, member) for member in MEMBERS):
+    has_members = all(hasattr(tool, member) for member in MEMBERS)
+    if hasattr(tool, "meta") or isinstance(tool, type) or not has_members:
         return cast("Tool", tool)
     return AdaptedTool(cast("DescribedTool", tool))
 

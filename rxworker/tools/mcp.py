@@ -6,11 +6,12 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError, describe
+from rxworker.errors import ConfigurationError, ExecutionFailedError, describe
+from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.messages import Audio, Document, Image, JsonObject, Message, Text, ToolMeta
 from rxworker.messages.content import ResultBlock, ResultContent
 from rxworker.tools.base import MAX_OUTPUT, Tool, ToolPolicy, check_policy
@@ -62,7 +63,8 @@ class McpTool:
             ExecutionFailedError: The server reports a failure, or does not answer.
         """
         name = self.meta.name
-        arguments = _arguments(input_json, name)
+        text = input_json if isinstance(input_json, str) else input_json.decode()
+        arguments = arguments_object(decode_arguments(text, self.meta), self.meta)
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             fields = {"progress": progress, "total": total, "message": message}
@@ -220,7 +222,9 @@ class McpClient:
         """
         given = dict(arguments or {})
         result = await self._connection.request(lambda client: client.get_prompt(name, given))
-        return tuple(map(message_of, result.messages))
+        return tuple(
+            [Message(each.role, (_block(each.content, audio=True),)) for each in result.messages]
+        )
 
 
 @contextlib.asynccontextmanager
@@ -337,15 +341,6 @@ def _policy(tool: mcp.Tool, policy: ToolPolicy) -> ToolPolicy:
     return policy
 
 
-def _arguments(input_json: str | bytes, tool: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(input_json or b"{}", type=dict[str, Any])
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(
-            f"invalid arguments at $: this is not a JSON object: {error}", tool=tool
-        ) from error
-
-
 def legal_names(names: Iterable[str]) -> list[str]:
     """Names of the letters that all providers take, at most 64 of them, and no two the same.
 
@@ -386,11 +381,6 @@ def text_of(result: types.CallToolResult) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(block.text for block in content if isinstance(block, Text))
-
-
-def message_of(part: types.PromptMessage) -> Message:
-    """A message of a prompt."""
-    return Message(part.role, (_block(part.content, audio=True),))
 
 
 def block_of(

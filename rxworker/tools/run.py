@@ -221,11 +221,7 @@ class EarlyCalls:
 
     def take(self, call: ToolCall, place: int = 0) -> asyncio.Task[FinishedCall] | None:
         """Hand a call over, once, if this very one has started: the same place, id, tool and arguments."""
-        early = self._calls.get(place)
-        if early is None or not early.is_for(call):
-            return None
-        del self._calls[place]
-        return early.task
+        return self._calls.pop(place).task if self.has_started(call, place) else None
 
     def cancel(self, keep: Mapping[int, ToolCall] | None = None) -> list[tuple[ToolCall, int]]:
         """Cancel the calls that were not handed over. They emit nothing any more.
