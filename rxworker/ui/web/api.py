@@ -64,9 +64,9 @@ def routes_of(state: ServerState) -> list[Route]:
         return partial(handle, state)
 
     return [
-        get("/", bound(get_page), "page"),
+        get("/", partial(get_page, state, INDEX), "page"),
         get("/static/{path:.+}", bound(get_static), "static"),
-        get("/fleet", bound(get_fleet_page), "fleet-page"),
+        get("/fleet", partial(get_page, state, FLEET), "fleet-page"),
         get("/api/info", bound(get_info)),
         get("/api/fleet", bound(get_fleet)),
         get("/metrics", bound(get_metrics)),
@@ -94,14 +94,9 @@ def routes_of(state: ServerState) -> list[Route]:
     ]
 
 
-async def get_page(state: ServerState, request: WebRequest) -> web.Response:
-    """Return the page."""
-    return state.page.answer(request, INDEX)
-
-
-async def get_fleet_page(state: ServerState, request: WebRequest) -> web.Response:
-    """Return the page of all runs of the log."""
-    return state.page.answer(request, FLEET)
+async def get_page(state: ServerState, path: str, request: WebRequest) -> web.Response:
+    """Return a page: that of the runs, or that of all runs of the log."""
+    return state.page.answer(request, path)
 
 
 async def get_static(state: ServerState, request: WebRequest) -> web.Response:
@@ -251,7 +246,8 @@ async def get_run(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_worker(state: ServerState, request: WebRequest) -> web.Response:
     """Return the worker of a run, which the program may have added: then the list of workers does not contain it."""
-    worker = await state.runs_of(request).describe_worker(request.params["id"])
+    runs = state.runs_of(request)
+    worker = runs.describe_worker(await runs.find(request.params["id"]))
     return bytes_response(json_redactor()(encode_json({"worker": worker})))
 
 

@@ -12,15 +12,15 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from rxworker.protocols.native import encode_json
 from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.responses import ApiError, read_query
 from rxworker.ui.web.stored_streams import JSON, START, LogStream, StreamPage
 
 NEXT_OFFSET = "Stream-Next-Offset"
@@ -29,7 +29,6 @@ CLOSED = "Stream-Closed"
 CURSOR = "Stream-Cursor"
 
 _WHOLE_PAGE = "private, max-age=60, stale-while-revalidate=300"
-_OFFSET = re.compile(r"[0-9]{16}_[0-9]{16}", re.ASCII)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -95,8 +94,8 @@ class StreamQuery(Struct, frozen=True):
         cursor: The ``Stream-Cursor`` of the last response.
     """
 
-    offset: str | None = None
-    live: str = ""
+    offset: Annotated[str, Meta(pattern=r"\A(-1|now|[0-9]{16}_[0-9]{16})\Z")] | None = None
+    live: Literal["", "long-poll", "sse"] = ""
     cursor: str = ""
 
     @property
@@ -111,19 +110,13 @@ def read_stream_query(request: WebRequest) -> StreamQuery:
     Raises:
         ApiError: One is malformed.
     """
-    offsets = request.query.getall("offset", [])
-    live = request.query.get("live", "")
-    if live not in ("", "long-poll", "sse"):
-        raise ApiError(400, "bad_live", "live is long-poll or sse")
-    if len(offsets) > 1:
-        raise ApiError(400, "bad_offset", "give one offset")
-    offset = offsets[0] if offsets else None
-    if offset is None and live:
-        raise ApiError(400, "bad_offset", f"live={live} needs an offset: -1 is the beginning")
-    if offset not in (None, "-1", "now") and not _OFFSET.fullmatch(offset):
-        message = "an offset is -1, now, or a Stream-Next-Offset of this stream"
-        raise ApiError(400, "bad_offset", message)
-    return StreamQuery(offset, live, request.query.get("cursor", ""))
+    query = read_query(request, StreamQuery)
+    if len(request.query.getall("offset", [])) > 1:
+        raise ApiError(400, "bad_request", "give one offset")
+    if query.offset is None and query.live:
+        message = f"live={query.live} needs an offset: -1 is the beginning"
+        raise ApiError(400, "bad_request", message)
+    return query
 
 
 def head_response(source: LogStream, page: StreamPage) -> web.Response:

@@ -134,8 +134,8 @@ class RunFilter(Struct, frozen=True):
         )
 
     def _is_found(self, info: RunInfo) -> bool:
-        wanted, texts = self.text.casefold(), (info.run_id, info.row.title, info.row.reason)
-        return any(wanted in text.casefold() for text in texts)
+        texts = f"{info.run_id}\n{info.row.title}\n{info.row.reason}"
+        return self.text.casefold() in texts.casefold()
 
 
 class FleetFeed:

@@ -93,18 +93,6 @@ class Runs:
         _check_paused(entry)
         return entry
 
-    async def describe_worker(self, run_id: str) -> WorkerInfo | None:
-        """Return the description of a run's worker; ``None`` if this process has no such worker.
-
-        Raises:
-            ApiError: There is no such run.
-        """
-        conversation = (await self.find(run_id)).conversation
-        if conversation.has_session:
-            return self.workers.describe(conversation.name, conversation.session.worker)
-        infos = self.workers.infos(self.request)
-        return next((info for info in infos if info.name == conversation.name), None)
-
     async def latest(self, run_id: str) -> RunEntry:
         """Return the run with this id; if it paused and was resumed, here or in another process, the last run that continues it.
 
@@ -187,6 +175,12 @@ class Runs:
             _, worker = self.workers.make(conversation.name or None, self.request)
             conversation.begin(worker, self.store.log)
         return conversation.session
+
+    def describe_worker(self, entry: RunEntry) -> WorkerInfo | None:
+        """Return the description of a run's worker; ``None`` if this server has no such worker."""
+        worker = self.worker_of(entry)
+        name = entry.conversation.name
+        return None if worker is None else self.workers.describe(name, worker)
 
     def worker_of(self, entry: RunEntry) -> Definition | None:
         """Return the worker of a run; ``None`` if this server has no such worker."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
+from dataclasses import KW_ONLY, dataclass
 
 from aiohttp import WSCloseCode
 
@@ -48,6 +49,7 @@ CLOSE_SECONDS = 1.0
 """Seconds a client has to read the last records when the server stops."""
 
 
+@dataclass(eq=False)
 class Connection:
     """A client on a WebSocket.
 
@@ -59,20 +61,14 @@ class Connection:
         who: The default name of its watchers.
     """
 
-    def __init__(
-        self,
-        socket: Socket,
-        runs: Runs,
-        streams: Streams,
-        *,
-        instance: str,
-        who: str,
-    ) -> None:
-        self._socket = socket
-        self._runs = runs
-        self._streams = streams
-        self._instance = instance
-        self._who = who
+    socket: Socket
+    runs: Runs
+    streams: Streams
+    _: KW_ONLY
+    instance: str
+    who: str
+
+    def __post_init__(self) -> None:
         self._turn = asyncio.Lock()
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._listing: asyncio.Task[None] | None = None
@@ -84,8 +80,8 @@ class Connection:
     async def serve(self) -> None:
         """Handle messages until the client disconnects."""
         try:
-            await self._send_message(Hello(self._instance))
-            async with aclosing(self._socket.messages()) as messages:
+            await self._send_message(Hello(self.instance))
+            async with aclosing(self.socket.messages()) as messages:
                 async for message in messages:
                     if not await self._handle(message):
                         break
@@ -103,7 +99,7 @@ class Connection:
         """Send the last records of the runs, and close the connection."""
         if self._watching:
             await asyncio.wait(self._watching.values(), timeout=CLOSE_SECONDS)
-        await self._socket.close(WSCloseCode.GOING_AWAY, "the server was stopped")
+        await self.socket.close(WSCloseCode.GOING_AWAY, "the server was stopped")
 
     async def _handle(self, message: str | bytes) -> bool:
         """Handle a message; return whether to read another one."""
@@ -138,7 +134,7 @@ class Connection:
 
     async def _disconnect(self, code: str, text: str) -> bool:
         await self._send_message(RequestRefused(code, text))
-        await self._socket.close(WSCloseCode.POLICY_VIOLATION, code)
+        await self.socket.close(WSCloseCode.POLICY_VIOLATION, code)
         return False
 
     async def _stop(self, run_id: str) -> None:
@@ -150,7 +146,7 @@ class Connection:
     async def _watch(self, request: WatchRun) -> None:
         await self._stop(request.run_id)
         try:
-            entry = await self._runs.find(request.run_id)
+            entry = await self.runs.find(request.run_id)
         except ApiError:
             await self._send_message(RunGone(request.run_id))
             return
@@ -183,9 +179,9 @@ class Connection:
             await self._send_message(message)
 
     async def _send_run(self, request: WatchRun, entry: RunEntry) -> None:
-        with self._streams.take(entry):
+        with self.streams.take(entry):
             await entry.open()
-            watch = watch_run(entry, request.after, request.delivery, request.name or self._who)
+            watch = watch_run(entry, request.after, request.delivery, request.name or self.who)
             async with aclosing(batches_of(entry, watch)) as batches:
                 async for batch in batches:
                     await self._send(records_message(request.run_id, batch, entry.encode))
@@ -195,7 +191,7 @@ class Connection:
     async def _list(self) -> None:
         """Send the list of runs, and again after each change."""
         with suppress(ConnectionError):
-            async with aclosing(self._runs.feed.lists()) as lists:
+            async with aclosing(self.runs.feed.lists()) as lists:
                 async for data in lists:
                     await self._send(data)
 
@@ -204,4 +200,4 @@ class Connection:
 
     async def _send(self, data: bytes) -> None:
         async with self._turn:
-            await self._socket.send(data)
+            await self.socket.send(data)

@@ -14,6 +14,7 @@ import msgspec
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
+from rxworker.errors import LogError
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo, set_allowed
 from rxworker.log.values import CONVERSATION
@@ -42,28 +43,26 @@ class RunFeed:
         runs: Returns the runs, newest first.
         is_shy: Whether it must not count as a watcher of a run, because a run without watchers is cancelled. The list then changes
             only when a watcher of the run receives records.
+
+    Attributes:
+        clients: How many clients receive it.
     """
 
     def __init__(self, runs: Callable[[], Iterable[RunEntry]], *, is_shy: bool = False) -> None:
         self._runs = runs
         self._is_shy = is_shy
-        self._clients = 0
+        self.clients = 0
         self._observing: dict[str, abc.DisposableBase] = {}
         self._changed = asyncio.Event()
         self._newest: bytes | None = None
         self._closed = False
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether it has no clients."""
-        return not self._clients
-
     async def lists(self) -> AsyncGenerator[bytes, None]:
         """The list as the message for a client, now and after changes, until the server stops."""
-        if not self._clients:
+        if not self.clients:
             for entry in self._runs():
                 self._observe(entry)
-        self._clients += 1
+        self.clients += 1
         self._newest = None
         clock = asyncio.get_running_loop().time
         try:
@@ -76,13 +75,13 @@ class RunFeed:
                 await asyncio.sleep(PERIOD - clock() % PERIOD)  # all clients continue together
                 await changed.wait()
         finally:
-            self._clients -= 1
-            if not self._clients:
+            self.clients -= 1
+            if not self.clients:
                 self._stop()
 
     def add(self, entry: RunEntry) -> None:
         """Add a run."""
-        if self._clients:
+        if self.clients:
             self._observe(entry)
         self.changed(entry)
 
@@ -178,7 +177,7 @@ class RunStore:
         self._entries: dict[str, RunEntry] = {}
         self._conversations: dict[tuple[str | None, str], ConversationEntry] = {}
         self._following: set[asyncio.Task[None]] = set()
-        self._storing: set[asyncio.Task[None]] = set()
+        self._storing: set[asyncio.Task[bool]] = set()
         self._feeds: dict[str | None, RunFeed] = {}
         self._resuming: dict[str | None, dict[str, None]] = {}
         self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
@@ -322,12 +321,12 @@ class RunStore:
         storing = asyncio.get_running_loop().create_task(self._store_allowed(log, conversation))
         self._storing.add(storing)
         storing.add_done_callback(self._storing.discard)
-        storing.add_done_callback(_retrieve_error)
         await entry.refresh()
-        if entry.is_over:
-            await asyncio.shield(storing)
+        if entry.is_over and not await asyncio.shield(storing):
+            raise LogError("what is always allowed was not stored")
 
-    async def _store_allowed(self, log: EventLog, conversation: ConversationEntry) -> None:
+    async def _store_allowed(self, log: EventLog, conversation: ConversationEntry) -> bool:
+        """Store what is always allowed, with the last run when it has ended; return whether that has succeeded."""
         stored = None
         try:
             while (allowed := conversation.allowed) != stored:
@@ -341,9 +340,10 @@ class RunStore:
                 stored = allowed
         except Exception as error:
             logger.error("the tools that are always allowed were not stored: %s", error)
-            raise
+            return False
         finally:
             conversation.is_allowing = False
+        return True
 
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
         """Return the entry of a run of the log, which is not kept if it is not yet; ``None`` if it is not one of this user, or nested in another run."""
@@ -390,10 +390,10 @@ class RunStore:
             await asyncio.wait(ends, timeout=seconds)
         if self._storing:
             await asyncio.wait(self._storing, timeout=CLOSING_SECONDS)
-            self._following |= self._storing
-        for task in self._following:
+        tasks: list[asyncio.Task[Any]] = [*self._following, *self._storing]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._following, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for feed in self._feeds.values():
             feed.close()
         for observer in tuple(self._observers):
@@ -465,7 +465,7 @@ class RunStore:
         surplus = len(over) - self.settings.max_kept
         if surplus <= 0:
             return
-        over.sort(key=_is_waiting)
+        over.sort(key=lambda entry: entry.status == "paused" and entry.resumed_as is None)
         kept = Counter(entry.conversation.owner for entry in over)
         for _ in range(surplus):
             ((most, _count),) = kept.most_common(1)
@@ -474,7 +474,7 @@ class RunStore:
             kept[most] -= 1
             self._drop(entry)
         owners = {conversation.owner for conversation in self._conversations.values()}
-        for owner in [o for o, feed in self._feeds.items() if o not in owners and feed.is_idle]:
+        for owner in [o for o, feed in self._feeds.items() if o not in owners and not feed.clients]:
             del self._feeds[owner]
 
     def _drop(self, entry: RunEntry) -> None:
@@ -485,13 +485,3 @@ class RunStore:
         conversation.runs.remove(entry.id)
         if not conversation.runs:
             self._conversations.pop((conversation.owner, conversation.id), None)
-
-
-def _retrieve_error(task: asyncio.Task[None]) -> None:
-    """Retrieve the error of a task that has logged it: asyncio logs an error that no caller retrieves."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _is_waiting(entry: RunEntry) -> bool:
-    return entry.status == "paused" and entry.resumed_as is None

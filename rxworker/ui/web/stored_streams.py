@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -54,6 +55,7 @@ class StreamPage(Struct, frozen=True):
     is_closed: bool = False
 
 
+@dataclass(eq=False)
 class LogStream:
     """A stored run as a stream. It is closed when the run has ended, or is paused.
 
@@ -67,22 +69,16 @@ class LogStream:
         content_type: The media type of the messages.
     """
 
-    def __init__(
-        self,
-        log: EventLog,
-        run_id: str,
-        *,
-        fold: Callable[[], EncodeParts] | None = None,
-        name: str = "",
-        redact: Callable[[bytes], bytes] | None = None,
-        content_type: str = JSON,
-    ) -> None:
-        self.name = name or run_id
-        self.content_type = content_type
-        self._log = log
-        self._run = run_id
-        self._fold = fold
-        self._redact = redact
+    log: EventLog
+    run_id: str
+    _: KW_ONLY
+    fold: Callable[[], EncodeParts] | None = None
+    name: str = ""
+    redact: Callable[[bytes], bytes] | None = None
+    content_type: str = JSON
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.run_id
         self._encode: EncodeParts = _encode_alone
         self._at: tuple[int, int] | None = None  # which the next read may continue after
 
@@ -99,20 +95,20 @@ class LogStream:
         is_found, start = self._at == at, after
         if not is_found:
             is_found = at == (0, 0)
-            self._encode = _encode_alone if self._fold is None else self._fold()
-            start = 0 if self._fold is not None else max(after - 1, 0)
+            self._encode = _encode_alone if self.fold is None else self.fold()
+            start = 0 if self.fold is not None else max(after - 1, 0)
         self._at = None
-        entries = self._log.read(self._run, start)
+        entries = self.log.read(self.run_id, start)
         async with aclosing(entries):
             async for entry in entries:
-                record = record_of(entry, self._run)
+                record = record_of(entry, self.run_id)
                 if entry.first <= after <= entry.last and entry.epoch == epoch:
                     is_found = True
                 for known in _known(record, after):
                     self._encode(known)
                 for one in expand(record, after):
                     parts = self._encode(one)
-                    messages += parts if self._redact is None else map(self._redact, parts)
+                    messages += parts if self.redact is None else map(self.redact, parts)
                     size += sum(map(len, parts))
                     at = entry.epoch, one.seq
                     if size >= PAGE_BYTES:
@@ -135,7 +131,7 @@ class LogStream:
         """
         info = await self._info()
         at = 0, 0
-        async for entry in self._log.read(self._run, max(info.last_seq - 1, 0)):
+        async for entry in self.log.read(self.run_id, max(info.last_seq - 1, 0)):
             at = entry.epoch, entry.last
         return StreamPage((), _write_offset(*at), is_closed=info.status in ENDED)
 
@@ -143,10 +139,10 @@ class LogStream:
         """Wait for a record after an offset, or the end of the run. ``False`` if the log is closed."""
         _, after = _read_offset(offset)
         try:
-            async with aclosing(self._log.pages(self._run, after)) as pages:
+            async with aclosing(self.log.pages(self.run_id, after)) as pages:
                 async for _ in pages:
                     return True
-            await self._log.info(self._run)  # raises if the log was closed
+            await self.log.info(self.run_id)  # raises if the log was closed
         except LogError:
             return True  # the next read reports it: the run was deleted
         except LocalProtocolError:
@@ -154,7 +150,7 @@ class LogStream:
         return True
 
     async def _info(self) -> RunInfo:
-        info = await self._log.info(self._run)
+        info = await self.log.info(self.run_id)
         if info is None or info.status == "deleted":
             raise no_stream()
         return info
@@ -186,20 +182,12 @@ def _write_offset(epoch: int, number: int) -> str:
     return f"{epoch:016d}_{number:016d}"
 
 
-def _fold_ag_ui(run_id: str, query: Mapping[str, str]) -> EncodeParts:
-    encoder = AgUiEncoder(run_id, run_id, protocol=query.get("protocol"), snapshot=True)
-    return lambda record: [encode_lenient(event) for event in encoder.feed(record)]
-
-
-def _fold_ui(run_id: str, query: Mapping[str, str]) -> EncodeParts:  # noqa: ARG001 - as the other one
-    encoder = UiMessageEncoder(run_id)
-    return lambda record: [encode_lenient(part) for part in encoder.feed(record)]
-
-
-FOLDS: Mapping[str, Callable[[str, Mapping[str, str]], EncodeParts] | None] = {
+FOLDS: Mapping[str, Callable[[str, Mapping[str, str]], AgUiEncoder | UiMessageEncoder] | None] = {
     "": None,
-    "/ag-ui": _fold_ag_ui,
-    "/ui": _fold_ui,
+    "/ag-ui": lambda run, query: AgUiEncoder(
+        run, run, protocol=query.get("protocol"), snapshot=True
+    ),
+    "/ui": lambda run, _: UiMessageEncoder(run),
 }
 """The streams of a run: its records, and the parts of user interface protocols."""
 
@@ -221,9 +209,14 @@ def run_stream(
         redact: Removes secrets from a message.
     """
     given = query or {}
-    fold = FOLDS[view]
+    make = FOLDS[view]
     protocol = given.get("protocol", "") if view == "/ag-ui" else ""
     name = f"{run_id}{view}{protocol and '@'}{protocol}"
-    if fold is None:
+    if make is None:
         return LogStream(log, run_id, name=name, redact=redact)
-    return LogStream(log, run_id, fold=lambda: fold(run_id, given), name=name, redact=redact)
+
+    def fold() -> EncodeParts:
+        encoder = make(run_id, given)
+        return lambda record: [encode_lenient(part) for part in encoder.feed(record)]
+
+    return LogStream(log, run_id, fold=fold, name=name, redact=redact)
