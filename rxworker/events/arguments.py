@@ -20,7 +20,6 @@ MAX_DEPTH = 100
 _TOO_DEEP = f"more than {MAX_DEPTH} arrays and objects within one another"
 _NO_FORM = ", which has no JSON form"
 _UNCHANGED = (str, int, type(None))
-_decode = msgspec.json.Decoder().decode
 _SEGMENT = re.compile(
     r"""\.?([^.\[\]]+)|\[(\d{1,18})\]|\[(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*"))\]""", re.DOTALL
 )
@@ -42,11 +41,12 @@ def parse_arguments(text: str) -> JsonObject | str:
 
 
 def _read(text: str) -> Json:
+    if text.strip() in ("", "null"):
+        return {}
     try:
-        value: Json = _decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _mended(text) if text.strip() else {}
-    return {} if value is None else value
+        return read_repaired(text.encode())
+    except UnicodeError:  # half of a surrogate pair
+        return None
 
 
 def _is_too_deep(text: str, value: Json) -> bool:
@@ -163,13 +163,6 @@ def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str
                 return found
         return None
     return path, f"of type {type(value).__name__}{_NO_FORM}"
-
-
-def _mended(text: str) -> Json:
-    try:
-        return read_repaired(text.encode())
-    except UnicodeError:
-        return None
 
 
 def parse_path(path: str) -> tuple[str | int, ...]:

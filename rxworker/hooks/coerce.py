@@ -57,15 +57,14 @@ def hooks_of(hook: object) -> Sequence[AnyHook]:
             raise ConfigurationError(
                 f"{type(hook).__name__} has the method {name!r}; did you mean {meant!r}? If not, give it another name"
             )
-    methods = [(point, getattr(hook, point.value, None)) for point in HookPoint]
     settings = _settings_of(hook)
     made = [
         Hook[Any](method, point, **_at(point, settings))
-        for point, method in methods
-        if method is not None
+        for point in HookPoint
+        if (method := getattr(hook, point.value, None)) is not None
     ]
     if not made:
-        points = ", ".join(point.value for point in HookPoint)
+        points = ", ".join(POINTS)
         message = (
             f"{hook!r} is no hook: decorate a function with its point, for example @before_tool_call, or "
             f"give an object with one of the methods {points}"

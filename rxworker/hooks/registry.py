@@ -20,7 +20,7 @@ from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import ToolResultContext
 from rxworker.hooks.operator import ContextOperator
 from rxworker.hooks.points import Continue, EndRun, Finish, HookPoint, Verdict, point_of
-from rxworker.hooks.runner import NamedVerdict, Report, is_going_on, run_hooks
+from rxworker.hooks.runner import NamedVerdict, Report, ignore, is_going_on, run_hooks
 from rxworker.hooks.settings import HookSettings
 
 
@@ -102,16 +102,12 @@ def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
     settings["name"] = name
 
     async def call_all(context: HookContext) -> Verdict | None:  # if the chain is called by hand
-        answer = await run_hooks(ordered, context, _unheard, f"{name}/")
+        answer = await run_hooks(ordered, context, ignore, f"{name}/")
         return None if answer is None else answer[0]
 
     made: Hook[Any] = Hook(call_all, points.pop(), **settings)
     made.chained = ordered
     return made
-
-
-def _unheard(event: HookVerdict) -> None:
-    del event
 
 
 class Hooks:
@@ -217,7 +213,7 @@ class Hooks:
         return (Finish() if point is HookPoint.ON_TURN_END else Continue()), ""
 
     def operator(
-        self, point: HookPoint | str, report: Report = _unheard
+        self, point: HookPoint | str, report: Report = ignore
     ) -> ContextOperator[HookContext]:
         """The hooks of a point as one operator over contexts, which are taken one by one, in order.
 

@@ -134,7 +134,7 @@ async def _run(
         if error.kind == "verdict" and hook.point is not HookPoint.ON_ABORT:
             raise
         if hook.chained:  # one of its hooks failed, and that was reported
-            report = _ignore
+            report = ignore
         if undo is not None:
             undo()
             context.prepare()
@@ -293,8 +293,8 @@ def _event(
     return HookVerdict(name, hook.point.value, verdict, reason, context.call_id)
 
 
-def _ignore(event: HookVerdict) -> None:
-    del event
+def ignore(event: HookVerdict) -> None:
+    """Drop the event."""
 
 
 def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:

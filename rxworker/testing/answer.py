@@ -102,8 +102,7 @@ class ServedResponse(Struct, frozen=True):
         cls, body: Json, *, status: int = 200, **faults: Unpack[Faults]
     ) -> ServedResponse:
         """JSON instead of a stream: an error, or what a proxy makes of one with status 200."""
-        data = msgspec.json.encode(body)
-        return cls((data,), status, {"content-type": CONTENT_TYPES[".json"]}, **faults)
+        return cls.from_status(status, body=msgspec.json.encode(body), **faults)
 
     @classmethod
     def from_html(

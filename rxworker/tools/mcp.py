@@ -334,11 +334,9 @@ def _schema(schema: JsonObject) -> JsonObject:
 
 def _policy(tool: mcp.Tool, policy: ToolPolicy) -> ToolPolicy:
     hints = tool.annotations
-    if hints is not None and hints.read_only_hint:
-        return msgspec.structs.replace(policy, effect="pure")
-    if hints is not None and hints.idempotent_hint:
-        return msgspec.structs.replace(policy, effect="idempotent")
-    return policy
+    if hints is None or not (hints.read_only_hint or hints.idempotent_hint):
+        return policy
+    return msgspec.structs.replace(policy, effect="pure" if hints.read_only_hint else "idempotent")
 
 
 def legal_names(names: Iterable[str]) -> list[str]:

@@ -61,7 +61,11 @@ def read_parameters(
     Raises:
         ConfigurationError: A parameter cannot be filled in from a JSON object.
     """
-    parameters = list(_signature(function, tool).parameters.values())[1 if method else 0 :]
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError, NameError) as error:
+        raise ConfigurationError(f"tool {tool!r}: its signature cannot be read: {error}") from error
+    parameters = list(signature.parameters.values())[1 if method else 0 :]
     return tuple(_read(parameter, function, tool, names) for parameter in parameters)
 
 
@@ -75,13 +79,6 @@ def resolve(annotation: Any, function: Callable[..., Any], names: Mapping[str, A
     holder = type("Holder", (), {"__annotations__": {"it": annotation}})
     module = getattr(inspect.unwrap(function), "__globals__", {})
     return typing.get_type_hints(holder, dict(module), dict(names), include_extras=True)["it"]
-
-
-def _signature(function: Callable[..., Any], tool: str) -> inspect.Signature:
-    try:
-        return inspect.signature(function)
-    except (ValueError, TypeError, NameError) as error:
-        raise ConfigurationError(f"tool {tool!r}: its signature cannot be read: {error}") from error
 
 
 def _read(

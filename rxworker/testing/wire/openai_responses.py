@@ -66,17 +66,15 @@ def _reasoning(reply: Reply, item_id: str, place: int, block: Thinking) -> Item:
     if block.signature:
         done["encrypted_content"] = block.signature
     text = "response.reasoning_summary_text"
-    begins = [
-        _added(place, item),
+    grows = [
         event("response.reasoning_summary_part.added", where, part={**part, "text": ""}),
         *_deltas(reply, text, where, block.text),
     ]
     ends = [
         event(f"{text}.done", where, text=block.text),
         event("response.reasoning_summary_part.done", where, part=part),
-        _done(place, done),
     ]
-    return Item(begins, ends, done)
+    return _item(place, item, grows, ends, done)
 
 
 def _message(reply: Reply, item_id: str, place: int, block: Text, refused: bool) -> Item:
@@ -93,17 +91,15 @@ def _message(reply: Reply, item_id: str, place: int, block: Text, refused: bool)
     }
     done: JsonObject = {**item, "status": "completed", "content": [part]}
     more: JsonObject = {} if refused else {"logprobs": []}
-    begins = [
-        _added(place, item),
+    grows = [
         event("response.content_part.added", where, part={**part, field: ""}),
         *_deltas(reply, f"response.{kind}", where, block.text, more),
     ]
     ends = [
         event(f"response.{kind}.done", where, **{field: block.text}, **more),
         event("response.content_part.done", where, part=part),
-        _done(place, done),
     ]
-    return Item(begins, ends, done)
+    return _item(place, item, grows, ends, done)
 
 
 def _call(reply: Reply, item_id: str, place: int, block: ToolCall) -> Item:
@@ -119,17 +115,17 @@ def _call(reply: Reply, item_id: str, place: int, block: ToolCall) -> Item:
     }
     done: JsonObject = {**item, "status": "completed", "arguments": arguments}
     text = "response.function_call_arguments"
-    begins = [_added(place, item), *_deltas(reply, text, where, arguments)]
-    ends = [event(f"{text}.done", where, arguments=arguments), _done(place, done)]
-    return Item(begins, ends, done)
+    ends = [event(f"{text}.done", where, arguments=arguments)]
+    return _item(place, item, _deltas(reply, text, where, arguments), ends, done)
 
 
-def _added(place: int, item: JsonObject) -> Event:
-    return event("response.output_item.added", output_index=place, item=item)
-
-
-def _done(place: int, item: JsonObject) -> Event:
-    return event("response.output_item.done", output_index=place, item=item)
+def _item(
+    place: int, item: JsonObject, grows: list[Event], ends: list[Event], done: JsonObject
+) -> Item:
+    """An item, with the events that announce it and its final form."""
+    added = event("response.output_item.added", output_index=place, item=item)
+    finished = event("response.output_item.done", output_index=place, item=done)
+    return Item([added, *grows], [*ends, finished], done)
 
 
 def _deltas(
