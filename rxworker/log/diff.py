@@ -169,13 +169,9 @@ def diff_messages(a: tuple[Message, ...], b: tuple[Message, ...]) -> tuple[Messa
     for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
         if tag == "equal":
             continue
-        for at, pair in enumerate(zip_longest(a[a_from:a_to], b[b_from:b_to])):
-            one, other = pair
-            if one is None:
-                found.append(MessageDiff(b_from + at, "added", None, other))
-            else:
-                kind = "removed" if other is None else "changed"
-                found.append(MessageDiff(a_from + at, kind, one, other))
+        for at, (one, other) in enumerate(zip_longest(a[a_from:a_to], b[b_from:b_to])):
+            start, kind = (a_from, "changed") if one is not None else (b_from, "added")
+            found.append(MessageDiff(start + at, "removed" if other is None else kind, one, other))
     return tuple(found)
 
 

@@ -171,7 +171,7 @@ class Fleet:
             self._heirs.pop(run, None)
             return
         if before is None or before.row is not info.row:
-            self._add(info, self._base(info.row) if before is None else before.row, before)
+            self._add(info, before)
         if before is None:
             self._inherit(info)
             place = info.created, run
@@ -219,11 +219,6 @@ class Fleet:
                 totals.add(bucket)
         return totals
 
-    def _base(self, row: RunRow) -> RunRow:
-        """The values with which a run has begun, if the run that it continues is known."""
-        source = self._infos.get(row.resumes or row.fork_of)
-        return _NOTHING if source is None else _taken_over(row, source.row)
-
     def _inherit(self, info: RunInfo) -> None:
         """A log lists the newest runs first: a run may come before the one that it continues. Then it has counted everything."""
         source = info.row.resumes or info.row.fork_of
@@ -253,8 +248,11 @@ class Fleet:
         if info.status != "deleted":
             self._group(info.row).runs[info.status] += 1
 
-    def _add(self, info: RunInfo, base: RunRow, before: RunInfo | None) -> None:
-        """Add the consumption of a run since its last values."""
+    def _add(self, info: RunInfo, before: RunInfo | None) -> None:
+        """Add the consumption of a run since its last values, or since those of the run that it continues, if that is known."""
+        base = _NOTHING if before is None else before.row
+        if before is None and (source := self._infos.get(info.row.resumes or info.row.fork_of)):
+            base = _taken_over(info.row, source.row)
         taken = self._difference(info.row, base)
         if not info.row.outer and not _is_over(before):
             taken.ended = int(_is_over(info))

@@ -188,7 +188,7 @@ class Connection:
 
     async def _connect(self) -> Client:
         client = Client()
-        refused: asyncio.Future[Exception] = self.loop.create_future()
+        self._error = None
 
         async def failed(error: Exception) -> None:
             self._error = error
@@ -198,8 +198,8 @@ class Connection:
                 type(error).__name__,
                 extra={"error": type(error).__name__},
             )
-            if _is_about_credentials(error) and not refused.done():
-                refused.set_result(error)
+            if _is_about_credentials(error):
+                connecting.cancel()
 
         async def lost() -> None:
             self._up.clear()
@@ -227,14 +227,11 @@ class Connection:
             )
         )
         try:
-            waiting: list[asyncio.Future[Any]] = [connecting, refused]
-            await asyncio.wait(
-                waiting, timeout=min(FIRST, self.patience), return_when=asyncio.FIRST_COMPLETED
-            )
-            if refused.done():
-                raise self._unreachable(refused.result())
-            if not connecting.done() or connecting.exception() is not None:
-                raise self._unreachable(connecting.exception() if connecting.done() else None)
+            await asyncio.wait([connecting], timeout=min(FIRST, self.patience))
+            if not connecting.done() or connecting.cancelled():
+                raise self._unreachable(self._error)
+            if (error := connecting.exception()) is not None:
+                raise self._unreachable(error)
             version = client.connected_server_version
             if (version.major, version.minor) < OLDEST:
                 raise LogError(
@@ -259,8 +256,7 @@ class Connection:
         return client
 
     def _unreachable(self, error: BaseException | None) -> Exception:
-        error = error or self._error
-        if error is not None and _is_about_credentials(error):
+        if any(_is_about_credentials(each) for each in (error, self._error) if each is not None):
             return LogError(
                 f"NATS at {self._address!r} refuses these credentials: check the user and the password, or the token, of the address"
             )

@@ -83,11 +83,7 @@ class OwnedRuns(Session):
         self._held.pop(run_id, None)
 
     async def claim(
-        self,
-        run_id: str,
-        row: bytes | None,
-        lease: float,
-        statuses: Collection[StoredStatus],
+        self, run_id: str, row: bytes | None, lease: float, statuses: Collection[StoredStatus]
     ) -> Claim:
         """As in the base."""
         message_id = uuid.uuid4().hex

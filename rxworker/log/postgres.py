@@ -212,12 +212,7 @@ class PostgresLog(EventLog):
     patience = PATIENCE
 
     def __init__(
-        self,
-        address: str,
-        *,
-        codec: Codec | None = None,
-        owner: str = "",
-        lease: float = LEASE,
+        self, address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
     ) -> None:
         super().__init__(codec=codec, owner=owner, lease=lease)
         self._server = server = Server(address)

@@ -10,12 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-)
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush
 from typing import Any, Self, TypeVar

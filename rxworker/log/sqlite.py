@@ -135,13 +135,12 @@ class SQLiteLog(EventLog):
         super().__init__(codec=codec, owner=owner, lease=lease)
         check_type("path", path, (str, Path), "SQLiteLog('runs.db')")
         self.path = Path(path)
-        self._barriers = Barriers(self.path)
         _create(self.path)
         with self._explained():
             self._writing = _connect(self.path)
             try:
                 _prepare(self._writing, self.path)
-                self._barriers.check(self._writing)
+                _check_barriers(self._writing, self.path)
                 (self.id,) = self._writing.execute("SELECT id FROM log").fetchone()
                 self._reading = _connect(self.path)
                 self._renewing = _connect(self.path)
@@ -375,7 +374,6 @@ class SQLiteLog(EventLog):
         with self._renew_lock:
             for db in (self._reading, self._renewing, self._writing):
                 db.close()
-        self._barriers.close()
 
     # The writer thread
 
@@ -404,7 +402,7 @@ class SQLiteLog(EventLog):
 
     def _commit(self, jobs: Sequence[_Job]) -> None:
         db, durable = self._writing, any(job.durable for job in jobs)
-        results: list[tuple[_Job, object, BaseException | None]] = []
+        results: list[tuple[object, BaseException | None]]
         count = 0
         try:
             with self._explained():
@@ -414,20 +412,19 @@ class SQLiteLog(EventLog):
                 with db:
                     db.execute(BEGIN)
                     if len(jobs) == 1:
-                        results.append((jobs[0], jobs[0].work(db), None))
+                        results = [(jobs[0].work(db), None)]
                     else:
-                        for job in jobs:
-                            results.append((job, *self._in_savepoint(db, job)))
+                        results = [self._in_savepoint(db, job) for job in jobs]
                     if durable:
                         (count,) = db.execute(
                             "UPDATE log SET barriers=barriers+1 RETURNING barriers"
                         ).fetchone()
         except BaseException as error:
-            results = [(job, None, error) for job in jobs]
+            results = [(None, error)] * len(jobs)
         else:
             if durable:
-                self._barriers.write(count)
-        for job, result, error in results:
+                _write_barriers(self.path, count)
+        for job, (result, error) in zip(jobs, results, strict=True):
             job.done(result, error)
 
     def _in_savepoint(
@@ -514,7 +511,7 @@ class SQLiteLog(EventLog):
                 )
 
     def _follow_started(self, run_id: str) -> None:  # noqa: ARG002 - one thread looks for all
-        self._reads.put(_Job(_nothing))  # it looks from then on
+        self._reads.put(_Job(lambda _: None))  # it looks from then on
 
     @contextlib.contextmanager
     def _explained(self) -> Generator[None]:
@@ -528,50 +525,41 @@ class SQLiteLog(EventLog):
             raise LogError(_explanation(self.path, error), retryable=is_busy) from error
 
 
-class Barriers:
-    """The number of barriers that were committed, in a file beside the database.
+def _barriers_of(path: Path) -> Path:
+    """The file beside a database with the number of barriers that were committed."""
+    return path.with_name(path.name + "-barriers")
 
-    Args:
-        path: The file of the database.
+
+def _check_barriers(db: sqlite3.Connection, path: Path) -> None:
+    """Compare the two counts of barriers.
+
+    Raises:
+        LogError: The database has fewer barriers than were committed.
     """
+    file = _barriers_of(path)
+    try:
+        counted = int(file.read_bytes() or b"0")
+    except FileNotFoundError:
+        counted = 0
+    except ValueError as error:
+        raise LogError(f"{file} is damaged: {error}") from error
+    (count,) = db.execute("SELECT barriers FROM log").fetchone()
+    if counted > count:
+        raise LogError(
+            f"{path} has lost its last {counted - count} barriers: its file or the -wal file beside it was truncated, damaged or replaced. "
+            f"Restore all of its files from one backup; to accept the loss, delete {file}"
+        )
 
-    def __init__(self, path: Path) -> None:
-        self._database = path
-        self.path = path.with_name(path.name + "-barriers")
-        self._file: int | None = None
 
-    def check(self, db: sqlite3.Connection) -> None:
-        """Compare the two counts.
-
-        Raises:
-            LogError: The database has fewer barriers than were committed.
-        """
+def _write_barriers(path: Path, count: int) -> None:
+    """Keep the number. Called after the commit, so that it is never ahead of the database."""
+    # It may not be written where the disk is full: then it is only less strict.
+    with contextlib.suppress(OSError):
+        file = os.open(_barriers_of(path), os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            counted = int(self.path.read_bytes() or b"0")
-        except FileNotFoundError:
-            counted = 0
-        except ValueError as error:
-            raise LogError(f"{self.path} is damaged: {error}") from error
-        (count,) = db.execute("SELECT barriers FROM log").fetchone()
-        if counted > count:
-            raise LogError(
-                f"{self._database} has lost its last {counted - count} barriers: its file or the -wal file beside it was truncated, damaged or replaced. "
-                f"Restore all of its files from one backup; to accept the loss, delete {self.path}"
-            )
-
-    def write(self, count: int) -> None:
-        """Keep the number. Called after the commit, so that it is never ahead of the database."""
-        if self._file is None:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
-        # It may not be written where the disk is full: then it is only less strict.
-        with contextlib.suppress(OSError):
-            os.pwrite(self._file, b"%020d" % count, 0)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            os.pwrite(file, b"%020d" % count, 0)
+        finally:
+            os.close(file)
 
 
 def _create(path: Path) -> None:
@@ -636,10 +624,6 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
     if "readonly" in text or "unable to open" in text:
         return f"{path} cannot be opened for writing ({text}): check that its folder exists and that this user may write to it"
     return f"{path}: {text}"
-
-
-def _nothing(_: sqlite3.Connection) -> None:
-    """Work for a thread that waits."""
 
 
 def _bury(db: sqlite3.Connection, keys: Sequence[int]) -> None:

@@ -113,7 +113,11 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
             if entry.first == after + 1:
                 records.append(_check_entry(entry, head.run_id))
         except LogError as error:
-            raise LogError(f"line {number} of the exported run: {error}{_cause(error)}") from error
+            is_joined = "trailing characters" in str(error)
+            cause = (
+                ". It has several lines in one: write each with its newline" if is_joined else ""
+            )
+            raise LogError(f"line {number} of the exported run: {error}{cause}") from error
         if entry.first != after + 1:
             raise LogError(
                 f"the exported run {head.run_id} lacks record {after + 1}: line {number} has {entry.first}"
@@ -173,13 +177,6 @@ def _check_entry(entry: Entry, run_id: str) -> Record:
     if kind != entry.kind and not isinstance(event, Opaque):
         raise LogError(f"record {entry.first} is a {kind}, and was stored as a {entry.kind}")
     return record
-
-
-def _cause(error: LogError) -> str:
-    """What is wrong most probably."""
-    if "trailing characters" in str(error):
-        return ". It has several lines in one: write each with its newline"
-    return ""
 
 
 async def fork_run(
