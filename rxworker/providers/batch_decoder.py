@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from rxworker.events import ResponseEvent
-from rxworker.events.deltas import Deltas, gather
+from rxworker.events.deltas import Deltas, flatten, gather
 from rxworker.framing.decoder import Limited
 
 F = TypeVar("F")
@@ -78,13 +78,7 @@ class BatchDecoder(Generic[F]):
 
     def feed(self, data: bytes, /) -> Events:
         """Take the next bytes; return what they completed."""
-        events: list[ResponseEvent] = []
-        for part in self.feed_parts(data):
-            if isinstance(part, Deltas):
-                events.extend(part)
-            else:
-                events.append(part)
-        return events
+        return [*flatten(self.feed_parts(data))]
 
     def feed_parts(self, data: bytes, /) -> Sequence[Part]:
         """The same, with adjacent deltas as one `Deltas`."""

@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import UNSET, Raw, Struct, structs
 
 from rxworker.events import Opaque, ResponseEvent
 from rxworker.framing.sse import STRAY
@@ -34,12 +34,6 @@ def unreadable(data: bytes) -> bool:
     return data.lstrip().startswith(b"{")
 
 
-def read_stray(data: bytes) -> Json:
-    """The JSON of stray lines, with or without the name of a field before it, such as ``error: {...}``."""
-    whole = read_repaired(data)
-    return whole if whole is not None else read_repaired(data.partition(b":")[2])
-
-
 def stream_failure(event: str, raw: Json) -> Failure | None:
     """The failure that a frame reports, by its event's name or by an ``error`` in it."""
     if event == "error":
@@ -52,7 +46,11 @@ def stream_failure(event: str, raw: Json) -> Failure | None:
 def garbage_failure(frame: SseFrame) -> Failure | None:
     """The failure that a frame without JSON reports."""
     if frame.event == STRAY:
-        return stream_failure(STRAY, read_stray(frame.data))
+        # Perhaps with the name of a field before it, such as ``error: {...}``.
+        raw = read_repaired(frame.data)
+        if raw is None:
+            raw = read_repaired(frame.data.partition(b":")[2])
+        return stream_failure(STRAY, raw)
     if frame.event == "error" and not unreadable(frame.data):
         return Failure(frame.data.decode("utf-8", "replace"), "error")
     return None
@@ -117,11 +115,6 @@ class LenientDecoder(ABC):
 S = TypeVar("S", bound=Struct)
 
 
-class _Nothing:
-    """The result for a value of which nothing could be read."""
-
-
-NOTHING = _Nothing()
 UNIONS = (Union, UnionType)
 
 
@@ -145,7 +138,7 @@ def read_loosely(raw: JsonObject, kind: type[S]) -> tuple[S, JsonObject]:
         field = fields.get(name)
         if field is not None:
             taken, left = _read(value, field.type)
-            if taken is not NOTHING:
+            if taken is not UNSET:
                 fitting[field.name] = taken
             if left:
                 rest[name] = left
@@ -167,10 +160,10 @@ def _read(value: Json, kind: Any) -> tuple[Any, Json]:
             return read_loosely(value, one)
         if isinstance(value, list) and get_origin(one) is list:
             return _read_list(value, get_args(one)[0])
-    return NOTHING, value
+    return UNSET, value
 
 
 def _read_list(values: list[Json], kind: Any) -> tuple[list[Any], list[Json]]:
     read = [_read(value, kind) for value in values]
-    taken = [one for one, _ in read if one is not NOTHING]
+    taken = [one for one, _ in read if one is not UNSET]
     return taken, [left for _, left in read if left]

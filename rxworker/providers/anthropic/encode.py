@@ -45,7 +45,6 @@ from rxworker.providers.anthropic.options import (
     cache_control,
     code_tool,
     encode_choice,
-    encode_output,
     encode_thinking,
     encode_tool,
     leading_point,
@@ -65,6 +64,7 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.ids import in_letters
+from rxworker.providers.schema import closed
 
 NAME = "anthropic"
 
@@ -118,7 +118,8 @@ def encode(
     body |= settings_as(options, stop_sequences="stop_sequences", temperature="temperature")
     body |= encode_thinking(options.thinking)
     if options.output is not None:
-        body = with_extra(body, {"output_config": encode_output(options.output)})
+        form: JsonObject = {"type": "json_schema", "schema": closed(options.output.schema)}
+        body = with_extra(body, {"output_config": {"format": form}})
     container = valid_id(encoder.echo, now)
     if container is not None:
         body[CONTAINER] = container

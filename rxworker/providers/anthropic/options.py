@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Conversation, Json, JsonObject, ToolMeta
-from rxworker.providers.base import Options, OutputFormat, ToolChoice
+from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.schema import PROGRAMMATIC, closed, held_arguments, refuse_grammar
+from rxworker.providers.schema import PROGRAMMATIC, held_arguments, refuse_grammar
 
 OFF = ("off", "none", "disabled")
 
@@ -118,11 +118,6 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
     if thinking != "adaptive":
         body["output_config"] = {"effort": thinking}
     return body
-
-
-def encode_output(output: OutputFormat) -> JsonObject:
-    """The required form of the answer."""
-    return {"format": {"type": "json_schema", "schema": closed(output.schema)}}
 
 
 MOST_MARKS = 4

@@ -34,11 +34,12 @@ from rxworker.providers.gemini.part import (
     CALL,
     CONTINUES,
     KINDS,
+    SIGNATURE,
     PendingCall,
+    Signatures,
     beside,
     kind_of,
 )
-from rxworker.providers.gemini.signatures import SIGNATURE, Signatures
 from rxworker.providers.gemini.wire import WireCandidate
 
 # The developer API and Vertex AI call the list of works by different names.

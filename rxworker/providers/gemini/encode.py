@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
@@ -44,8 +45,7 @@ from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import arguments, check_media, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
-from rxworker.providers.gemini.part import CALL
-from rxworker.providers.gemini.signatures import SIGNATURE, split
+from rxworker.providers.gemini.part import CALL, SIGNATURE, split
 from rxworker.providers.schema import refuse_grammar, refuse_programmatic
 
 UNKNOWN = 1 << 30  # results of no call come last
@@ -125,18 +125,13 @@ def nested(result: ToolResult) -> list[JsonObject]:
     ]
 
 
-def shown(
-    result: ToolResult,
-    encode: Callable[[Image | Document | Audio], list[JsonObject]],
-    *,
-    since_3: bool,
-) -> list[JsonObject]:
+def shown(result: ToolResult, *, since_3: bool) -> list[JsonObject]:
     """The media of a result that are not inside its answer: parts after the results, preceded by a line that names their call."""
     media = [block for block in _media_of(result) if not (since_3 and _is_nested(block))]
     if not media:
         return []
     label: JsonObject = {"text": f"From the result of {result.name or 'the call'}:"}
-    return [label, *(part for block in media for part in encode(block))]
+    return [label, *(part for block in media for part in _media(block))]
 
 
 def _media_of(result: ToolResult) -> list[Image | Document | Audio]:
@@ -223,15 +218,10 @@ def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[
             encoded[-1][1].extend(parts)
         elif parts:
             encoded.append((role, parts))
-    return [{"role": role, "parts": _in_place(parts)} for role, parts in encoded]
-
-
-def _in_place(parts: list[Part]) -> list[Json]:
-    return [part for _, part in sorted(parts, key=_place)]
-
-
-def _place(part: Part) -> int:
-    return part[0]
+    return [
+        {"role": role, "parts": [part for _, part in sorted(parts, key=itemgetter(0))]}
+        for role, parts in encoded
+    ]
 
 
 def _seal_first_call(parts: list[Part]) -> None:
@@ -246,7 +236,7 @@ def _user_parts(message: Message, calls: Calls, since_3: bool) -> list[Part]:
         if isinstance(block, ToolResult):
             within = nested(block) if since_3 else []
             parts.append((calls.place(block), calls.answer(block, within)))
-            parts += [(_AFTER, part) for part in shown(block, _shown, since_3=since_3)]
+            parts += [(_AFTER, part) for part in shown(block, since_3=since_3)]
         elif type(block) in USER:
             parts += [(_AFTER, part) for part in USER[type(block)](block)]
     return parts
@@ -267,24 +257,17 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
     return [{"text": block.text}] if block.text else []
 
 
-def _media(block: Image | Document) -> list[JsonObject]:
+def _media(block: Image | Document | Audio) -> list[JsonObject]:
     check_media(block)
     title: list[JsonObject] = []
     if isinstance(block, Document) and block.title:
         title = [{"text": f"{block.title}:"}]
-    uri = block.url or (None if block.data else block.file_id)
+    uri = None
+    if not isinstance(block, Audio):
+        uri = block.url or (None if block.data else block.file_id)
     if uri:
         return [*title, {"fileData": {"mimeType": block.media_type, "fileUri": uri}}]
     return [*title, {"inlineData": {"mimeType": block.media_type, "data": block.data}}]
-
-
-def _audio(block: Audio) -> list[JsonObject]:
-    check_media(block)
-    return [{"inlineData": {"mimeType": block.media_type, "data": block.data}}]
-
-
-def _shown(block: Image | Document | Audio) -> list[JsonObject]:
-    return _audio(block) if isinstance(block, Audio) else _media(block)
 
 
 def _opaque(block: OpaqueBlock) -> list[JsonObject]:
@@ -321,7 +304,7 @@ USER: dict[type, Callable[[Any], list[JsonObject]]] = {
     Refusal: _text,
     Image: _media,
     Document: _media,
-    Audio: _audio,
+    Audio: _media,
     OpaqueBlock: _opaque,
 }
 MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {

@@ -2,6 +2,10 @@
 
 A function call is complete in one part, or its arguments are streamed by path over several. A streamed call begins with a name and ``willContinue``, continues with
 ``partialArgs``, and ends with a piece that does not continue. That end is sometimes left out: another call, another kind of part or the end of the candidate then end it.
+
+Gemini streams a text as many parts, and any of them may carry a ``thoughtSignature``. Parts without one may be joined on
+the way back, but never with one that has one. Users are shown one block, so the block's echo records
+from where to where each signed part went, and the encoder cuts the text there again.
 """
 
 from __future__ import annotations
@@ -18,10 +22,12 @@ from rxworker.events import (
     ResponseEvent,
 )
 from rxworker.events.arguments import member_path
-from rxworker.messages import JsonObject
-from rxworker.providers.gemini.signatures import SIGNATURE
+from rxworker.messages import Json, JsonObject
 
 CALL = "functionCall"
+LENGTH = "length"
+SEALS = "seals"  # the name in stored conversations
+SIGNATURE = "thoughtSignature"
 CONTINUES = "willContinue"
 
 
@@ -123,3 +129,53 @@ def kind_of(part: JsonObject) -> str:
             return key  # whatever else the part holds, and in whatever order
         unknown = unknown or key
     return unknown
+
+
+class Signatures(Struct, eq=False):
+    """The signatures of a block while its parts arrive.
+
+    Attributes:
+        length: That of the text so far.
+        signed: Where each signed part began and ended, and its signature.
+
+    >>> signatures = Signatures()
+    >>> signatures.add("Hel", None)
+    >>> signatures.add("lo", "AAAA")
+    >>> signatures.echo()
+    {'length': 5, 'seals': [[3, 5, 'AAAA']]}
+    """
+
+    length: int = 0
+    signed: list[Json] = []
+
+    def add(self, text: str, signature: str | None) -> None:
+        """Another part, which may be signed and may be empty."""
+        end = self.length + len(text)
+        if signature is not None:
+            self.signed.append([self.length, end, signature])
+        self.length = end
+
+    def echo(self) -> JsonObject | None:
+        """The echo for the next request; ``None`` if there is no signature."""
+        return {LENGTH: self.length, SEALS: self.signed} if self.signed else None
+
+
+def split(text: str, echo: JsonObject | None) -> Iterator[JsonObject]:
+    """The parts of a text, each signed one by itself. A text that has been changed since has lost its signatures.
+
+    >>> list(split("Hello", {"length": 5, "seals": [[3, 5, "AAAA"]]}))
+    [{'text': 'Hel'}, {'text': 'lo', 'thoughtSignature': 'AAAA'}]
+    """
+    signatures = echo.get(SEALS) if echo and echo.get(LENGTH) == len(text) else None
+    at = 0
+    for signed in signatures if isinstance(signatures, list) else ():
+        match signed:
+            case [int(start), int(end), str(signature)] if at <= start <= end:
+                if start > at:
+                    yield {"text": text[at:start]}
+                yield {"text": text[start:end], SIGNATURE: signature}
+                at = end
+            case _:
+                pass
+    if at < len(text):
+        yield {"text": text[at:]}

@@ -17,9 +17,12 @@ The input is a row of items: messages, calls and their results each stand for th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -43,7 +46,8 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.base import Request
+from rxworker.messages.content import TextFormat
+from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -56,7 +60,7 @@ from rxworker.providers.content import (
     user_echo,
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
-from rxworker.providers.extra import with_extra
+from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import (
@@ -68,17 +72,17 @@ from rxworker.providers.openai_responses.kinds import (
     json_text,
     parts_of,
 )
-from rxworker.providers.openai_responses.options import (
-    encode_options,
-    encode_storage,
-    encode_tool,
-)
+from rxworker.providers.schema import DIRECT, PROGRAMMATIC, answer_schema, strict_arguments
 
 NAME = "openai_responses"
 LONGEST_ID = 64
 OUTPUT = "function_call_output"
 CUSTOM_OUTPUT = "custom_tool_call_output"
 STORAGE = ("store", "include")
+OFF = ("off", "disabled")
+SEALED = "reasoning.encrypted_content"
+# OpenAI's models without reasoning, which refuse requests for encrypted reasoning.
+THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
 
 
 def encode(
@@ -406,3 +410,73 @@ def _same(value: JsonObject | str, text: Json) -> str:
     if isinstance(text, str) and (value == text or value == read_arguments(text)):
         return text
     return value if isinstance(value, str) else json_text(value)
+
+
+def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
+    """The fields of the body that define the form of the answer.
+
+    Args:
+        options: Settings.
+        tools: The tools that the model may call in addition to those in ``options.extra``.
+    """
+    body: Body = {**settings_as(options, max_tokens="max_output_tokens", temperature="temperature")}
+    is_choice = bool(tools or options.extra.get("tools"))
+    if is_choice and options.tool_choice is not None:
+        body["tool_choice"] = _tool_choice(options.tool_choice, tools)
+    if is_choice and options.parallel_tool_calls is not None:
+        body["parallel_tool_calls"] = options.parallel_tool_calls
+    if options.thinking is not None:
+        body["reasoning"] = {
+            "effort": "none" if options.thinking in OFF else effort(options.thinking)
+        }
+    if options.output is not None:
+        body["text"] = {"format": {"type": "json_schema", **answer_schema(options.output)}}
+    return body
+
+
+@lru_cache(maxsize=64)  # used for each request, and always the same
+def encode_storage(model: str) -> Body:
+    """Nothing is kept by the service, so that what it thought must come with the answer, sealed. Not to be changed."""
+    if THOUGHTLESS.match(model.rpartition("/")[2]):
+        return {"store": False}
+    return {"store": False, "include": [SEALED]}
+
+
+def encode_tool(tool: ToolMeta) -> JsonObject:
+    """A tool as the model sees it.
+
+    Raises:
+        ConfigurationError: It is strict, and the model cannot be held to its schema.
+    """
+    encoded: JsonObject
+    if tool.format is not None:
+        encoded = {"type": "custom", "name": tool.name, "format": _format(tool.format)}
+    else:
+        encoded = {
+            "type": "function",
+            "name": tool.name,
+            "parameters": strict_arguments(tool.input_schema, tool.name)
+            if tool.strict
+            else tool.input_schema,
+            # Sent in any case: without it, the service would make all arguments required.
+            "strict": tool.strict,
+        }
+    if tool.description:
+        encoded["description"] = tool.description
+    if tool.defer_loading:
+        encoded["defer_loading"] = True
+    if tool.allowed_callers:
+        callers = [DIRECT if one == DIRECT else PROGRAMMATIC for one in tool.allowed_callers]
+        encoded["allowed_callers"] = [*dict.fromkeys(callers)]
+    return encoded
+
+
+def _format(text: TextFormat) -> JsonObject:
+    return {"type": "text"} if isinstance(text, str) else msgspec.to_builtins(text)
+
+
+def _tool_choice(choice: ToolChoice, tools: Sequence[ToolMeta]) -> Json:
+    if choice.mode == "tool":
+        is_custom = any(tool.name == choice.name and tool.format for tool in tools)
+        return {"type": "custom" if is_custom else "function", "name": choice.name}
+    return MODES[choice.mode]

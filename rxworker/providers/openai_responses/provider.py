@@ -18,9 +18,8 @@ from rxworker.providers.base import HttpRequest, Request, ResumableDecoder
 from rxworker.providers.batch_decoder import BatchDecoder, Part
 from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
-from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode
+from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode, encode_tool
 from rxworker.providers.openai_responses.finish import numbers
-from rxworker.providers.openai_responses.options import encode_tool
 from rxworker.providers.service import OpenAIService
 
 
