@@ -196,8 +196,10 @@ class ScriptedModel:
             self.requests.append(request)
             try:
                 number, answer = self._script.answer(request)
-                if isinstance(answer, StoredResponse):
-                    self._check(number, answer, request)
+                if isinstance(answer, StoredResponse) and self._is_strict:
+                    difference = difference_of(answer, request)
+                    if difference is not None:
+                        raise RequestChangedError(number, difference)
             except Exception as error:  # a function of the user's may raise anything
                 observer.on_error(error)
                 return Disposable()
@@ -208,11 +210,6 @@ class ScriptedModel:
             return emission
 
         return Observable(subscribe)
-
-    def _check(self, number: int, stored: StoredResponse, request: Request) -> None:
-        difference = difference_of(stored, request) if self._is_strict else None
-        if difference is not None:
-            raise RequestChangedError(number, difference)
 
     def _to_answer(self, number: int, answer: Reply | str | StoredResponse) -> _Answer:
         if isinstance(answer, StoredResponse):

@@ -17,14 +17,7 @@ from rxworker.errors import ConfigurationError, InvalidArgumentError
 from rxworker.messages import CachePoint, ToolMeta
 from rxworker.messages.content import TextFormat
 from rxworker.messages.settings import check_names
-from rxworker.tools.base import (
-    Effect,
-    Reconcile,
-    ToolPolicy,
-    check_meta,
-    check_name,
-    check_policy,
-)
+from rxworker.tools.base import Effect, Reconcile, ToolPolicy, check_meta, check_name, check_policy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.function import ArgumentDecoder, FunctionTool
 from rxworker.tools.schema import input_schema

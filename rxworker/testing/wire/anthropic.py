@@ -6,7 +6,7 @@ from rxworker.events import Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, code_of, data_frame, sent_error, stop_word
+from rxworker.testing.wire.format import Wire, code_of, data_frame, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "end_turn",
@@ -47,8 +47,9 @@ def anthropic_frames(
     b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
     """
     blocks = reply.blocks(f"toolu_{number}")
+    errors = [data_frame(error_body(error), "error") for error in sent_errors(reply)]
     if reply.error is not None and not blocks:
-        return _error(reply)
+        return errors
     frames = [_message_start(reply, number, model)]
     for index, block in enumerate(blocks):
         frames += _block(reply, index, block)
@@ -56,7 +57,7 @@ def anthropic_frames(
     if reply.breaks:
         if blocks:
             frames.pop()  # the last block stays open
-        return frames + _error(reply)
+        return frames + errors
     return [*frames, _message_delta(reply), _frame("message_stop", {})]
 
 
@@ -129,11 +130,6 @@ def _usage(usage: Usage) -> JsonObject:
         "cache_read_input_tokens": read,
         "output_tokens": usage.output_tokens or 0,
     }
-
-
-def _error(reply: Reply) -> list[bytes]:
-    error = sent_error(reply)
-    return [data_frame(error_body(error), "error")] if error else []
 
 
 WIRE = Wire("anthropic", anthropic_frames, error_body)

@@ -91,6 +91,6 @@ def code_of(error: Error, words: Mapping[str, str | None]) -> str | None:
     return error.code if error.code and error.code != error.kind else words.get(error.kind)
 
 
-def sent_error(reply: Reply) -> Error | None:
-    """The error that is sent at the end of a reply; ``None`` for a stream that is merely cut."""
-    return None if reply.error is None or reply.error.code == TRUNCATED else reply.error
+def sent_errors(reply: Reply) -> list[Error]:
+    """The error that is sent at the end of a reply, if there is one; none for a stream that is merely cut."""
+    return [] if reply.error is None or reply.error.code == TRUNCATED else [reply.error]

@@ -13,7 +13,7 @@ from rxworker.events import Error
 from rxworker.messages import JsonObject, StopKind
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply
-from rxworker.testing.wire.format import Wire, given_arguments, sent_error, stop_word
+from rxworker.testing.wire.format import Wire, given_arguments, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "STOP",
@@ -51,14 +51,18 @@ def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripte
     b'data: {"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"index":0}]'
     """
     parts = _parts(reply)
+    errors = [
+        msgspec.json.format(msgspec.json.encode(error_body(error)), indent=2) + b"\n"
+        for error in sent_errors(reply)
+    ]
     if reply.error is not None and not parts:
-        return _error(reply)
+        return errors
     tail: JsonObject = {"modelVersion": model, "responseId": f"response-{number}"}
     # Running totals: what is written is counted at the end.
     so_far = _usage(reply.usage, ended=False)
     frames = [_frame({"candidates": [_candidate(part)], **so_far, **tail}) for part in parts]
     if reply.breaks:
-        return frames + _error(reply)
+        return frames + errors
     last: JsonObject = {"text": ""}
     if reply.signature and not reply.tool_calls:
         last["thoughtSignature"] = reply.signature
@@ -114,14 +118,6 @@ def _usage(usage: Usage | None, *, ended: bool) -> JsonObject:
         counted["thoughtsTokenCount"] = thoughts
     counted["totalTokenCount"] = usage.total_tokens if ended else usage.input_tokens or 0
     return {"usageMetadata": counted}
-
-
-def _error(reply: Reply) -> list[bytes]:
-    """The bare JSON of an error."""
-    error = sent_error(reply)
-    if error is None:
-        return []
-    return [msgspec.json.format(msgspec.json.encode(error_body(error)), indent=2) + b"\n"]
 
 
 def _frame(payload: JsonObject) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rxworker.events import Error
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.testing.reply import Reply
-from rxworker.testing.wire.format import Wire, given_arguments, json_line, sent_error, stop_word
+from rxworker.testing.wire.format import Wire, given_arguments, json_line, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "stop",
@@ -37,12 +37,13 @@ def ollama_frames(reply: Reply, *, number: int = 1, model: str = "scripted") -> 
     """
     del number
     messages = _messages(reply)
+    errors = [json_line(error_body(error)) for error in sent_errors(reply)]
     if reply.error is not None and not messages:
-        return _error(reply)
+        return errors
     head: JsonObject = {"model": model, "created_at": CREATED}
     lines = [json_line({**head, "message": message, "done": False}) for message in messages]
     if reply.breaks:
-        return lines + _error(reply)
+        return lines + errors
     return [*lines, json_line({**head, "message": _message(), **_done(reply)})]
 
 
@@ -82,11 +83,6 @@ def _done(reply: Reply) -> JsonObject:
         "eval_count": reply.usage.output_tokens or 0,
         "eval_duration": NANOSECONDS,
     }
-
-
-def _error(reply: Reply) -> list[bytes]:
-    error = sent_error(reply)
-    return [json_line(error_body(error))] if error else []
 
 
 WIRE = Wire("ollama", ollama_frames, error_body, content_type="application/x-ndjson")

@@ -11,7 +11,7 @@ from rxworker.events import Error
 from rxworker.messages import JsonObject, StopKind, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, data_frame, model_of, sent_error, stop_word
+from rxworker.testing.wire.format import Wire, data_frame, model_of, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "stop",
@@ -50,8 +50,9 @@ def openai_chat_frames(
     b'data: [DONE]\n\n'
     """
     blocks = reply.blocks(f"call_{number}")
+    errors = [data_frame(error_body(error)) for error in sent_errors(reply)]
     if reply.error is not None and not blocks:
-        return _error(reply)
+        return errors
     chunk = _Chunk(number, model, include_usage)
     frames = [chunk.choice({"role": "assistant", "content": None if reply.tool_calls else ""})]
     calls = 0
@@ -59,7 +60,7 @@ def openai_chat_frames(
         frames += [chunk.choice(delta) for delta in _deltas(reply, block, calls)]
         calls += not isinstance(block, (Text, Thinking))
     if reply.breaks:
-        return frames + _error(reply)
+        return frames + errors
     frames.append(chunk.choice({}, stop_word(reply, STOP_WORDS)))
     if include_usage and reply.usage is not None:
         frames.append(chunk.usage(reply.usage))
@@ -134,11 +135,6 @@ def _usage(usage: Usage) -> JsonObject:
     if usage.reasoning_tokens is not None:
         counted["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     return counted
-
-
-def _error(reply: Reply) -> list[bytes]:
-    error = sent_error(reply)
-    return [data_frame(error_body(error))] if error else []
 
 
 WIRE = Wire("openai_chat", openai_chat_frames, error_body, arguments=arguments_of)

@@ -13,7 +13,7 @@ from rxworker.events import Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, ToolCall
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, code_of, data_frame, sent_error, stop_word
+from rxworker.testing.wire.format import Wire, code_of, data_frame, sent_errors, stop_word
 
 Event: TypeAlias = tuple[str, JsonObject]
 
@@ -186,9 +186,8 @@ def error_body(error: Error) -> JsonObject:
 def _events(reply: Reply, number: int, model: str) -> list[Event]:
     """The type and the fields of each event."""
     blocks = reply.blocks(f"call_{number}")
-    error = sent_error(reply)
     if reply.error is not None and not blocks:
-        return [event("error", error_body(error))] if error else []
+        return [event("error", error_body(error)) for error in sent_errors(reply)]
     head = _response(number, model)
     events = [
         event("response.created", response=head),
@@ -202,7 +201,7 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
             events += item.ends
     if not reply.breaks:
         return [*events, _last(reply, head, items)]
-    if error:  # reported twice, as by the real service
+    for error in sent_errors(reply):  # reported twice, as by the real service
         code = code_of(error, ERROR_WORDS) or error.kind
         body: JsonObject = {"code": code, "message": error.message}
         failed: JsonObject = {**head, "status": "failed", "error": body}
