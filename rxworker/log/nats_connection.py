@@ -188,7 +188,7 @@ class Connection:
 
     async def _connect(self) -> Client:
         client = Client()
-        self._error = None
+        refused: asyncio.Future[Exception] = self.loop.create_future()
 
         async def failed(error: Exception) -> None:
             self._error = error
@@ -198,8 +198,8 @@ class Connection:
                 type(error).__name__,
                 extra={"error": type(error).__name__},
             )
-            if _is_about_credentials(error):
-                connecting.cancel()
+            if _is_about_credentials(error) and not refused.done():
+                refused.set_result(error)
 
         async def lost() -> None:
             self._up.clear()
@@ -227,11 +227,14 @@ class Connection:
             )
         )
         try:
-            await asyncio.wait([connecting], timeout=min(FIRST, self.patience))
-            if not connecting.done() or connecting.cancelled():
-                raise self._unreachable(self._error)
-            if (error := connecting.exception()) is not None:
-                raise self._unreachable(error)
+            waiting: list[asyncio.Future[Any]] = [connecting, refused]
+            await asyncio.wait(
+                waiting, timeout=min(FIRST, self.patience), return_when=asyncio.FIRST_COMPLETED
+            )
+            if refused.done():
+                raise self._unreachable(refused.result())
+            if not connecting.done() or connecting.exception() is not None:
+                raise self._unreachable(connecting.exception() if connecting.done() else None)
             version = client.connected_server_version
             if (version.major, version.minor) < OLDEST:
                 raise LogError(
@@ -256,7 +259,8 @@ class Connection:
         return client
 
     def _unreachable(self, error: BaseException | None) -> Exception:
-        if any(_is_about_credentials(each) for each in (error, self._error) if each is not None):
+        error = error or self._error
+        if error is not None and _is_about_credentials(error):
             return LogError(
                 f"NATS at {self._address!r} refuses these credentials: check the user and the password, or the token, of the address"
             )
