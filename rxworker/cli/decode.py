@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
-from rxworker.cli.process import MISUSED, CommandError, read_input, write_json, write_line
+from rxworker.cli.process import read_file, write_json, write_line
 from rxworker.cli.providers import find_provider
 from rxworker.errors import RxWorkerError
 from rxworker.events import Error, ResponseEvent
@@ -31,7 +30,7 @@ def decode(provider: str, file: str, *, as_json: bool = False) -> int:
     """
     # No request is sent; the name is for error messages only.
     decoding: Provider = find_provider(provider)("unknown")
-    summary = summarise(read_events(decoding, _read(file)))
+    summary = summarise(read_events(decoding, read_file(file)))
     if as_json:
         write_json(account_json(summary, decoding))
     else:
@@ -48,14 +47,6 @@ def read_events(provider: Provider, data: bytes) -> Iterator[ResponseEvent]:
         yield from decoder.finish()
     except RxWorkerError as error:
         yield Error("protocol_error", error.message, kind="unknown")
-
-
-def _read(file: str) -> bytes:
-    try:
-        return read_input() if file == "-" else Path(file).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise CommandError(f"cannot read {file!r}: {reason}", MISUSED) from error
 
 
 COLUMN = 11

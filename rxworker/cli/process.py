@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from types import TracebackType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, TypeVar
 
 from rxworker.adapters.logs import JsonFormatter, to_line
@@ -100,16 +100,22 @@ def write_json(value: JsonObject) -> None:
         print(data.decode(), end="", flush=True)
 
 
-def read_input() -> bytes:
-    """Read all of standard input.
+def read_file(file: str) -> bytes:
+    """Read a whole file, or standard input if its name is ``-``.
 
     Raises:
-        OSError: It is closed, or cannot be read.
+        CommandError: It cannot be read.
     """
-    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed with <&-
-        raise OSError("standard input is closed")
-    buffer = getattr(sys.stdin, "buffer", None)
-    return buffer.read() if isinstance(buffer, io.BufferedIOBase) else sys.stdin.read().encode()
+    try:
+        if file != "-":
+            return Path(file).read_bytes()
+        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed with <&-
+            raise OSError("standard input is closed")
+        buffer = getattr(sys.stdin, "buffer", None)
+        return buffer.read() if isinstance(buffer, io.BufferedIOBase) else sys.stdin.read().encode()
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise CommandError(f"cannot read {file!r}: {reason}", MISUSED) from error
 
 
 def flush() -> None:
@@ -322,12 +328,7 @@ class Background:
         self._ready.wait()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(STOP_SECONDS)
 

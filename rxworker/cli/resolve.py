@@ -185,23 +185,24 @@ def import_maker(name: str) -> Callable[..., Any]:
         raise CommandError(message, MISUSED)
     if not callable(found):
         raise CommandError(f"{name}: that is {found!r:.60}, no function", MISUSED)
-    needed = _needed(found)
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [
+        each.name
+        for each in parameters_of(found)
+        if each.default is each.empty and each.kind not in variadic
+    ]
     if len(needed) > 1:
         message = f"{name}: it needs {', '.join(needed)}: give a function of at most one argument"
         raise CommandError(message, MISUSED)
     return found
 
 
-def _needed(function: Callable[..., Any]) -> list[str]:
-    """The parameters that a call must give."""
+def parameters_of(function: Callable[..., object]) -> list[inspect.Parameter]:
+    """The parameters of a function; none of a builtin, which has no signature."""
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # of a builtin
+        return [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
         return []
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [
-        each.name for each in parameters if each.default is each.empty and each.kind not in variadic
-    ]
 
 
 def import_named(given: str) -> tuple[str, Callable[..., Any]]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from reactivex import operators as ops
 
-from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write_line
+from rxworker.cli.process import MISUSED, CommandError, read_file, run_async, write_line
 from rxworker.errors import CommandConflictError, RunCancelledError
 from rxworker.events import Record
 from rxworker.log import (
@@ -297,7 +297,7 @@ def _write(file: str, data: bytes) -> None:
 
 
 async def _import(log: EventLog, file: str) -> None:
-    for lines in _runs_in(_lines(file)):
+    for lines in _runs_in(read_file(file).splitlines()):
         write_line(await import_run(log, lines))
 
 
@@ -310,16 +310,6 @@ def _runs_in(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
             some = []
         some.append(line)
     yield some
-
-
-def _lines(file: str) -> Iterator[bytes]:
-    if file == "-":
-        yield from sys.stdin.buffer
-        return
-    try:
-        yield from Path(file).read_bytes().split(b"\n")
-    except OSError as error:
-        raise CommandError(f"cannot read {file}: {error.strerror}", FAILED) from error
 
 
 ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {

@@ -7,7 +7,6 @@ the page is opened on it. Every question plays the script again, and the run wai
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ from rxworker.cli.process import (
     run_until_stopped,
     write_line,
 )
-from rxworker.cli.resolve import WorkerOptions, by_name, import_named, settings_of
+from rxworker.cli.resolve import WorkerOptions, by_name, import_named, parameters_of, settings_of
 from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
@@ -71,7 +70,12 @@ def serve(
         )
     served = [import_named(given) for given in makers]
     for given, (_, make) in zip(makers, served, strict=True):
-        _check_served(given, make)
+        if any(one.annotation in (RunInfo, "RunInfo") for one in parameters_of(make)):
+            # It would be given the request of a client in place of a stored run.
+            raise CommandError(
+                f"{given}: its parameter is a RunInfo, which rxworker work gives it: serve its runs with --queue KIND, or name a function without it",
+                MISUSED,
+            )
     served += [(kind, partial(QueuedWorker, kind)) for kind in queue]
     if make := options.maker():
         served.append((DEFAULT_NAME, make))
@@ -91,23 +95,6 @@ def serve(
     return run_server(
         workers, host=host, port=port, settings=settings, ready=print_address, log=log
     )
-
-
-def _check_served(given: str, make: Callable[..., object]) -> None:
-    """Refuse a function for ``rxworker work``, which would be given the request of a client in place of a stored run.
-
-    Raises:
-        CommandError: It is one.
-    """
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):  # a class of C
-        return
-    if any(one.annotation in (RunInfo, "RunInfo") for one in parameters):
-        raise CommandError(
-            f"{given}: its parameter is a RunInfo, which rxworker work gives it: serve its runs with --queue KIND, or name a function without it",
-            MISUSED,
-        )
 
 
 def run_server(

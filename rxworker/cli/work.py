@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import cast
 
 from rxworker.cli.process import open_patiently, run_async, run_until_stopped, write_line
-from rxworker.cli.resolve import import_maker
+from rxworker.cli.resolve import import_maker, parameters_of
 from rxworker.log import RunInfo, open_log
 from rxworker.ui.web.health import CLOSING, STARTING
 from rxworker.ui.web.server import serve_health
@@ -17,8 +15,6 @@ from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on
 from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
-
-MakeWorker = Callable[[RunInfo], Worker | None]
 
 
 def work(
@@ -42,7 +38,10 @@ def work(
         CommandError: The function cannot be imported, the log cannot be opened, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    make = _import_maker(maker)
+    found = import_maker(maker)
+
+    def make(info: RunInfo) -> Worker | None:
+        return found(info) if parameters_of(found) else found()
 
     def report(run: Run[None]) -> None:
         write_line(f"{run.id} taken")
@@ -109,12 +108,3 @@ def submit(
 
     run_async(main())
     return 0
-
-
-def _import_maker(name: str) -> MakeWorker:
-    """The function of that name. It takes the `RunInfo` of the run, or nothing."""
-    found = import_maker(name)
-    if inspect.signature(found).parameters:
-        return cast("MakeWorker", found)
-    make = cast("Callable[[], Worker]", found)
-    return lambda _: make()

@@ -23,12 +23,11 @@ from textual.screen import ModalScreen
 
 from rxworker.transport import Model
 from rxworker.ui.terminal.bars import usage_line
-from rxworker.ui.terminal.commands import FindModel
-from rxworker.ui.terminal.conversation import ConversationScreen
+from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
 from rxworker.ui.terminal.dialogs import KeysScreen
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard
-from rxworker.ui.terminal.screen import NARROW, RunScreen
-from rxworker.ui.terminal.session import TerminalSession, Wording
+from rxworker.ui.terminal.run import FindModel, Wording
+from rxworker.ui.terminal.session import TerminalSession
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker.session import Session
@@ -89,8 +88,8 @@ class TerminalApp(App[None]):
             self.register_theme(theme)
         if "TEXTUAL_THEME" not in os.environ:
             self.theme = DARK
-        self.session = TerminalSession(worker, wording)
-        self.conversation = ConversationScreen(self.session, models, find_model)
+        self.session = TerminalSession(worker, wording, models, find_model)
+        self.conversation = ConversationScreen(self.session)
         self._leaving: int | None = None
 
     def get_default_screen(self) -> ConversationScreen:
@@ -113,7 +112,7 @@ class TerminalApp(App[None]):
         """Leave after Ctrl-D."""
         self.run_worker(self.action_leave())
 
-    def on_run_screen_leave(self, message: RunScreen.Leave) -> None:
+    def on_conversation_screen_leave(self, message: ConversationScreen.Leave) -> None:
         """Leave after Ctrl-C, if it did not cancel a run, or after a command."""
         self.run_worker(self.action_leave(message.code))
 

@@ -9,24 +9,23 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.log import export_run
 from rxworker.messages import Conversation, Text, ToolCall, ToolResult
-from rxworker.transport import Model
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_call, describe_parts, describe_result
 from rxworker.ui.terminal.bars import Choice
-from rxworker.ui.terminal.screen import RunScreen
+from rxworker.ui.terminal.session import model_name
 from rxworker.ui.terminal.sessions import StoredSession, list_sessions, rename_session
 from rxworker.views import RunView, view_html
 from rxworker.worker.stored import read_run
 
-FindModel: TypeAlias = Callable[[str, str], Model]
-"""Returns the model of a provider's name and a model's name; raises a `ConfigurationError` for an unknown one."""
+if TYPE_CHECKING:
+    from rxworker.ui.terminal.conversation import ConversationScreen
 
 _COMMAND = re.compile(r"/([a-z]*)(?:\s+(.*))?$", re.DOTALL)
 
@@ -64,19 +63,10 @@ class Commands:
 
     Args:
         screen: The conversation.
-        models: The models to choose from.
-        find_model: Returns other models by their names.
     """
 
-    def __init__(
-        self,
-        screen: RunScreen,
-        models: Iterable[Model] = (),
-        find_model: FindModel | None = None,
-    ) -> None:
-        self._screen, self._find_model = screen, find_model
-        self._session = screen.session
-        self._models = {model_name(each): each for each in (self._session.worker.model, *models)}
+    def __init__(self, screen: ConversationScreen) -> None:
+        self._screen, self._session = screen, screen.session
 
     async def run(self, name: str, argument: str) -> bool:
         """Run a command. Returns whether it could be run; otherwise the user was shown why not."""
@@ -153,10 +143,8 @@ class Commands:
         if not argument:
             self._screen.type("/model ")
             return
-        found = self._models.get(argument) or self._other_model(argument)
-        self._models[model_name(found)] = found
-        self._session.use_model(found)
-        self._screen.inform(f"{model_name(found)} answers from now on.")
+        name = self._session.use_model(argument)
+        self._screen.inform(f"{name} answers from now on.")
 
     async def tools(self, _argument: str) -> None:
         """Show the tools, the hooks and the watchers."""
@@ -238,7 +226,7 @@ class Commands:
     async def model_choices(self) -> list[Choice]:
         """The models that were given or used."""
         now = model_name(self._session.worker.model)
-        return _choices("model", self._models, [now], "answers now")
+        return _choices("model", self._session.models, [now], "answers now")
 
     async def tool_choices(self) -> list[Choice]:
         """The tools, first those that are always allowed."""
@@ -274,16 +262,6 @@ class Commands:
             raise LocalProtocolError(f"{many} {sought!r} in the title")
         return named[0]
 
-    def _other_model(self, name: str) -> Model:
-        provider, slash, model = name.partition("/")
-        if not (slash and provider and model):
-            raise ConfigurationError(
-                "write it as provider/name, such as anthropic/claude-sonnet-4-5"
-            )
-        if self._find_model is None:
-            raise ConfigurationError(f"{name} is none of the models that this app was given")
-        return self._find_model(provider, model)
-
     async def _html(self, run_id: str) -> str:
         view = RunView()
         for record in (await read_run(self._session.log, run_id)).records:
@@ -308,11 +286,6 @@ PAGE = (
     "<style>body{{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem}}</style></head>"
     "<body>\n{}\n</body></html>\n"
 )
-
-
-def model_name(model: Model) -> str:
-    """Return the name of a model, as ``/model`` takes it."""
-    return f"{model.name.replace('_', '-')}/{model.model}"
 
 
 def last_answer(conversation: Conversation) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from copy import copy
 from typing import Any, Literal, TypeAlias
@@ -36,6 +36,7 @@ from rxworker.state import RunState
 from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
+from rxworker.ui.terminal.run import FindModel, Wording
 from rxworker.ui.terminal.sessions import StoredSession, new_session_id
 from rxworker.views import RunView
 from rxworker.worker import Decision
@@ -153,7 +154,6 @@ def _advice(error: BaseException) -> tuple[str, str]:
 
 
 SessionStatus: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
-Wording: TypeAlias = Callable[[BaseException], str]
 
 
 class Totals(Struct, frozen=True):
@@ -186,8 +186,11 @@ class TerminalSession:
     Args:
         begun: The session to continue, or a worker, for its own; it has the conversation again after `close`. Without a log, the runs are in memory until then.
         wording: Returns the line that describes an error; by default the text of the error.
+        models: Other models that the user may choose.
+        find_model: Returns the model of a provider's name and a model's name.
 
     Attributes:
+        models: The models that were given or used, by their names.
         worker: Answers the messages.
         current: The session.
         id: The id of the conversation in the log.
@@ -199,12 +202,20 @@ class TerminalSession:
         pause_requested: Whether the user requested the pause.
     """
 
-    def __init__(self, begun: Worker | Session, wording: Wording | None = None) -> None:
+    def __init__(
+        self,
+        begun: Worker | Session,
+        wording: Wording | None = None,
+        models: Iterable[Model] = (),
+        find_model: FindModel | None = None,
+    ) -> None:
         self._first = first = begun.session
         self.worker = first.worker
         self.log = first.log or MemoryLog()
         self.active: Run[Any] | None = None
         self.sent = Sent()
+        self.models = {model_name(each): each for each in (self.worker.model, *models)}
+        self._find_model = find_model
         self._wording = wording or _plain
         self._cancelling = False
         self._storing: asyncio.Task[None] | None = None
@@ -374,10 +385,33 @@ class TerminalSession:
         self._cancelling = True
         return self.active.cancel(reason="by the user")
 
-    def use_model(self, model: Model) -> None:
-        """Let another model answer from the next run on. The worker of the program keeps its own."""
+    def use_model(self, name: str) -> str:
+        """Let another model answer from the next run on. The worker of the program keeps its own.
+
+        Args:
+            name: The name of one of `models`, or of a provider and a model, as in ``provider/name``.
+
+        Returns:
+            Its name in `models`.
+
+        Raises:
+            ConfigurationError: There is no such model.
+        """
+        model = self.models.get(name)
+        if model is None:
+            provider, _, its_name = name.partition("/")
+            if not (provider and its_name):
+                raise ConfigurationError(
+                    "write it as provider/name, such as anthropic/claude-sonnet-4-5"
+                )
+            if self._find_model is None:
+                raise ConfigurationError(f"{name} is none of the models that this app was given")
+            model = self._find_model(provider, its_name)
+        found = model_name(model)
+        self.models[found] = model
         self.worker = self.current.worker = copy(self.worker)
         self.worker.model = model
+        return found
 
     def begin_session(self) -> None:
         """Begin a new conversation, with the system prompt of the worker."""
@@ -496,6 +530,11 @@ class TerminalSession:
         self.active, self.paused, self._last = begun, None, begun.id
         self._decided.clear()
         self.pause_requested = self._cancelling = False
+
+
+def model_name(model: Model) -> str:
+    """Return the name of a model, as ``/model`` takes it."""
+    return f"{model.name.replace('_', '-')}/{model.model}"
 
 
 def _plain(error: BaseException) -> str:

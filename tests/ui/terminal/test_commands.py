@@ -195,14 +195,13 @@ async def test_the_model_is_switched_and_the_conversation_goes_on(open_app: Open
     first, second = ScriptedModel(["One."]), ScriptedModel(["Two."], model="other")
     worker = Worker(first)
     async with open_app(worker, size=(100, 30)) as person:
-        commands = person.app.conversation._commands
 
         def find(provider: str, model: str) -> ScriptedModel:
             if provider != "scripted":
                 raise ConfigurationError(f"unknown provider {provider}")
             return second
 
-        commands._find_model = find
+        person.app.session._find_model = find
         await person.ask("Hi")
         await person.say("/model nobody/x")
         await informs(person, "unknown provider nobody")
