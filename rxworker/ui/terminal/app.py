@@ -22,12 +22,11 @@ from textual.driver import Driver
 from textual.screen import ModalScreen
 
 from rxworker.transport import Model
-from rxworker.ui.terminal.bars import usage_line
+from rxworker.ui.terminal.bars import Quit, usage_line
 from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
 from rxworker.ui.terminal.dialogs import KeysScreen
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard
-from rxworker.ui.terminal.run import FindModel, Wording
-from rxworker.ui.terminal.session import TerminalSession
+from rxworker.ui.terminal.session import FindModel, TerminalSession, Wording
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker.session import Session
@@ -108,12 +107,8 @@ class TerminalApp(App[None]):
         """Give the conversation back."""
         await self.session.close()
 
-    def on_composer_leave(self) -> None:
-        """Leave after Ctrl-D."""
-        self.run_worker(self.action_leave())
-
-    def on_conversation_screen_leave(self, message: ConversationScreen.Leave) -> None:
-        """Leave after Ctrl-C, if it did not cancel a run, or after a command."""
+    def on_quit(self, message: Quit) -> None:
+        """Leave after Ctrl-D, after a command, or after Ctrl-C if it did not cancel a run."""
         self.run_worker(self.action_leave(message.code))
 
     def watch_theme(self, _before: str, _now: str) -> None:

@@ -173,6 +173,17 @@ def _menu_line(choice: Choice, width: int) -> Text:
     return line.append(one_line(choice.note, 60), "not bold dim")
 
 
+@dataclass
+class Quit(Message):
+    """The user wants to leave.
+
+    Attributes:
+        code: The exit code; that of Ctrl-C.
+    """
+
+    code: int = 130
+
+
 class Composer(TextArea):
     """An input that grows with its text.
 
@@ -194,9 +205,6 @@ class Composer(TextArea):
         """
 
         text: str
-
-    class Leave(Message):
-        """Ctrl-D was pressed and the input is empty."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -268,7 +276,7 @@ class Composer(TextArea):
         if self.text:
             self.action_delete_right()
         else:
-            self.post_message(self.Leave())
+            self.post_message(Quit(0))
 
     def action_cursor_up(self, select: bool = False) -> None:
         """Move the cursor up; in the first line, show the previous message of the history."""

@@ -9,23 +9,22 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from textual.screen import Screen
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.log import export_run
 from rxworker.messages import Conversation, Text, ToolCall, ToolResult
-from rxworker.ui.clean import one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_parts, describe_result
-from rxworker.ui.terminal.bars import Choice
-from rxworker.ui.terminal.session import model_name
+from rxworker.ui.terminal.bars import Choice, Composer, Quit
+from rxworker.ui.terminal.lanes import Lane
+from rxworker.ui.terminal.session import TerminalSession, model_name
 from rxworker.ui.terminal.sessions import StoredSession, list_sessions, rename_session
+from rxworker.ui.terminal.themes import app_of
 from rxworker.views import RunView, view_html
 from rxworker.worker.stored import read_run
-
-if TYPE_CHECKING:
-    from rxworker.ui.terminal.conversation import ConversationScreen
 
 _COMMAND = re.compile(r"/([a-z]*)(?:\s+(.*))?$", re.DOTALL)
 
@@ -62,11 +61,18 @@ class Commands:
     """Runs commands.
 
     Args:
-        screen: The conversation.
+        screen: The screen of the conversation.
+        session: The conversation.
+        show: Shows another conversation.
     """
 
-    def __init__(self, screen: ConversationScreen) -> None:
-        self._screen, self._session = screen, screen.session
+    def __init__(
+        self,
+        screen: Screen[None],
+        session: TerminalSession,
+        show: Callable[[Iterable[Lane]], Awaitable[None]],
+    ) -> None:
+        self._screen, self._session, self._show = screen, session, show
 
     async def run(self, name: str, argument: str) -> bool:
         """Run a command. Returns whether it could be run; otherwise the user was shown why not."""
@@ -74,12 +80,12 @@ class Commands:
         if command is None:
             close = difflib.get_close_matches(name, COMMANDS, 1)
             hint = f"Did you mean /{close[0]}?" if close else "/help shows all commands."
-            self._screen.warn(f"There is no command /{name}. {hint}")
+            self._warn(f"There is no command /{name}. {hint}")
             return False
         try:
             await command.run(self, argument)
         except (RxWorkerError, OSError) as error:
-            self._screen.warn(f"/{name}: {error}")
+            self._warn(f"/{name}: {error}")
             return False
         return True
 
@@ -111,7 +117,7 @@ class Commands:
         """Begin a new conversation."""
         self._check_idle()
         self._session.begin_session()
-        await self._screen.show_session(())
+        await self._show(())
 
     async def resume(self, argument: str) -> None:
         """Open a stored conversation."""
@@ -119,11 +125,11 @@ class Commands:
         if not argument:
             if not await self.stored_choices():
                 raise LocalProtocolError("there is no other conversation yet")
-            self._screen.type("/resume ")
+            self._type("/resume ")
             return
         stored = await self._find(argument)
         lanes = await self._session.open_session(stored)
-        await self._screen.show_session(lanes)
+        await self._show(lanes)
 
     async def rename(self, argument: str) -> None:
         """Rename the conversation."""
@@ -135,16 +141,16 @@ class Commands:
             raise LocalProtocolError("this conversation is empty: send a message first")
         title = one_line(argument)
         await rename_session(self._session.log, stored, title)
-        self._screen.inform(f"This conversation is called {title}.")
+        self._inform(f"This conversation is called {title}.")
 
     async def model(self, argument: str) -> None:
         """Switch to another model. The conversation goes on."""
         self._check_idle()
         if not argument:
-            self._screen.type("/model ")
+            self._type("/model ")
             return
         name = self._session.use_model(argument)
-        self._screen.inform(f"{name} answers from now on.")
+        self._inform(f"{name} answers from now on.")
 
     async def tools(self, _argument: str) -> None:
         """Show the tools, the hooks and the watchers."""
@@ -154,26 +160,26 @@ class Commands:
         """Allow a tool always, or end that."""
         session = self._session
         if not argument:
-            self._screen.type("/allow ")
+            self._type("/allow ")
             return
         if argument in session.allowed:
             session.disallow(argument)
-            self._screen.inform(f"{argument} needs approval again.")
+            self._inform(f"{argument} needs approval again.")
             return
         if argument not in self._tool_names():
             raise LocalProtocolError(f"there is no tool {argument}")
         session.allow(argument)
-        self._screen.inform(f"{argument} is always allowed in this conversation.")
+        self._inform(f"{argument} is always allowed in this conversation.")
 
     async def theme(self, argument: str) -> None:
         """Switch to another theme."""
-        themes = self._screen.home.available_themes
+        themes = app_of(self._screen).available_themes
         if not argument:
-            self._screen.type("/theme ")
+            self._type("/theme ")
         elif argument not in themes:
             raise LocalProtocolError(f"there is no theme {argument}")
         else:
-            self._screen.home.theme = argument
+            app_of(self._screen).theme = argument
 
     async def copy(self, argument: str) -> None:
         """Copy the last answer, or the whole conversation."""
@@ -181,8 +187,8 @@ class Commands:
         text = markdown_of(conversation) if argument == "all" else last_answer(conversation)
         if not text:
             raise LocalProtocolError("there is no answer yet")
-        self._screen.home.copy_to_clipboard(text)
-        self._screen.inform(f"Copied {len(text):,} characters.")
+        app_of(self._screen).copy_to_clipboard(text)
+        self._inform(f"Copied {len(text):,} characters.")
 
     async def export(self, argument: str) -> None:
         """Write the conversation to a file."""
@@ -203,7 +209,7 @@ class Commands:
             case _:
                 data = markdown_of(self._session.current.conversation).encode("utf-8", "replace")
         _write_new(path, data)
-        self._screen.inform(f"Written to {path}.")
+        self._inform(f"Written to {path}.")
 
     async def trace(self, _argument: str) -> None:
         """Show the trace of the last run."""
@@ -211,7 +217,7 @@ class Commands:
 
     async def quit(self, _argument: str) -> None:
         """Leave."""
-        self._screen.leave()
+        self._screen.post_message(Quit(0))
 
     # What may follow.
 
@@ -236,9 +242,18 @@ class Commands:
 
     async def theme_choices(self) -> list[Choice]:
         """The themes."""
-        home = self._screen.home
+        home = app_of(self._screen)
         names = sorted(home.available_themes, key=lambda name: not name.startswith("rxworker"))
         return _choices("theme", names, [home.theme], "is used")
+
+    def _type(self, text: str) -> None:
+        self._screen.query_one(Composer).type(text)
+
+    def _inform(self, text: str) -> None:
+        self._screen.notify(clean(text), markup=False)
+
+    def _warn(self, text: str) -> None:
+        self._screen.notify(clean(text), severity="warning", markup=False)
 
     def _tool_names(self) -> list[str]:
         return [tool.meta.name for tool in self._session.worker.tools]

@@ -11,13 +11,11 @@ import asyncio
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Key
-from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer
@@ -28,6 +26,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.bars import (
     CommandMenu,
     Composer,
+    Quit,
     TwoEnds,
     count_line,
     usage_line,
@@ -38,6 +37,7 @@ from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen, TraceScr
 from rxworker.ui.terminal.diff import edit_of
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import SessionStatus, TerminalSession
+from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision
 from rxworker.worker.definition import Definition
@@ -67,7 +67,6 @@ def greeting(worker: Definition) -> str:
     return clean(text)
 
 
-INTERRUPTED = 130
 FRAME = 1 / 30
 TICK = 0.5
 NARROW = 70
@@ -99,16 +98,6 @@ class ConversationScreen(Screen[None]):
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),
     ]
 
-    @dataclass
-    class Leave(Message):
-        """The user wants to leave.
-
-        Attributes:
-            code: The exit code.
-        """
-
-        code: int = INTERRUPTED
-
     def __init__(self, session: TerminalSession) -> None:
         super().__init__()
         self.session = session
@@ -118,7 +107,7 @@ class ConversationScreen(Screen[None]):
         self._watchers = 0
         self._clock: Timer | None = None
         self._began = 0.0
-        self._commands = Commands(self)
+        self._commands = Commands(self, session, self.show_session)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Return whether a key is active now."""
@@ -217,26 +206,6 @@ class ConversationScreen(Screen[None]):
                 self.set_class(each == status, f"-{each}")
             self.refresh_bindings()
 
-    # What commands do to the screen.
-
-    @property
-    def home(self) -> App[object]:
-        """The app."""
-        return cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
-
-    def type(self, text: str) -> None:
-        """Replace the input."""
-        self.query_one(Composer).type(text)
-
-    def inform(self, text: str) -> None:
-        """Show a short message."""
-        self.notify(clean(text), markup=False)
-        self.show_status()
-
-    def warn(self, text: str) -> None:
-        """Show why something was not done."""
-        self.notify(clean(text), severity="warning", markup=False)
-
     async def show_session(self, lanes: Iterable[Lane]) -> None:
         """Show another conversation, and follow its run if one is running."""
         transcript = self.query_one(Transcript)
@@ -245,10 +214,6 @@ class ConversationScreen(Screen[None]):
         if self.session.active is not None:
             self.follow()
         self.show_status()
-
-    def leave(self) -> None:
-        """Leave the app."""
-        self.post_message(self.Leave(0))
 
     async def _show_run(self) -> None:
         transcript, session = self.query_one(Transcript), self.session
@@ -316,6 +281,7 @@ class ConversationScreen(Screen[None]):
         before = composer.text
         if await self._commands.run(*command) and composer.text == before:
             composer.accept()
+        self.show_status()
 
     def _send(self, text: str) -> None:
         """Send a message: into the running run, to the paused run, or as the start of a new run."""
@@ -358,7 +324,7 @@ class ConversationScreen(Screen[None]):
     def action_cancel(self) -> None:
         """Cancel the run; the second time, leave."""
         if self.session.status == "cancelling":
-            self.post_message(self.Leave())
+            self.post_message(Quit())
             return
         self.session.cancel()
         self.show_status()
@@ -367,11 +333,11 @@ class ConversationScreen(Screen[None]):
         """Copy the selected text, or leave if nothing is selected."""
         marked = self.get_selected_text() or self.query_one(Composer).selected_text
         if marked:
-            self.home.copy_to_clipboard(marked)
+            app_of(self).copy_to_clipboard(marked)
             self.clear_selection()
             self.notify("Copied.")
         else:
-            self.post_message(self.Leave())
+            self.post_message(Quit())
 
     def action_pause(self) -> None:
         """Pause at the next safe moment."""
@@ -396,7 +362,7 @@ class ConversationScreen(Screen[None]):
         edit = edit_of(call.input, self.session.worker.workspace)
         can_allow = self.session.allowable is not None
         screen = ApprovalScreen(call, reason, max(0, others), edit, can_allow=can_allow)
-        self.home.push_screen(screen, self._decided)
+        app_of(self).push_screen(screen, self._decided)
 
     def _decided(self, answer: tuple[Decision, bool] | None) -> None:
         call = self.session.waiting_call
@@ -404,7 +370,9 @@ class ConversationScreen(Screen[None]):
             decision, is_always = answer
             self.go_on(decision, always=is_always)
             if is_always and call.name in self.session.allowed:
-                self.inform(f"{call.name} is always allowed here. /allow ends that.")
+                self.notify(
+                    clean(f"{call.name} is always allowed here. /allow ends that."), markup=False
+                )
         self.query_one(Composer).focus()
 
     # Actions on the display.
@@ -424,14 +392,14 @@ class ConversationScreen(Screen[None]):
 
     def action_trace(self) -> None:
         """Show the turns, requests and calls of the last run on a time axis."""
-        self.home.push_screen(TraceScreen(self.session.last_run))
+        app_of(self).push_screen(TraceScreen(self.session.last_run))
 
     def action_details(self) -> None:
         """Show watchers, tools and hooks."""
         session = self.session
         watchers = None if session.active is None else session.active.watchers
         tools = [tool.meta.name for tool in session.worker.tools]
-        self.home.push_screen(DetailsScreen(watchers, tools, session.worker.hooks.list()))
+        app_of(self).push_screen(DetailsScreen(watchers, tools, session.worker.hooks.list()))
 
 
 def _ignore(_error: Exception) -> None:

@@ -9,13 +9,13 @@ import json
 import re
 import time
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, TypeVar, cast
+from typing import ClassVar, cast
 
 import msgspec
 from reactivex import Observable, abc
 from rich.table import Table
 from rich.text import Text
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
@@ -28,13 +28,11 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.ui.terminal.diff import edit_lines
 from rxworker.ui.terminal.section import more_lines
-from rxworker.ui.terminal.themes import plain_colours
+from rxworker.ui.terminal.themes import app_of, plain_colours
 from rxworker.ui.terminal.trace import draw_trace, trace_rows
 from rxworker.views import RunView
 from rxworker.worker import Decision
 from rxworker.worker.decisions import Approve, Deny
-
-A = TypeVar("A")
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
 _HIDDEN = re.compile(
@@ -161,7 +159,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
                 yield Button("Later esc", id="later", compact=True)
 
     def _diff(self, edit: FileEdit) -> Text:
-        colours = app_colours(self)
+        colours = plain_colours(app_of(self).theme_variables)
         styles = {
             "added": colours.get("text-success", "green"),
             "removed": colours.get("text-error", "red"),
@@ -229,12 +227,6 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
 Watchers = tuple[WatcherState, ...]
 
 
-def app_colours(screen: ModalScreen[A]) -> dict[str, str]:
-    """Return the colours of the theme of the app."""
-    app = cast("App[object]", screen.app)  # pyright: ignore[reportUnknownMemberType]
-    return plain_colours(app.theme_variables)
-
-
 class InfoScreen(ModalScreen[None]):
     """Shows something until one of a few keys is pressed."""
 
@@ -281,7 +273,9 @@ class TraceScreen(InfoScreen):
             shown.update("No run has begun.")
             return
         span = now - (view.began or now)
-        shown.update(draw_trace(rows, span, shown.size.width, app_colours(self)))
+        shown.update(
+            draw_trace(rows, span, shown.size.width, plain_colours(app_of(self).theme_variables))
+        )
 
 
 class DetailsScreen(InfoScreen):

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.transport import Model
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
+from rxworker.ui.terminal.session import FindModel, Wording
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
-
-Wording = Callable[[BaseException], str]
-FindModel = Callable[[str, str], Model]
 
 
 def run_app(

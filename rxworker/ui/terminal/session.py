@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from copy import copy
 from typing import Any, Literal, TypeAlias
@@ -36,7 +36,6 @@ from rxworker.state import RunState
 from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
-from rxworker.ui.terminal.run import FindModel, Wording
 from rxworker.ui.terminal.sessions import StoredSession, new_session_id
 from rxworker.views import RunView
 from rxworker.worker import Decision
@@ -153,6 +152,10 @@ def _advice(error: BaseException) -> tuple[str, str]:
     return "The run failed", "Try again." if getattr(error, "retryable", False) else ""
 
 
+Wording: TypeAlias = Callable[[BaseException], str]
+"""Returns the line that describes an error."""
+FindModel: TypeAlias = Callable[[str, str], Model]
+"""Returns the model of a provider's name and a model's name; raises a `ConfigurationError` for an unknown one."""
 SessionStatus: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
+from textual.app import App
+from textual.dom import DOMNode
 from textual.theme import Theme
 
 DARK, LIGHT, CONTRAST = "rxworker-dark", "rxworker-light", "rxworker-contrast"
@@ -58,6 +61,11 @@ THEMES = (
         },
     ),
 )
+
+
+def app_of(node: DOMNode) -> App[object]:
+    """Return the app of a widget or a screen, with its type."""
+    return cast("App[object]", node.app)  # pyright: ignore[reportUnknownMemberType]
 
 
 def plain_colours(variables: Mapping[str, str]) -> dict[str, str]:

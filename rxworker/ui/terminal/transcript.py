@@ -8,10 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import cast
 
 from rich.cells import cell_len
-from textual.app import App
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
@@ -26,6 +24,7 @@ from rxworker.ui.terminal.section import (
     TextSection,
     is_document,
 )
+from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.view import LaneView, Part
 from rxworker.views.run_view import ItemStage
 
@@ -55,7 +54,7 @@ def marks(lane: Lane) -> list[Part]:
 
 def document_of(view: LaneView, text: str) -> DocumentSection:
     """Render Markdown in the theme of the app."""
-    app = cast("App[object]", view.app)  # pyright: ignore[reportUnknownMemberType]
+    app = app_of(view)
     return DocumentSection(text, app.console, is_dark=app.current_theme.dark)
 
 
