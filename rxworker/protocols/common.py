@@ -359,8 +359,7 @@ def scope_of(change: Change) -> Scope:
     >>> scope_of(ViewCut("gone")).id
     ''
     """
-    scope: Scope = getattr(getattr(change, "block", change), "scope", _RUN)
-    return scope
+    return getattr(getattr(change, "block", change), "scope", _RUN)
 
 
 _RUN = Scope()
@@ -373,6 +372,10 @@ def data_line(value: Struct | Json) -> bytes:
     b'data: {"type":"x"}\n\n'
     """
     return b"data: " + encode_lenient(value) + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+"""The last frame of a response to a client of ``useChat`` or of OpenAI's APIs."""
 
 
 E = TypeVar("E")

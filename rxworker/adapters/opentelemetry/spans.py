@@ -282,9 +282,7 @@ class RunSpans(abc.ObserverBase[Record]):
     def _end_scope(self, path: tuple[str, ...], scope: _Scope, failure: _Failure | None) -> None:
         del self._scopes[path]
         names, span, time = self._names, scope.span, self._last
-        for tool in scope.tools.values():
-            since, is_error = tool.stopped or (time, True)
-            self._end_tool(tool, since, is_error, None)
+        self._end_tools(scope, time)
         if scope.chat is not None:
             self._end_chat(scope, scope.chat, time, failure or scope.chat.error)
         if failure is not None:
@@ -538,9 +536,12 @@ class RunSpans(abc.ObserverBase[Record]):
         self._note(scope.span, record, name, about)
 
     def _turn_stopped(self, scope: _Scope, record: Record, _: TurnStop) -> None:
-        """End the tools whose results the hooks have left as they were."""
+        self._end_tools(scope, record.time)
+
+    def _end_tools(self, scope: _Scope, time: float) -> None:
+        """End the tools whose results the hooks have left as they were, and those that still run."""
         for tool in scope.tools.values():
-            since, is_error = tool.stopped or (record.time, True)
+            since, is_error = tool.stopped or (time, True)
             self._end_tool(tool, since, is_error, None)
         scope.tools.clear()
 

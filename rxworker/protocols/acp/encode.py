@@ -96,12 +96,12 @@ class AcpEncoder(RecordEncoder[Update]):
 
     def feed(self, record: Record) -> list[Update]:
         """Encode a record, which may give no updates."""
-        event, before = record.event, list[Update]()
+        event, updates = record.event, super().feed(record)
         if self._shows_user and not record.path and isinstance(event, RunStart | RunResume):
             added = event.added if isinstance(event, RunStart) else 0
             messages = event.conversation.messages
-            before = self._user(messages[len(messages) - added :], record)
-        return [*before, *super().feed(record)]
+            updates[:0] = self._user(messages[len(messages) - added :], record)
+        return updates
 
     def _encode(self, change: Change) -> Iterable[Update]:
         encode = HANDLERS.get(type(change))

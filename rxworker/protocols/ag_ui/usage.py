@@ -29,19 +29,17 @@ class UsageTotals:
     def feed(self, record: Record) -> None:
         """Take the next record."""
         event, path = record.event, record.path
+        if not isinstance(event, Usage | AttemptStart | Status):
+            return
         (provider, model), last = self._open.get(path, _NONE)
-        match event:
-            case Usage():
-                self._open[path] = (provider, model), event
-            case AttemptStart() | Status(status=ResponseStatus.STARTED):
-                _add(self._spent, (provider, model), last)
-                if isinstance(event, Status):
-                    names = event.provider or provider, event.model or model
-                else:
-                    names = event.provider, event.model
-                self._open[path] = names, Usage()
-            case _:
-                pass
+        if isinstance(event, Usage):
+            self._open[path] = (provider, model), event
+        elif isinstance(event, AttemptStart):
+            _add(self._spent, (provider, model), last)
+            self._open[path] = (event.provider, event.model), Usage()
+        elif event.status is ResponseStatus.STARTED:
+            _add(self._spent, (provider, model), last)
+            self._open[path] = (event.provider or provider, event.model or model), Usage()
 
     def catch_up(self, state: RunState) -> None:
         """Start with the usage of a run so far. The usage of the current response is replaced by its next report."""

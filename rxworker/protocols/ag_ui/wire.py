@@ -21,6 +21,26 @@ class AgUiEvent(_Wire, frozen=True, kw_only=True):
     subagent_run_id: str | None = None
 
 
+class MessageEvent(AgUiEvent, frozen=True):
+    """An event of a message.
+
+    Attributes:
+        message_id: The id of the message.
+    """
+
+    message_id: str
+
+
+class CallEvent(AgUiEvent, frozen=True):
+    """An event of a call.
+
+    Attributes:
+        tool_call_id: The id of the call.
+    """
+
+    tool_call_id: str
+
+
 class WireMessage(_Wire, frozen=True):
     """A message of a snapshot, of any role.
 
@@ -128,58 +148,47 @@ class StepFinished(AgUiEvent, frozen=True, tag="STEP_FINISHED"):
     step_name: str
 
 
-class TextMessageStart(AgUiEvent, frozen=True, tag="TEXT_MESSAGE_START"):
+class TextMessageStart(MessageEvent, frozen=True, tag="TEXT_MESSAGE_START"):
     """A text begins."""
 
-    message_id: str
     role: str | None = None
     metadata: JsonObject | None = None
 
 
-class TextMessageContent(AgUiEvent, frozen=True, tag="TEXT_MESSAGE_CONTENT"):
+class TextMessageContent(MessageEvent, frozen=True, tag="TEXT_MESSAGE_CONTENT"):
     """More of a text."""
 
-    message_id: str
     delta: str
 
 
-class TextMessageEnd(AgUiEvent, frozen=True, tag="TEXT_MESSAGE_END"):
+class TextMessageEnd(MessageEvent, frozen=True, tag="TEXT_MESSAGE_END"):
     """A text ends."""
 
-    message_id: str
     metadata: JsonObject | None = None
 
 
-class ReasoningStart(AgUiEvent, frozen=True, tag="REASONING_START"):
+class ReasoningStart(MessageEvent, frozen=True, tag="REASONING_START"):
     """Reasoning begins."""
 
-    message_id: str
 
-
-class ReasoningMessageStart(AgUiEvent, frozen=True, tag="REASONING_MESSAGE_START"):
+class ReasoningMessageStart(MessageEvent, frozen=True, tag="REASONING_MESSAGE_START"):
     """A text of reasoning begins."""
 
-    message_id: str
     role: str
 
 
-class ReasoningMessageContent(AgUiEvent, frozen=True, tag="REASONING_MESSAGE_CONTENT"):
+class ReasoningMessageContent(MessageEvent, frozen=True, tag="REASONING_MESSAGE_CONTENT"):
     """More of a text of reasoning."""
 
-    message_id: str
     delta: str
 
 
-class ReasoningMessageEnd(AgUiEvent, frozen=True, tag="REASONING_MESSAGE_END"):
+class ReasoningMessageEnd(MessageEvent, frozen=True, tag="REASONING_MESSAGE_END"):
     """A text of reasoning ends."""
 
-    message_id: str
 
-
-class ReasoningEnd(AgUiEvent, frozen=True, tag="REASONING_END"):
+class ReasoningEnd(MessageEvent, frozen=True, tag="REASONING_END"):
     """Reasoning ends."""
-
-    message_id: str
 
 
 class ReasoningEncryptedValue(AgUiEvent, frozen=True, tag="REASONING_ENCRYPTED_VALUE"):
@@ -190,31 +199,26 @@ class ReasoningEncryptedValue(AgUiEvent, frozen=True, tag="REASONING_ENCRYPTED_V
     encrypted_value: str
 
 
-class ToolCallStart(AgUiEvent, frozen=True, tag="TOOL_CALL_START"):
+class ToolCallStart(CallEvent, frozen=True, tag="TOOL_CALL_START"):
     """A call begins."""
 
-    tool_call_id: str
     tool_call_name: str
     parent_message_id: str | None = None
 
 
-class ToolCallArgs(AgUiEvent, frozen=True, tag="TOOL_CALL_ARGS"):
+class ToolCallArgs(CallEvent, frozen=True, tag="TOOL_CALL_ARGS"):
     """More of a call's arguments, as JSON text."""
 
-    tool_call_id: str
     delta: str
 
 
-class ToolCallEnd(AgUiEvent, frozen=True, tag="TOOL_CALL_END"):
+class ToolCallEnd(CallEvent, frozen=True, tag="TOOL_CALL_END"):
     """A call's arguments end."""
 
-    tool_call_id: str
 
-
-class ToolCallResult(AgUiEvent, frozen=True, tag="TOOL_CALL_RESULT"):
+class ToolCallResult(MessageEvent, frozen=True, tag="TOOL_CALL_RESULT"):
     """The result of a call."""
 
-    message_id: str
     tool_call_id: str
     content: str | list[JsonObject]
     role: str | None = None
@@ -240,10 +244,9 @@ class SubagentError(AgUiEvent, frozen=True, tag="SUBAGENT_ERROR"):
     code: str | None = None
 
 
-class ActivitySnapshot(AgUiEvent, frozen=True, tag="ACTIVITY_SNAPSHOT"):
+class ActivitySnapshot(MessageEvent, frozen=True, tag="ACTIVITY_SNAPSHOT"):
     """The progress of a tool."""
 
-    message_id: str
     activity_type: str
     content: JsonObject
 

@@ -15,7 +15,7 @@ from rxworker.events import BlockType, Record
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.usage import Usage
-from rxworker.protocols.common import RecordEncoder, arguments_of, data_line, pump
+from rxworker.protocols.common import DONE, RecordEncoder, arguments_of, data_line, pump
 from rxworker.views.changes import (
     BlockGrow,
     Change,
@@ -27,8 +27,6 @@ from rxworker.views.changes import (
     ViewPause,
     WaitingCall,
 )
-
-DONE = b"data: [DONE]\n\n"
 
 _FINISH = {
     StopKind.MAX_TOKENS: "length",

@@ -22,8 +22,8 @@ from rxworker.events import BlockType, Record
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.usage import Usage
-from rxworker.protocols.common import ENDED, RecordEncoder, arguments_of, pump
-from rxworker.protocols.openai.chat import DONE, TEXTS, calls_of_client, waits_for
+from rxworker.protocols.common import DONE, ENDED, RecordEncoder, arguments_of, pump
+from rxworker.protocols.openai.chat import TEXTS, calls_of_client, waits_for
 from rxworker.views.changes import (
     BlockClose,
     BlockGrow,

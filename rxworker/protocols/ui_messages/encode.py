@@ -33,6 +33,7 @@ from rxworker.events import (
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.protocols.common import (
+    DONE,
     RecordEncoder,
     data_line,
     interrupt_id,
@@ -40,6 +41,7 @@ from rxworker.protocols.common import (
     scope_of,
     type_name,
 )
+from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
@@ -318,15 +320,8 @@ _FINISH: dict[StopKind | None, str] = {
     StopKind.CONTENT_FILTER: "content-filter",
 }
 
-DONE = b"data: [DONE]\n\n"
-"""The last frame of a response."""
 HEADERS: Mapping[str, str] = MappingProxyType(
-    {
-        "content-type": "text/event-stream",
-        "cache-control": "no-cache",
-        "x-accel-buffering": "no",
-        "x-vercel-ai-ui-message-stream": "v1",
-    }
+    {**SSE_HEADERS, "X-Vercel-AI-UI-Message-Stream": "v1"}
 )
 """The headers of a response."""
 

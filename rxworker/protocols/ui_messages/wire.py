@@ -11,6 +11,26 @@ class UiMessagePart(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Any part of the UI Message Stream that is sent."""
 
 
+class BlockPart(UiMessagePart, frozen=True):
+    """A part of a text or of the reasoning.
+
+    Attributes:
+        id: The id of the block.
+    """
+
+    id: str
+
+
+class CallPart(UiMessagePart, frozen=True):
+    """A part of a call.
+
+    Attributes:
+        tool_call_id: The id of the call.
+    """
+
+    tool_call_id: str
+
+
 class Start(UiMessagePart, frozen=True, tag="start"):
     """The message begins."""
 
@@ -29,44 +49,37 @@ class ResetStep(UiMessagePart, frozen=True, tag="reset-step"):
     """The parts since the turn began are retracted."""
 
 
-class TextStart(UiMessagePart, frozen=True, tag="text-start"):
+class TextStart(BlockPart, frozen=True, tag="text-start"):
     """A text begins."""
 
-    id: str
     provider_metadata: JsonObject | None = None
 
 
-class TextDeltaPart(UiMessagePart, frozen=True, tag="text-delta"):
+class TextDeltaPart(BlockPart, frozen=True, tag="text-delta"):
     """More of a text."""
 
-    id: str
     delta: str
 
 
-class TextEnd(UiMessagePart, frozen=True, tag="text-end"):
+class TextEnd(BlockPart, frozen=True, tag="text-end"):
     """A text ends, with the provider's signature."""
 
-    id: str
     provider_metadata: JsonObject | None = None
 
 
-class ReasoningStart(UiMessagePart, frozen=True, tag="reasoning-start"):
+class ReasoningStart(BlockPart, frozen=True, tag="reasoning-start"):
     """Reasoning begins."""
 
-    id: str
 
-
-class ReasoningDelta(UiMessagePart, frozen=True, tag="reasoning-delta"):
+class ReasoningDelta(BlockPart, frozen=True, tag="reasoning-delta"):
     """More of the reasoning."""
 
-    id: str
     delta: str
 
 
-class ReasoningEnd(UiMessagePart, frozen=True, tag="reasoning-end"):
+class ReasoningEnd(BlockPart, frozen=True, tag="reasoning-end"):
     """Reasoning ends, with the provider's signature."""
 
-    id: str
     provider_metadata: JsonObject | None = None
 
 
@@ -78,35 +91,31 @@ class SourceUrl(UiMessagePart, frozen=True, tag="source-url"):
     title: str | None = None
 
 
-class ToolInputStart(UiMessagePart, frozen=True, tag="tool-input-start"):
+class ToolInputStart(CallPart, frozen=True, tag="tool-input-start"):
     """A call begins."""
 
-    tool_call_id: str
     tool_name: str
     input_encoding: str | None = None
     provider_executed: bool | None = None
 
 
-class ToolInputDelta(UiMessagePart, frozen=True, tag="tool-input-delta"):
+class ToolInputDelta(CallPart, frozen=True, tag="tool-input-delta"):
     """More of a call's arguments, as JSON text."""
 
-    tool_call_id: str
     input_text_delta: str
 
 
-class ToolInputAvailable(UiMessagePart, frozen=True, tag="tool-input-available"):
+class ToolInputAvailable(CallPart, frozen=True, tag="tool-input-available"):
     """A call's arguments are complete."""
 
-    tool_call_id: str
     tool_name: str
     input: Json
     provider_executed: bool | None = None
 
 
-class ToolInputError(UiMessagePart, frozen=True, tag="tool-input-error"):
+class ToolInputError(CallPart, frozen=True, tag="tool-input-error"):
     """A call's arguments are invalid or incomplete."""
 
-    tool_call_id: str
     tool_name: str
     input: Json
     error_text: str
@@ -128,26 +137,22 @@ class ToolApprovalResponse(UiMessagePart, frozen=True, tag="tool-approval-respon
     approved: bool
 
 
-class ToolOutputAvailable(UiMessagePart, frozen=True, tag="tool-output-available"):
+class ToolOutputAvailable(CallPart, frozen=True, tag="tool-output-available"):
     """The result of a call."""
 
-    tool_call_id: str
     output: Json
     provider_executed: bool | None = None
 
 
-class ToolOutputError(UiMessagePart, frozen=True, tag="tool-output-error"):
+class ToolOutputError(CallPart, frozen=True, tag="tool-output-error"):
     """A call failed."""
 
-    tool_call_id: str
     error_text: str
     provider_executed: bool | None = None
 
 
-class ToolOutputDenied(UiMessagePart, frozen=True, tag="tool-output-denied"):
+class ToolOutputDenied(CallPart, frozen=True, tag="tool-output-denied"):
     """A call was denied."""
-
-    tool_call_id: str
 
 
 class Data(UiMessagePart, frozen=True):
