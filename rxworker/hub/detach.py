@@ -55,14 +55,24 @@ class DetachReporter:
             error: The exception that it raised.
         """
         try:
-            self._warn("watcher %s has raised and is detached", name, error)
+            logger.warning(
+                "watcher %s has raised and is detached",
+                name,
+                exc_info=error,
+                extra={"watcher": name, "run": self._run_id()},
+            )
             for reporter in tuple(reporters):
                 reporter(name, error)
             if self._on_detach is not None:
                 self._on_detach(name, error)
         except BaseException as failure:
             with suppress(BaseException):
-                self._warn("on_detach has raised, called for watcher %s", name, failure)
+                logger.warning(
+                    "on_detach has raised, called for watcher %s",
+                    name,
+                    exc_info=failure,
+                    extra={"watcher": name, "run": self._run_id()},
+                )
             if not isinstance(error, KeyboardInterrupt):
                 error = failure
         if not isinstance(error, KeyboardInterrupt):
@@ -72,9 +82,8 @@ class DetachReporter:
         elif self._loop is not None:
             raise_from_loop(self._loop, error)
 
-    def _warn(self, message: str, name: str, error: BaseException) -> None:
-        run = next((record.run_id for record in self._history.records(0, 1)), "")
-        logger.warning(message, name, exc_info=error, extra={"watcher": name, "run": run})
+    def _run_id(self) -> str:
+        return next((record.run_id for record in self._history.records(0, 1)), "")
 
 
 def raise_from_loop(loop: asyncio.AbstractEventLoop, interrupt: KeyboardInterrupt) -> None:
