@@ -79,13 +79,12 @@ def _with_unknown_event(data: bytes | str) -> Record | None:
     """The record with its event as an `Opaque`; ``None`` if the type of the event is known, or if anything else is wrong."""
     try:
         members = msgspec.json.decode(data, type=JsonObject)
-        event = members.get("event")
-        kind = event.get("type") if isinstance(event, dict) else None
-        if not isinstance(kind, str) or kind in _TAGS:
-            return None
-        return msgspec.convert(
-            {**members, "event": {"type": "opaque", "kind": kind, "raw": event}}, Record
-        )
+        match members:
+            case {"event": {"type": str(kind)} as event} if kind not in _TAGS:
+                opaque: JsonObject = {"type": "opaque", "kind": kind, "raw": event}
+                return msgspec.convert({**members, "event": opaque}, Record)
+            case _:
+                return None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
