@@ -122,13 +122,10 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
     history, pause = shown.conversation, None if entry.is_dismissed else shown.pause
     entry.left_out_at = None if entry.run.done() else asyncio.get_running_loop().time()
     if not entry.run.done():
-        begun = [*_continued_runs(runs, entry), entry][0]
+        begun, pause = [*_continued_runs(runs, entry), entry][0], None
         first = first_event(begun.run)
-        history, pause = (
-            (first.conversation, None)
-            if isinstance(first, RunStart | RunResume)
-            else (history, None)
-        )
+        if isinstance(first, RunStart | RunResume):
+            history = first.conversation
     shared_state = shown.shared_state if entry.run.done() else None
     messages = ui_messages_of(
         history, entry.conversation.id, run_id=entry.id, pause=pause, shared_state=shared_state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from typing import Literal, TypeAlias
@@ -31,7 +31,7 @@ from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
-from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
+from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import (
     FLEET,
     INDEX,
@@ -57,40 +57,34 @@ SOCKET = "socket"
 
 def routes_of(state: ServerState) -> list[Route]:
     """The routes of the server, whatever serves them: the page, the API, and the streams of runs."""
-
-    def bound(
-        handle: Callable[[ServerState, WebRequest], Awaitable[web.Response | None]],
-    ) -> Handler:
-        return partial(handle, state)
-
     return [
         get("/", partial(get_page, state, INDEX), "page"),
-        get("/static/{path:.+}", bound(get_static), "static"),
+        get("/static/{path:.+}", partial(get_static, state), "static"),
         get("/fleet", partial(get_page, state, FLEET), "fleet-page"),
-        get("/api/info", bound(get_info)),
-        get("/api/fleet", bound(get_fleet)),
-        get("/metrics", bound(get_metrics)),
+        get("/api/info", partial(get_info, state)),
+        get("/api/fleet", partial(get_fleet, state)),
+        get("/metrics", partial(get_metrics, state)),
         *health_routes(lambda: state.obstacle),
-        get("/api/runs", bound(get_runs)),
-        post("/api/runs", bound(post_run)),
-        get("/api/runs/{id}", bound(get_run), "run"),
-        get("/api/runs/{id}/worker", bound(get_worker)),
-        post("/api/runs/{id}/send", bound(post_send)),
-        post("/api/runs/{id}/pause", bound(post_pause)),
-        post("/api/runs/{id}/cancel", bound(post_cancel)),
-        post("/api/runs/{id}/resume", bound(post_resume)),
-        post("/api/runs/{id}/fork", bound(post_fork)),
-        post("/api/runs/{id}/requeue", bound(post_requeue)),
-        post("/api/conversations/{id}/disallow", bound(post_disallow)),
-        get("/api/runs/{id}/requests/{seq}", bound(get_request)),
-        get("/api/runs/{id}/events", bound(get_events), has_head=False),
+        get("/api/runs", partial(get_runs, state)),
+        post("/api/runs", partial(post_run, state)),
+        get("/api/runs/{id}", partial(get_run, state), "run"),
+        get("/api/runs/{id}/worker", partial(get_worker, state)),
+        post("/api/runs/{id}/send", partial(post_send, state)),
+        post("/api/runs/{id}/pause", partial(post_pause, state)),
+        post("/api/runs/{id}/cancel", partial(post_cancel, state)),
+        post("/api/runs/{id}/resume", partial(post_resume, state)),
+        post("/api/runs/{id}/fork", partial(post_fork, state)),
+        post("/api/runs/{id}/requeue", partial(post_requeue, state)),
+        post("/api/conversations/{id}/disallow", partial(post_disallow, state)),
+        get("/api/runs/{id}/requests/{seq}", partial(get_request, state)),
+        get("/api/runs/{id}/events", partial(get_events, state), has_head=False),
         *[get(f"/runs/{{id}}/stream{view}", partial(get_stream, state, view)) for view in FOLDS],
         *protocol_routes(state),
         *openai_routes(state),
-        get("/api/chat/{id}/messages", bound(get_chat_messages), "chat-messages"),
-        get("/api/chat/{id}/stream", bound(get_chat), "chat-stream", has_head=False),
-        post("/api/chat/{id}/stop", bound(post_chat_stop), "chat-stop"),
-        get("/api/ws", bound(get_socket), SOCKET, has_head=False),
+        get("/api/chat/{id}/messages", partial(get_chat_messages, state), "chat-messages"),
+        get("/api/chat/{id}/stream", partial(get_chat, state), "chat-stream", has_head=False),
+        post("/api/chat/{id}/stop", partial(post_chat_stop, state), "chat-stop"),
+        get("/api/ws", partial(get_socket, state), SOCKET, has_head=False),
     ]
 
 
@@ -355,9 +349,7 @@ def _user_message(sent: UserInput, name: str) -> Message:
             message = Message("user", tuple(map(check_content, sent)))
         except LocalProtocolError as error:
             raise ApiError(400, "bad_content", f"{name}: {error}") from None
-    if not message.text.strip() and not any(
-        not isinstance(block, Text) for block in message.content
-    ):
+    if not message.text.strip() and all(isinstance(block, Text) for block in message.content):
         raise ApiError(400, "empty", f"{name} must be a text that is not empty, or have content")
     return message
 

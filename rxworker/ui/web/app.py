@@ -60,10 +60,6 @@ def make_app(workers: Workers, **options: Unpack[ServerOptions]) -> web.Applicat
     return app
 
 
-SERVED = web.RequestKey("rxworker_request", WebRequest)
-"""The key of a request, as the handlers see it."""
-
-
 async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the security headers to a response of aiohttp."""
     served = request.get(SERVED)
@@ -91,9 +87,7 @@ def aiohttp_route(route: Route) -> web.RouteDef:
     """The route for an aiohttp application."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        served = request.get(SERVED)
-        if not isinstance(served, AiohttpRequest):
-            served = AiohttpRequest(request)
+        served = request.get(SERVED) or AiohttpRequest(request)
         response = await route.handle(served)
         return served.sent if response is None else response
 
@@ -172,6 +166,10 @@ class AiohttpRequest(WebRequest):
             return None
         await socket.prepare(self._request)
         return _Socket(self._request, socket, self._settings.stall_seconds)
+
+
+SERVED = web.RequestKey("rxworker_request", AiohttpRequest)
+"""The key of a request, as the handlers see it."""
 
 
 @contextmanager

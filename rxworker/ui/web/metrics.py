@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -55,13 +56,13 @@ def metrics_of(fleet: Fleet, clients: int, accept: str = "") -> tuple[bytes, str
     return encode(registry), media_type
 
 
+@dataclass(eq=False)
 class _FleetCollector(Collector):
-    def __init__(self, fleet: Fleet, clients: int) -> None:
-        self._fleet = fleet
-        self._clients = clients
+    fleet: Fleet
+    clients: int
 
     def collect(self) -> Iterator[Metric]:
-        now, infos, groups = time.time(), self._fleet.open, self._fleet.groups.values()
+        now, infos, groups = time.time(), self.fleet.open, self.fleet.groups.values()
         queues = queues_of(infos)
         text = "Runs that are running without a process"
         yield _gauge("runs_recovering", text, {(): recovering_of(infos, now)})
@@ -85,7 +86,7 @@ class _FleetCollector(Collector):
             durations.add_metric(labels, _buckets(totals), totals.tool_seconds)
         yield durations
         text = "Clients that watch runs on this server"
-        yield _gauge("server_clients", text, {(): self._clients})
+        yield _gauge("server_clients", text, {(): self.clients})
 
 
 def _gauge(

@@ -211,14 +211,10 @@ class Runs:
         message = Message.user(sent) if isinstance(sent, str) else sent
         self.check_room()
         if conversation is None:
-            entry = self.begin_conversation(worker)
-        else:
-            found = self.conversation(conversation)
-            if found is None:
-                raise ApiError(
-                    404, "no_conversation", "there is no such conversation; begin a new one"
-                )
-            entry = found
+            return self.next_run(self.begin_conversation(worker), (message,))
+        entry = self.conversation(conversation)
+        if entry is None:
+            raise ApiError(404, "no_conversation", "there is no such conversation; begin a new one")
         return self.next_run(entry, (message,))
 
     async def start_instead(

@@ -241,15 +241,13 @@ class RunStore:
             raise ApiError(503, "closing", "the server is being stopped")
         entries = self._entries.values()
         on = [e.conversation.owner for e in entries if e.is_running_here and not e.is_added]
-        own = on.count(owner)
-        if owner is not None and own >= self.settings.max_runs_per_user:
-            message = f"{own} of your runs are running, and no more are allowed: wait for one, or cancel one"
-            raise ApiError(429, "too_many_runs", message)
-        if len(on) >= self.settings.max_runs:
-            message = (
-                f"{len(on)} runs are running, and no more are allowed: wait for one, or cancel one"
-            )
-            raise ApiError(429, "too_many_runs", message)
+        limits = [(len(on), self.settings.max_runs, "runs")]
+        if owner is not None:
+            limits.insert(0, (on.count(owner), self.settings.max_runs_per_user, "of your runs"))
+        for count, most, what in limits:
+            if count >= most:
+                message = f"{count} {what} are running, and no more are allowed: wait for one, or cancel one"
+                raise ApiError(429, "too_many_runs", message)
 
     def keep(self, entry: RunEntry) -> RunEntry:
         """Store a run that has just started, and report it to all observers."""

@@ -152,13 +152,8 @@ class LogStream:
     async def _info(self) -> RunInfo:
         info = await self.log.info(self.run_id)
         if info is None or info.status == "deleted":
-            raise no_stream()
+            raise ApiError(404, "no_run", "there is no such run: it was deleted, or never stored")
         return info
-
-
-def no_stream() -> ApiError:
-    """The error for a run that is not stored."""
-    return ApiError(404, "no_run", "there is no such run: it was deleted, or never stored")
 
 
 def _encode_alone(record: Record) -> Sequence[bytes]:
