@@ -106,7 +106,7 @@ def json_redactor() -> Callable[[bytes], bytes]:
     """
     found = [value for value in _secrets(SHORTEST_SENT) if _is_mixed(value)]
     if not found:
-        return _same
+        return bytes  # unchanged
     pattern = re.compile(b"|".join(re.escape(msgspec.json.encode(v)[1:-1]) for v in found))
     hidden = HIDDEN.encode()
 
@@ -125,7 +125,3 @@ def _secrets(shortest: int) -> list[str]:
 def _is_mixed(value: str) -> bool:
     letters, digits = any(map(str.isalpha, value)), any(map(str.isdigit, value))
     return letters and digits
-
-
-def _same(data: bytes) -> bytes:
-    return data

@@ -100,7 +100,8 @@ async def get_chat(state: ServerState, request: WebRequest) -> web.Response | No
     if entry is None:
         return web.Response(status=204)
     await entry.open()
-    if entry.run.done() and not _is_left_out(entry):
+    left_out_at, now = entry.left_out_at, asyncio.get_running_loop().time()
+    if entry.run.done() and (left_out_at is None or now - left_out_at >= SOON):
         return web.Response(status=204)
     entry.left_out_at = None
     # The client replaces its copy of the message with this stream.
@@ -181,12 +182,6 @@ async def redacted(
     async with aclosing(pieces):
         async for piece in pieces:
             yield entry.redact(piece)
-
-
-def _is_left_out(entry: RunEntry) -> bool:
-    """Whether a client has just received a history without the answer of this run."""
-    at = entry.left_out_at
-    return at is not None and asyncio.get_running_loop().time() - at < SOON
 
 
 def _continued_runs(runs: Runs, entry: RunEntry) -> list[RunEntry]:

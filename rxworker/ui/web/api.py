@@ -177,7 +177,7 @@ async def get_info(state: ServerState, request: WebRequest) -> web.Response:
         "title": state.settings.title,
         "workers": state.workers.infos(request),
         "can_fork": log is not None,
-        "has_fleet": state.has_fleet,
+        "has_fleet": log is not None and not state.has_users,
         "prices": state.settings.prices,
         # Otherwise a search finds titles alone.
         "searches_texts": log is None or log.searches_texts,
@@ -393,7 +393,7 @@ async def get_stream(state: ServerState, view: str, request: WebRequest) -> web.
         await entry.accepted()
     source = run_stream(log, entry.id, view, request.query, entry.redact)
     with state.streams.take(entry):
-        return await answer_stream(request, source, state.streams.send)
+        return await answer_stream(request, source, state.streams)
 
 
 async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, None]:

@@ -11,8 +11,8 @@ import random
 import re
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import AsyncGenerator, Sequence
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from aiohttp import web
@@ -22,6 +22,7 @@ from rxworker.protocols.native import encode_json
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, read_query
 from rxworker.ui.web.stored_streams import JSON, START, LogStream, StreamPage
+from rxworker.ui.web.streams import Streams
 
 NEXT_OFFSET = "Stream-Next-Offset"
 UP_TO_DATE = "Stream-Up-To-Date"
@@ -46,21 +47,16 @@ class StreamTiming(Struct, frozen=True):
 
 TIMING = StreamTiming()
 
-SendEvents: TypeAlias = Callable[
-    [WebRequest, AsyncGenerator[bytes, None], Mapping[str, str]], Awaitable[None]
-]
-"""Sends the pieces of a response as they come, with these headers."""
-
 
 async def answer_stream(
-    request: WebRequest, source: LogStream, send: SendEvents, timing: StreamTiming = TIMING
+    request: WebRequest, source: LogStream, streams: Streams, timing: StreamTiming = TIMING
 ) -> web.Response | None:
     """Answer a request for a stream: ``GET`` and ``HEAD``.
 
     Args:
         request: The request.
         source: The stream.
-        send: Sends server-sent events.
+        streams: Sends server-sent events.
         timing: How long requests last.
 
     Returns:
@@ -76,7 +72,7 @@ async def answer_stream(
     page = await (source.tail() if is_now else source.read(query.start))
     if query.live == "sse":
         events = stream_events(source, page, query.cursor, timing)
-        await send(request, events, events_headers(source))
+        await streams.send(request, events, events_headers(source))
         return None
     if query.live == "long-poll":
         if not page.messages and not page.is_closed:
@@ -121,10 +117,8 @@ def read_stream_query(request: WebRequest) -> StreamQuery:
 
 def head_response(source: LogStream, page: StreamPage) -> web.Response:
     """The metadata of a stream, from the page of its end."""
-    headers = {"Content-Type": source.content_type, NEXT_OFFSET: page.next}
+    headers = {**_place_headers(page), "Content-Type": source.content_type}
     headers["ETag"] = _etag(source, "-1", page)
-    if page.is_closed:
-        headers[CLOSED] = "true"
     return web.Response(headers=headers)
 
 
@@ -144,13 +138,11 @@ def page_response(
         page: The page.
         cursor: The cursor of a long poll, which gets a 204 for a page without messages.
     """
-    headers = {NEXT_OFFSET: page.next}
+    headers = _place_headers(page)
     if cursor is not None:
         headers[CURSOR] = cursor
     if page.is_up_to_date:
         headers[UP_TO_DATE] = "true"
-    if page.is_closed:
-        headers[CLOSED] = "true"
     if cursor is not None and not page.messages:
         return web.Response(status=204, headers=headers)
     headers["Content-Type"] = source.content_type
@@ -162,6 +154,11 @@ def page_response(
         if etag in map(str.strip, request.headers.get("If-None-Match", "").split(",")):
             return web.Response(status=304, headers=headers)
     return web.Response(body=_body(source, page.messages), headers=headers)
+
+
+def _place_headers(page: StreamPage) -> dict[str, str]:
+    """The headers with the end of a page."""
+    return {NEXT_OFFSET: page.next} | ({CLOSED: "true"} if page.is_closed else {})
 
 
 def _etag(source: LogStream, start: str, page: StreamPage) -> str:

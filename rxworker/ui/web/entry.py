@@ -234,9 +234,8 @@ class ConversationEntry:
 
     def before(self, messages: tuple[Message, ...]) -> Conversation | None:
         """Return the conversation before these messages, if they were the last input; otherwise ``None``."""
-        if self._before is None or self._before[1] != messages:
-            return None
-        return self._before[0]
+        before = self._before
+        return before[0] if before is not None and before[1] == messages else None
 
 
 class RunEntry(ABC):

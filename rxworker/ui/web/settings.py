@@ -194,11 +194,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         check_number("cancel_on_disconnect", self.cancel_on_disconnect, optional=True)
         if not 0 <= self.close_delay < inf:
             raise ConfigurationError(f"close_delay={self.close_delay!r}: give seconds, or 0")
-        rate = self.writes_per_second
-        if rate is not None and not 0 < rate <= MOST_WRITES:
-            message = (
-                f"writes_per_second={rate!r}: give a number above 0, up to {MOST_WRITES:g}, or None"
-            )
+        check_number("writes_per_second", self.writes_per_second, above=0, optional=True)
+        if self.writes_per_second is not None and self.writes_per_second > MOST_WRITES:
+            message = f"writes_per_second={self.writes_per_second!r}: give {MOST_WRITES:g} or less"
             raise ConfigurationError(message)
 
     def __repr__(self) -> str:

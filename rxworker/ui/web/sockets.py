@@ -32,7 +32,7 @@ from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.streams import Streams, batches_of, watch_run
+from rxworker.ui.web.streams import CLOSE_SECONDS, Streams, batches_of, watch_run
 
 MAX_MESSAGE = 16 * 1024
 """The maximum number of bytes of a client's message."""
@@ -44,9 +44,6 @@ MAX_RATE = 200
 """The maximum number of messages of a client in ten seconds."""
 
 RATE_SECONDS = 10.0
-
-CLOSE_SECONDS = 1.0
-"""Seconds a client has to read the last records when the server stops."""
 
 
 @dataclass(eq=False)

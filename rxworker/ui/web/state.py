@@ -57,6 +57,7 @@ class ServerState:
     Attributes:
         settings: The settings.
         guard: Checks requests.
+        has_users: Whether clients see only the runs of their own user.
         started: When it was made, in seconds since the epoch.
         instance: An id that changes with each start; with a log, the id of the log.
         workers: Creates workers.
@@ -93,7 +94,7 @@ class ServerState:
         self.streams = Streams(settings, self.store)
         self.sockets = set[Connection]()
         self.page = Page()
-        self._has_users = user is not None
+        self.has_users = user is not None
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
@@ -108,11 +109,6 @@ class ServerState:
         return CLOSING if self._is_closing else self._obstacle
 
     @property
-    def has_fleet(self) -> bool:
-        """Whether clients may see the runs of all processes together: it has a log and no users."""
-        return self._fleet is not None and not self._has_users
-
-    @property
     def fleet(self) -> FleetFeed:
         """All runs of the log.
 
@@ -121,7 +117,7 @@ class ServerState:
         """
         if self._fleet is None:
             raise ApiError(404, "no_log", "runs are not stored: give the server a log")
-        if self._has_users:
+        if self.has_users:
             message = "this server has users, and may not show the runs of all users: use a server of the same log without user="
             raise ApiError(403, "has_users", message)
         return self._fleet
@@ -160,11 +156,11 @@ class ServerState:
             raise LocalProtocolError(message)
         if run.state.status == "new":
             raise LocalProtocolError("the run is not loaded yet: add(await run.started())")
-        if self._has_users and owner is None:
+        if self.has_users and owner is None:
             raise ConfigurationError(
                 "the run needs an owner: add(run, owner=...) with a name that user= returns"
             )
-        if owner is not None and not self._has_users:
+        if owner is not None and not self.has_users:
             raise ConfigurationError("owner= needs a server with users: give it user=...")
         known = self.store.get(run.id, owner)
         if known is not None:

@@ -158,7 +158,7 @@ class WritableStreams:
             content_type=stream.config.content_type,
         )
         given = AiohttpRequest(request)
-        sent = await answer_stream(given, source, self._sending.send, self._timing)
+        sent = await answer_stream(given, source, self._sending, self._timing)
         response = sent or given.sent
         if request.method == "HEAD" and stream.config.ttl is not None:
             response.headers["Stream-TTL"] = str(stream.config.ttl)

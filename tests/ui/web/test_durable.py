@@ -62,7 +62,7 @@ async def served(log: EventLog, timing: StreamTiming = TIMING) -> AsyncGenerator
     async def handle(request: WebRequest) -> web.Response | None:
         view = request.path.partition("/stream")[2]
         source = run_stream(log, request.params["id"], view, request.query)
-        return await answer_stream(request, source, streams.send, timing)
+        return await answer_stream(request, source, streams, timing)
 
     app = web.Application(middlewares=[guarded(Guard(settings), settings)])
     app.on_response_prepare.append(add_security_headers)
