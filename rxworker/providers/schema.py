@@ -69,7 +69,7 @@ def answer_schema(output: OutputFormat) -> JsonObject:
     return {
         "name": re.sub(r"[^a-zA-Z0-9_-]", "_", output.name)[:64] or "output",
         "schema": closed(output.schema),
-        "strict": not any(_not_strict(part) for _, part in _parts(output.schema, "$")),
+        "strict": not any(_not_strict(part, False) for _, part in _parts(output.schema, "$")),
     }
 
 
@@ -88,11 +88,7 @@ def strict_arguments(schema: JsonObject, tool: str) -> JsonObject:
     >>> strict_arguments({"type": "object", "properties": {}}, "now")
     {'type': 'object', 'properties': {}, 'additionalProperties': False, 'required': []}
     """
-    for path, part in _parts(schema, "$"):
-        reason = _not_strict(part, is_root=path == "$")
-        if reason is not None:
-            raise _cannot_be_strict(tool, path, reason)
-    return _rewritten(schema, _as_strict)
+    return _changed(schema, tool, _not_strict, _as_strict)
 
 
 def held_arguments(schema: JsonObject, tool: str) -> JsonObject:
@@ -110,19 +106,26 @@ def held_arguments(schema: JsonObject, tool: str) -> JsonObject:
     >>> held_arguments({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}, "f")["properties"]
     {'n': {'type': 'integer', 'description': '{minimum: 1}'}}
     """
-    for path, part in _parts(schema, "$"):
-        if _is_open(part, is_root=path == "$"):
-            raise _cannot_be_strict(tool, path, OPEN)
-    return _rewritten(schema, _as_held)
+    return _changed(schema, tool, _is_open, _as_held)
 
 
 OPEN = "it is an object of any members; name them with a dataclass, a TypedDict or a msgspec.Struct"
 
 
-def _cannot_be_strict(tool: str, path: str, reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"tool {tool!r} cannot be strict: at {path}, {reason}; or leave out strict=True"
-    )
+def _changed(
+    schema: JsonObject,
+    tool: str,
+    refusal: Callable[[JsonObject, bool], str | None],
+    change: Callable[[JsonObject], JsonObject],
+) -> JsonObject:
+    """The schema of strict arguments with every schema in it changed, if none of them is refused."""
+    for path, part in _parts(schema, "$"):
+        reason = refusal(part, path == "$")
+        if reason is not None:
+            raise ConfigurationError(
+                f"tool {tool!r} cannot be strict: at {path}, {reason}; or leave out strict=True"
+            )
+    return _rewritten(schema, change)
 
 
 def _parts(schema: Json, path: str) -> Iterator[tuple[str, JsonObject]]:
@@ -147,16 +150,15 @@ def _is_object(schema: JsonObject) -> bool:
     )
 
 
-def _is_open(schema: JsonObject, *, is_root: bool) -> bool:
-    """Whether it is an object with members that it does not name."""
-    if not _is_object(schema):
-        return False
-    return bool(schema.get("additionalProperties")) or not (schema.get("properties") or is_root)
+def _is_open(schema: JsonObject, is_root: bool) -> str | None:
+    """Why an object with members that it does not name is refused."""
+    is_closed = not schema.get("additionalProperties") and (schema.get("properties") or is_root)
+    return OPEN if _is_object(schema) and not is_closed else None
 
 
-def _not_strict(schema: JsonObject, *, is_root: bool = False) -> str | None:
+def _not_strict(schema: JsonObject, is_root: bool) -> str | None:
     """Why OpenAI would refuse this part of a strict schema."""
-    if _is_open(schema, is_root=is_root):
+    if _is_open(schema, is_root):
         return OPEN
     required = cast("list[str]", schema.get("required") or ())
     for name in cast("JsonObject", schema.get("properties") or {}):

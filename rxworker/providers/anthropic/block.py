@@ -142,28 +142,25 @@ IMPLICIT: dict[type, BlockType] = {
 }
 
 
-def _first_text(index: int, block: JsonObject) -> Events:
+# The texts in a start of a text or of thinking.
+FIRST = {"text": TextDelta, "thinking": ThinkingDelta, "signature": SignatureDelta}
+
+
+def first_deltas(opened: OpenBlock, block: JsonObject) -> Events:
+    """What a start already holds, as the deltas that would have brought it.
+
+    >>> first_deltas(OpenBlock(0, BlockType.TEXT), {"type": "text", "text": "Hi"})
+    [TextDelta(index=0, text='Hi', choice=0)]
+    """
+    index, kind = opened.index, opened.block_type
+    if opened.began_whole and kind in (TOOL_USE, BlockType.SERVER_TOOL_USE):
+        return [InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
     events: list[ResponseEvent] = []
-    if block.get("text"):
-        events.append(TextDelta(index, text_of(block["text"])))
-    if isinstance(citations := block.get("citations"), list):
+    if kind in TEXT_TYPES.values():
+        events += [FIRST[name](index, text_of(block[name])) for name in FIRST if block.get(name)]
+    if kind is BlockType.TEXT and isinstance(citations := block.get("citations"), list):
         events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
     return events
-
-
-def _first_thinking(index: int, block: JsonObject) -> Events:
-    events: list[ResponseEvent] = []
-    if block.get("thinking"):
-        events.append(ThinkingDelta(index, text_of(block["thinking"])))
-    if block.get("signature"):
-        events.append(SignatureDelta(index, text_of(block["signature"])))
-    return events
-
-
-def _first_input(index: int, block: JsonObject) -> Events:
-    if not block.get("input"):
-        return ()
-    return [InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
 
 
 def _add_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
@@ -201,14 +198,6 @@ KEPT: dict[type, str] = {
     WireInputDelta: "input",
 }
 """The fields of a block of an unknown kind that grow by deltas."""
-
-# What a start already holds, as the deltas that would have brought it.
-FIRST: dict[BlockType, Callable[[int, JsonObject], Events]] = {
-    BlockType.TEXT: _first_text,
-    BlockType.THINKING: _first_thinking,
-    BlockType.TOOL_USE: _first_input,
-    BlockType.SERVER_TOOL_USE: _first_input,
-}
 
 # What a delta becomes that does nothing but add to the text of its block.
 PLAIN: dict[tuple[BlockType, type], Callable[[int, str], TextDeltas]] = {

@@ -27,12 +27,12 @@ from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.anthropic.block import (
     ADDERS,
-    FIRST,
     IMPLICIT,
     NAMELESS,
     PLAIN,
     TOOL_USE,
     OpenBlock,
+    first_deltas,
     read_block,
     text_of,
 )
@@ -108,7 +108,7 @@ class AnthropicDecoder(LenientDecoder):
             return self._take_loose(frame)
         except UNREADABLE:
             return self._take_garbage(frame)
-        return self._take(event)
+        return HANDLERS[type(event)](self, event)
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
@@ -161,9 +161,6 @@ class AnthropicDecoder(LenientDecoder):
         else:
             made.append(row)
         return following
-
-    def _take(self, event: WireEvent) -> Events:
-        return HANDLERS[type(event)](self, event)
 
     # metadata of a message
 
@@ -228,7 +225,7 @@ class AnthropicDecoder(LenientDecoder):
         )
         events.append(start)
         if kind is not TOOL_USE or opened.began_whole:
-            events += FIRST[kind](start.index, block) if kind in FIRST else ()
+            events += first_deltas(opened, block)
         return events
 
     def _take_delta(self, event: WireBlockDelta) -> Events:
@@ -300,9 +297,10 @@ class AnthropicDecoder(LenientDecoder):
         if not isinstance(raw, dict):
             return [Opaque(frame.event, raw)]
         try:
-            return self._take(convert_loosely(raw, frame.event))
+            event = convert_loosely(raw, frame.event)
         except msgspec.ValidationError:
             return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
+        return HANDLERS[type(event)](self, event)
 
     def _stop_reason(self) -> StopReason | None:
         return read_stop(self._stop, self._called, self._malformed)
