@@ -160,24 +160,22 @@ def hold_back(
         emit: Emits an event.
         approved: The places of the calls that a person has approved.
     """
-    history = context.journal.hub.history
+    history, writer = context.journal.hub.history, context.journal.writer
 
     def emit_checked(event: Event) -> None:
-        if isinstance(event, ToolStart) and context.journal.writer is not None:
+        if isinstance(event, ToolStart) and writer is not None:
             hooks, is_approved = context.worker.hooks.at(BEFORE), event.place in approved
             if hooks or is_approved:
-                context.journal.writer.keep_agreement(
-                    event.place, names_in(hooks), approved=is_approved
-                )
+                writer.keep_agreement(event.place, names_in(hooks), approved=is_approved)
         if isinstance(event, ToolStop) and event.result is not None:
             hooks = context.worker.hooks.at(AFTER)
             if hooks and any(hook.matches(event.result.name) for hook in hooks):
-                if context.journal.writer is not None:
-                    context.journal.writer.hold_result(event.place, event.result)
+                if writer is not None:
+                    writer.hold_result(event.place, event.result)
                 event = replace(event, result=None)
         before = history.last_seq
         emit(event)
-        if isinstance(event, ToolStart) and context.journal.writer is not None:
+        if isinstance(event, ToolStart) and writer is not None:
             _expect_start(context, event, before)
 
     return emit_checked

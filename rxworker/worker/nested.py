@@ -71,16 +71,12 @@ class WorkerTool:
             ExecutionFailedError: The run failed, or paused.
         """
         task = _task_of(input_json, self.meta.name)
-        return await _run(self._begin(), task, context, self.meta.name)
-
-    def _begin(self) -> Session:
-        """A session of its own for each call, so that calls run in parallel."""
-        if isinstance(self._worker, Worker):
-            return self._worker.new_session()
-        worker = cast("object", self._worker())
-        if not isinstance(worker, Worker):
-            raise ConfigurationError(f"{self._worker!r} made {worker!r}, which is no worker")
-        return worker.new_session()
+        given = self._worker
+        made = cast("object", given if isinstance(given, Worker) else given())
+        if not isinstance(made, Worker):
+            raise ConfigurationError(f"{given!r} made {made!r}, which is no worker")
+        # A session of its own for each call, so that calls run in parallel.
+        return await _run(made.new_session(), task, context, self.meta.name)
 
 
 def worker_tool(

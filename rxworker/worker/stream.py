@@ -133,9 +133,8 @@ class _RunThread(Generic[T_co]):
 
     def close(self) -> None:
         """Cancel the run and wait for its end. A run that has not started is cancelled when it starts."""
-        self._is_closed = (
-            True  # set before the check whether it has begun; the thread checks in the other order
-        )
+        # Set before the check whether it has begun; the thread checks in the other order.
+        self._is_closed = True
         if not self._ended.is_set() and self._begun.done() and not self._begun.exception():
             run = self._begun.result()
             with suppress(RuntimeError):  # the loop has closed meanwhile

@@ -275,18 +275,14 @@ def decide(turn: Turn) -> Observable[Event]:
 async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     emit, journal = emitter.emit, context.journal
     if scope.finished_by:
-        if context.commands is not None:
-            await context.commands.read_now()
-        is_over = not context.mailbox.waiting
-        context.mailbox.deliver(emit)
+        is_over = not await _delivers(context, emit)
         emit(TurnStop())
         if is_over:
             emit(RunStop())
         return
     if scope.called or _has_results(journal.state, scope):
         emit(TurnStop())
-        if context.pause_request.reason is not None:
-            context.pause_request.take(emit, NO_PAUSE)
+        context.pause_request.take(emit, NO_PAUSE)
         return
     reason = journal.state.stop_reason
     if reason is not None and reason.kind is PAUSE_TURN:
@@ -322,17 +318,23 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             emit(RunPause(PauseState(hook, (), (), reason, spared=reached)))
         case _:
             # The hooks may have taken a while, and messages may have been sent meanwhile.
-            if context.commands is not None:
-                await context.commands.read_now()
-            if context.mailbox.waiting:
-                context.mailbox.deliver(emit)
-                emit(TurnStop())
-                return
+            is_over = not await _delivers(context, emit)
             emit(TurnStop())
+            if not is_over:
+                return
             if context.pause_request.reason is None:
                 emit(RunStop())
             else:
                 context.pause_request.take(emit, replace(NO_PAUSE, spared=reached))
+
+
+async def _delivers(context: RunContext, emit: Emit) -> bool:
+    """Deliver the messages that were sent until now; whether there were any."""
+    if context.commands is not None:
+        await context.commands.read_now()
+    is_sent = bool(context.mailbox.waiting)
+    context.mailbox.deliver(emit)
+    return is_sent
 
 
 def _has_results(state: RunState, scope: TurnScope) -> bool:
