@@ -219,13 +219,18 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     return context.journal.state.all_tool_calls + waiting < most
 
 
+def _call_scope(context: RunContext, scope: TurnScope, emit: Emit) -> CallScope:
+    return CallScope(
+        emit, context.journal.relay, scope.pause.key, scope.variables, shared=context.shared
+    )
+
+
 def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
     if scope.early is None:
         journal = context.journal
         key = f"{journal.run_id}/{journal.state.turns}"
         scope.pause = replace(scope.pause, key=key)
-        emit = hold_back(context, journal.emit)
-        call_scope = CallScope(emit, journal.relay, key, scope.variables, shared=context.shared)
+        call_scope = _call_scope(context, scope, hold_back(context, journal.emit))
         scope.early = EarlyCalls(context.worker.tools, call_scope, limit=context.worker.parallel)
     return scope.early
 
@@ -351,14 +356,7 @@ async def _run_calls(
         finished = await run_calls(
             context.worker.tools,
             [each.call for each in allowed],
-            CallScope(
-                emit_call,
-                context.journal.relay,
-                scope.pause.key,
-                scope.variables,
-                barrier,
-                context.shared,
-            ),
+            replace(_call_scope(context, scope, emit_call), barrier=barrier),
             places=[each.place for each in allowed],
             limit=context.worker.parallel,
             early=early,

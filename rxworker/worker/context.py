@@ -57,28 +57,25 @@ logger = logging.getLogger("rxworker.hooks")
 ROLES = ("system", "user", "assistant")
 
 
-def checked(emit: Emit, has_ended: Callable[[], bool] = lambda: False) -> Emit:
-    """Emit the events of a hook, after a check: only messages are added to a conversation, and only before the run has ended.
+def checked(journal: Journal) -> Emit:
+    """Record the events of a hook, after a check: only messages are added to a conversation, and only before the run has ended.
 
-    Args:
-        emit: Emits an event.
-        has_ended: Whether the run has ended. A message for the watchers is then dropped with a warning in the log ``rxworker.hooks``;
-            to change the conversation raises a `LocalProtocolError`.
+    After that a message for the watchers is dropped with a warning in the log ``rxworker.hooks``; to change the conversation raises a `LocalProtocolError`.
 
-    >>> checked(print)(MessageAdd(("hi",), "greet"))
+    >>> checked(Journal("run-1"))(MessageAdd(("hi",), "greet"))
     Traceback (most recent call last):
     ...
     TypeError: 'hi' is no Message; write Message.user('...')
     """
 
     def emit_checked(event: Event) -> None:
-        if has_ended():
+        if journal.hub.ended:
             _too_late(event)
             return
         if isinstance(event, MessageAdd):
             for message in event.messages:
                 _check_added(message)
-        emit(event)
+        journal.emit(event)
 
     return emit_checked
 
@@ -149,6 +146,7 @@ class RunSettings:
         hooks: The hooks of the points of the loop.
         operators: Applied to each response, the first listed first.
         limits: The limits of the run.
+        budget: What its runs share with those of other workers.
         parallel: How many tools run at once.
         response_retry: When a response that failed in the middle is requested again.
         workspace: The folder that hooks work in.
@@ -161,6 +159,7 @@ class RunSettings:
     hooks: Hooks
     operators: Sequence[ResponseOperator]
     limits: Limits
+    budget: Budget | None
     parallel: int
     response_retry: Retry
     workspace: Path
@@ -175,7 +174,6 @@ class RunContext(Struct, frozen=True, eq=False):
         worker: Its settings.
         timeline: Receives the events of each response.
         options: Settings of each request.
-        budgets: The budgets of the run and of its parents, which other runs share.
         scheduler: The clock of the run.
         journal: Records the events.
         parents: The runs that contain this one: the run whose tool call it is, that run's parent, and so on.
@@ -194,7 +192,6 @@ class RunContext(Struct, frozen=True, eq=False):
     worker: RunSettings
     timeline: Timeline
     options: Options
-    budgets: Sequence[Budget]
     scheduler: abc.SchedulerBase
     journal: Journal
     parents: tuple[RunContext, ...]
@@ -214,13 +211,19 @@ class RunContext(Struct, frozen=True, eq=False):
         """This run and its parents."""
         return (self, *self.parents)
 
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets of this run and its parents, each once, since they may share one."""
+        several = dict.fromkeys([run.worker.budget for run in self.line])
+        return tuple([budget for budget in several if budget is not None])
+
     def hook_input(self, variables: dict[str, object]) -> HookInput:
         """The input of a hook now. The events that it emits are checked and recorded."""
         journal = self.journal
         state = journal.state
         return HookInput(
             conversation=state.conversation,
-            emit=checked(journal.emit, lambda: journal.hub.ended),
+            emit=checked(journal),
             variables=variables,
             run_id=journal.run_id,
             turn=state.turns,

@@ -145,16 +145,16 @@ class Run(Generic[T_co]):
             if stored is not None and stored.run is not None:
                 commands.skip(stored.run.taken)
         output = begin.output
-        emit = checked(journal.emit, lambda: journal.hub.ended)
+        options = context.options
+        if output is not None:
+            options = replace(options, output=output.format)
         self._context = context = replace(
             context,
-            options=context.options
-            if output is None
-            else replace(context.options, output=output.format),
+            options=options,
             output=output,
             variables=scope.variables,
             called=dict.fromkeys(begin.called),
-            shared=SharedState(shared, emit, partial(_call_soon, self._loop)),
+            shared=SharedState(shared, checked(journal), partial(_call_soon, self._loop)),
             commands=commands,
         )
         for event in first:

@@ -795,22 +795,16 @@ class Session(SessionVerbs):
             run_id: Its id; by default one is made.
         """
         worker, loop, outer = self.worker, asyncio.get_running_loop(), INSIDE.get()
-        parents: tuple[RunContext, ...] = ()
-        budgets = () if worker.budget is None else (worker.budget,)
         if outer is not None:
             # It applies to this run alone, and not to runs that its tools start.
             INSIDE.set(None)
-            parents = outer.line
-            # Each once: a run and its parent may share a budget.
-            budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
         context = RunContext(
             worker=worker,
             timeline=self.timeline,
             options=worker.options,
-            budgets=budgets,
             scheduler=scheduler_of_run(worker.scheduler),
             journal=Journal(run_id or new_id(), clock=record_clock(loop), loop=loop),
-            parents=parents,
+            parents=() if outer is None else outer.line,
         )
         run = Run(self, context, begin, self._began, self._ended, loop)
         self._current = run  # while it is loaded, too
