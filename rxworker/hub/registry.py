@@ -85,23 +85,18 @@ class WatcherRegistry:
             return
         if immediate.watchers:
             immediate.push(entries)
-        if self.ended or self.flush_scheduler.is_needed:
-            self._pushed()
-
-    def _pushed(self) -> None:
-        """After the immediate watchers, request a flush or close."""
         if self.ended:
             self._close()
-        else:
+        elif self.flush_scheduler.is_needed:
             self.flush_scheduler.request()
-        interrupt, self._interrupt = self._interrupt, None
+        interrupt = self._interrupt
         if interrupt is not None:
+            self._interrupt = None
             raise interrupt
 
     def _keep_interrupt(self, interrupt: KeyboardInterrupt) -> None:
         """Without a loop that it could leave, `push` raises it after the round."""
         self._interrupt = interrupt
-        self.flush_scheduler.is_needed = True
 
     def end(self, error: Exception | None = None) -> None:
         """No more records follow: the streams of the watchers complete, or end with the error."""

@@ -121,19 +121,17 @@ class Guard(abc.ObserverBase[A]):
 
     def on_error(self, error: Exception) -> None:
         """Pass on the error, and let go."""
-        if not self._is_stopped:
-            self._is_stopped = True
-            try:
-                self._on_error(error)
-            finally:
-                self.dispose()
+        self._end(self._on_error, error)
 
     def on_completed(self) -> None:
         """Pass on that the stream is complete, and let go."""
+        self._end(self._on_completed)
+
+    def _end(self, notify: Callable[..., None], *errors: Exception) -> None:
         if not self._is_stopped:
             self._is_stopped = True
             try:
-                self._on_completed()
+                notify(*errors)
             finally:
                 self.dispose()
 

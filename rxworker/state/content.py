@@ -48,11 +48,9 @@ def content_of(state: BlockState) -> Content | None:
 
 
 def _text_content(state: BlockState) -> Content | None:
-    text, citations = joined(state.text), tuple(state.citations.to_list())
-    is_whole = state.phase == "stopped"
-    if not text and not (is_whole and (citations or state.echo)):
-        return None
-    return Text(text, citations, state.echo if is_whole else None)
+    text, citations, echo = joined(state.text), tuple(state.citations.to_list()), _echo(state)
+    has_sources = bool(citations) and state.phase == "stopped"
+    return Text(text, citations, echo) if text or echo or has_sources else None
 
 
 def _thinking_content(state: BlockState) -> Content | None:
@@ -63,11 +61,13 @@ def _thinking_content(state: BlockState) -> Content | None:
 
 
 def _refusal_content(state: BlockState) -> Content | None:
-    text = joined(state.text)
-    is_whole = state.phase == "stopped"
-    if not text and not (is_whole and state.echo):
-        return None
-    return Refusal(text, state.echo if is_whole else None)
+    text, echo = joined(state.text), _echo(state)
+    return Refusal(text, echo) if text or echo else None
+
+
+def _echo(state: BlockState) -> JsonObject | None:
+    """What is echoed of a block, if it is whole."""
+    return state.echo if state.phase == "stopped" else None
 
 
 def _arguments(state: BlockState) -> JsonObject | str:
