@@ -78,9 +78,9 @@ class Reader(Watcher):
                 last = self._hub.history.last_seq
                 # Records from before it was attached do not show that it is slow.
                 if last - max(self.seen, self._attached_at) > limit:
+                    behind = f"{self.name} is {last - self.seen} records behind"
                     raise LocalProtocolError(
-                        f"{self.name} is {last - self.seen} records behind, more than its delivery allows: "
-                        "read faster, or watch with Coalesce()"
+                        f"{behind}, more than its delivery allows: read faster, or watch with Coalesce()"
                     )
             case _:
                 pass

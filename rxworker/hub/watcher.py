@@ -143,11 +143,10 @@ class Watcher(abc.DisposableBase):
     @property
     def wait_limit(self) -> int | None:
         """How far it may be behind before the source has to wait for it; ``None`` for any number."""
-        match self.delivery:
-            case Reliable(limit=limit, when_full="wait"):
-                return limit
-            case _:
-                return None
+        delivery = self.delivery
+        if isinstance(delivery, Reliable) and delivery.when_full == "wait":
+            return delivery.limit
+        return None
 
 
 def _push_events(push: Callable[[Any], None]) -> Callable[[Record], None]:

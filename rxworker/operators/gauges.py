@@ -363,10 +363,10 @@ class _Changes:
     def feed(self, data: Record) -> Sequence[UsageChange]:
         if data.__class__ is not Record:
             raise no_record("usage_changes()", data)
-        event = data.event
+        event: Any = data.event
         kind = event.__class__  # every delta comes by here
         if kind is Usage:
-            return self._change(data)
+            return self._change(data, event)
         if isinstance(event, AttemptStart):
             response = _Response(data.turn, data.attempt, event.provider, event.model)
             self._open.setdefault(data.run_id, {})[data.path] = response
@@ -380,18 +380,17 @@ class _Changes:
     def finish(self) -> Sequence[UsageChange]:
         return ()
 
-    def _change(self, record: Record) -> Sequence[UsageChange]:
-        assert isinstance(record.event, Usage)
+    def _change(self, record: Record, usage: Usage) -> Sequence[UsageChange]:
         of_run = self._open.setdefault(record.run_id, {})
         response = of_run.get(record.path)
         number = record.turn, record.attempt
         # A subscriber that joined in the middle has not seen the attempt start.
         if response is None or (response.turn, response.attempt) != number:
             response = of_run[record.path] = _Response(*number)
-        before, response.usage = response.usage, record.event
-        if before == response.usage:
+        before, response.usage = response.usage, usage
+        if before == usage:
             return ()
-        return (UsageChange(record, response.provider, response.model, before, response.usage),)
+        return (UsageChange(record, response.provider, response.model, before, usage),)
 
 
 _OVER = frozenset({RunStop, RunAbort, RunPause})
