@@ -109,7 +109,7 @@ def settings_of(
     """The settings of a server, which has a token if other machines can reach it.
 
     Args:
-        listens: The option that says where it listens, and its value.
+        listens: The option of the address to listen on, and its value.
         host: Where it listens.
         token_env: The environment variable that holds the token.
         allowed_hosts: Names by which the server may be called.

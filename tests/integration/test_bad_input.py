@@ -542,7 +542,7 @@ def test_a_run_where_no_loop_runs() -> None:
 
 @pytest.mark.parametrize("parallel", [0, -1])
 async def test_no_room_for_any_tool(parallel: int) -> None:
-    with pytest.raises(ConfigurationError, match="at least one"):
+    with pytest.raises(ConfigurationError, match="from 1 up"):
         await Worker(ScriptedModel([call("note", text="a")]), tools=[note], parallel=parallel).run(
             "go"
         )
