@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,6 +41,7 @@ D = TypeVar("D")
 E = TypeVar("E")
 F = TypeVar("F")
 G = TypeVar("G")
+Step: TypeAlias = Callable[[A], B]
 
 
 class Beginning(Struct, frozen=True):
@@ -239,79 +240,63 @@ class Run(Generic[T_co]):
         return hub.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
 
     @overload
-    def pipe(self, op1: Callable[[Observable[Record]], A], /) -> A: ...
+    def pipe(self, op1: Step[Observable[Record], A], /) -> A: ...
+    @overload
+    def pipe(self, op1: Step[Observable[Record], A], op2: Step[A, B], /) -> B: ...
+    @overload
+    def pipe(self, op1: Step[Observable[Record], A], op2: Step[A, B], op3: Step[B, C], /) -> C: ...
     @overload
     def pipe(
-        self,
-        op1: Callable[[Observable[Record]], A],
-        op2: Callable[[A], B],
-        /,
-    ) -> B: ...
-    @overload
-    def pipe(
-        self,
-        op1: Callable[[Observable[Record]], A],
-        op2: Callable[[A], B],
-        op3: Callable[[B], C],
-        /,
-    ) -> C: ...
-    @overload
-    def pipe(
-        self,
-        op1: Callable[[Observable[Record]], A],
-        op2: Callable[[A], B],
-        op3: Callable[[B], C],
-        op4: Callable[[C], D],
-        /,
+        self, op1: Step[Observable[Record], A], op2: Step[A, B], op3: Step[B, C], op4: Step[C, D], /
     ) -> D: ...
     @overload
     def pipe(
         self,
-        op1: Callable[[Observable[Record]], A],
-        op2: Callable[[A], B],
-        op3: Callable[[B], C],
-        op4: Callable[[C], D],
-        op5: Callable[[D], E],
+        op1: Step[Observable[Record], A],
+        op2: Step[A, B],
+        op3: Step[B, C],
+        op4: Step[C, D],
+        op5: Step[D, E],
         /,
     ) -> E: ...
     @overload
     def pipe(
         self,
-        op1: Callable[[Observable[Record]], A],
-        op2: Callable[[A], B],
-        op3: Callable[[B], C],
-        op4: Callable[[C], D],
-        op5: Callable[[D], E],
-        op6: Callable[[E], F],
+        op1: Step[Observable[Record], A],
+        op2: Step[A, B],
+        op3: Step[B, C],
+        op4: Step[C, D],
+        op5: Step[D, E],
+        op6: Step[E, F],
         /,
     ) -> F: ...
     @overload
     def pipe(
         self,
-        op1: Callable[[Observable[Record]], A],
-        op2: Callable[[A], B],
-        op3: Callable[[B], C],
-        op4: Callable[[C], D],
-        op5: Callable[[D], E],
-        op6: Callable[[E], F],
-        op7: Callable[[F], G],
+        op1: Step[Observable[Record], A],
+        op2: Step[A, B],
+        op3: Step[B, C],
+        op4: Step[C, D],
+        op5: Step[D, E],
+        op6: Step[E, F],
+        op7: Step[F, G],
         /,
     ) -> G: ...
     @overload
     def pipe(
         self,
-        op1: Callable[[Observable[Record]], Any],
-        op2: Callable[[Any], Any],
-        op3: Callable[[Any], Any],
-        op4: Callable[[Any], Any],
-        op5: Callable[[Any], Any],
-        op6: Callable[[Any], Any],
-        op7: Callable[[Any], Any],
-        op8: Callable[[Any], Any],
+        op1: Step[Observable[Record], Any],
+        op2: Step[Any, Any],
+        op3: Step[Any, Any],
+        op4: Step[Any, Any],
+        op5: Step[Any, Any],
+        op6: Step[Any, Any],
+        op7: Step[Any, Any],
+        op8: Step[Any, Any],
         /,
-        *operators: Callable[[Any], Any],
+        *operators: Step[Any, Any],
     ) -> Any: ...
-    def pipe(self, *operators: Callable[[Any], Any]) -> Any:
+    def pipe(self, *operators: Step[Any, Any]) -> Any:
         """Apply operators to the records, from left to right: ``run.records.pipe(...)``."""
         return self.records.pipe(*operators)
 
