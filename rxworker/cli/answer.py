@@ -12,7 +12,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from msgspec import Struct
 from rich.console import Console
 
 from rxworker.cli.process import Background, explain, write_error
@@ -117,17 +116,8 @@ class Outcome(Enum):
     LEFT = "left"
 
 
-class Interrupt(Struct, frozen=True):
-    """Ctrl-C was pressed."""
-
-
-class Ended(Struct, frozen=True):
-    """The run has ended, with ``error`` if it failed."""
-
-    error: Exception | None = None
-
-
-Notification: TypeAlias = Record | Interrupt | Ended
+Notification: TypeAlias = Record | BaseException | None
+"""A record of the run, or its end, with the error if it failed; or a ``KeyboardInterrupt``: Ctrl-C was pressed."""
 
 
 def answer(
@@ -143,7 +133,7 @@ def answer(
         counted: Whether to print the tokens at the end.
     """
     notifications: SimpleQueue[Notification] = SimpleQueue()
-    with on_signals(lambda _: notifications.put(Interrupt()), (signal.SIGINT,)):
+    with on_signals(lambda _: notifications.put(KeyboardInterrupt()), (signal.SIGINT,)):
         try:
             run = background.call(partial(_begin, session, line, notifications))
         except Exception as error:
@@ -159,11 +149,7 @@ def answer(
 def _begin(session: Session, line: str, notifications: SimpleQueue[Notification]) -> Run:
     """Start the run. Called on the event loop."""
     run = session.run(line)
-    run.subscribe(
-        notifications.put,
-        lambda error: notifications.put(Ended(error)),
-        lambda: notifications.put(Ended()),
-    )
+    run.subscribe(notifications.put, notifications.put, lambda: notifications.put(None))
     return run
 
 
@@ -173,21 +159,21 @@ def _follow(
     is_cancelling, printer = False, RunPrinter(page)
     while True:
         match notifications.get():
-            case Interrupt():
+            case KeyboardInterrupt():
                 if is_cancelling:
                     page.end_line()
                     return Outcome.LEFT
                 is_cancelling = True
                 background.call(run.cancel)
-            case Ended(error=error):
-                page.end_line()
-                return _outcome(error, page)
             case Record() as record:
                 if not is_cancelling:
                     printer.print(record)
+            case ended:
+                page.end_line()
+                return _outcome(ended, page)
 
 
-def _outcome(error: Exception | None, page: Page) -> Outcome:
+def _outcome(error: BaseException | None, page: Page) -> Outcome:
     match error:
         case None:
             return Outcome.ANSWERED

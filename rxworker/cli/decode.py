@@ -49,9 +49,6 @@ def read_events(provider: Provider, data: bytes) -> Iterator[ResponseEvent]:
         yield Error("protocol_error", error.message, kind="unknown")
 
 
-COLUMN = 11
-
-
 def account(summary: Summary, provider: Provider) -> str:
     """The content of a response, for people.
 
@@ -88,7 +85,7 @@ def _lines(summary: Summary, provider: Provider) -> Iterator[str]:
 
 
 def _row(title: str, text: str) -> str:
-    return f"{title:<{COLUMN - 1}} {text}"
+    return f"{title:<10} {text}"
 
 
 def _call(call: CalledTool) -> str:

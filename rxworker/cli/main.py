@@ -6,7 +6,7 @@ A command's modules are imported when it is called, so that ``--help`` is fast a
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from math import inf
 from typing import Any, NoReturn
@@ -102,7 +102,9 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 
 DESCRIPTION = "Language model responses as observables: see one run in several views, talk to a model, read a captured stream."
-CHAT = """
+DEMO = "show one run in several views at once; needs no key and no network"
+CHAT = """talk to a model in the terminal, with tools
+
 examples:
   rxworker chat --provider anthropic --model claude-sonnet-4-5
   rxworker chat --provider openai-chat --model llama3.2 --base-url http://127.0.0.1:11434
@@ -117,7 +119,8 @@ The ready hooks give the model the time and the git status of changed files, ref
 changed files and notices to you.
 From a pipe, each line is a message: answers go to standard output, tools and errors to standard error.
 """
-SERVE = """
+SERVE = """serve a page and an API to start, watch and control runs in the browser
+
 examples:
   rxworker serve --demo
   rxworker serve --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
@@ -129,7 +132,8 @@ examples:
 Only this machine can reach it, unless --host is given; then it needs a token. Ctrl-C ends it, and cancels its runs.
 With --log its runs are stored: they are continued when it is started again, or by another server on the same log.
 """
-MCP = """
+MCP = """serve workers as the tools of an MCP server, over standard input and output
+
 examples:
   rxworker mcp --demo
   rxworker mcp my_workers:make_clerk --log sqlite:runs.db
@@ -139,7 +143,8 @@ examples:
 A client such as Claude Desktop or an editor starts it, and calls each worker as a tool. The function returns a Worker; its docstring describes the
 tool. With --http it serves any number of clients, on this machine alone unless a host is given.
 """
-ACP = """
+ACP = """serve a worker to an editor, over the Agent Client Protocol
+
 examples:
   rxworker acp --demo
   rxworker acp --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
@@ -148,7 +153,8 @@ examples:
 An editor such as Zed starts it, and talks to it over standard input and output; messages are on standard error.
 With --log its sessions can be opened again, and rxworker serve on the same log shows them in the browser.
 """
-RUNS = """
+RUNS = """list, show, replay, steer, fork, compare, export, import and delete stored runs
+
 examples:
   rxworker runs --log sqlite:runs.db list --status cut-off
   rxworker runs --log sqlite:runs.db show run-4fd5696ea3b4
@@ -176,7 +182,8 @@ ACTIONS = {
     "delete": "delete a run",
     "prune": "delete the oldest runs that have ended",
 }
-WORK = """
+WORK = """take runs of a queue, in any number of processes
+
 examples:
   rxworker work --log sqlite:runs.db my_workers:make_worker
   rxworker work --log sqlite:runs.db my_workers:make_worker --concurrency 32 --kind clerk --tenant-cap 4
@@ -185,12 +192,14 @@ It takes runs that were submitted, runs of processes that have ended, and paused
 processes may work on one log. The function takes the RunInfo of a run, or nothing, and returns a Worker.
 Ctrl-C and SIGTERM hand over what is running to the others.
 """
-SUBMIT = """
+SUBMIT = """store a run for rxworker work, and print its id
+
 examples:
   rxworker submit --log sqlite:runs.db --kind clerk "Book two seats to Kyoto."
   rxworker submit --log sqlite:runs.db --kind clerk --run order-4711 "Book two seats to Kyoto."
 """
-DECODE = """
+DECODE = """print the content of a captured stream
+
 examples:
   rxworker decode anthropic stream.sse
   curl -N ... | rxworker decode openai-chat - --json
@@ -210,22 +219,21 @@ def make_parser() -> Parser:
     parser = Parser(prog="rxworker", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"rxworker {_version()}")
     commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
-    for name, (function, about, examples, add_options) in COMMANDS.items():
-        command = _add_parser(commands, name, about, examples)
+    for name, (function, text, add_options) in COMMANDS.items():
+        command = _add_parser(commands, name, text)
         command.set_defaults(function=function)
         add_options(command)
     return parser
 
 
-def _add_parser(
-    parsers: argparse._SubParsersAction[Parser], name: str, about: str, examples: str = ""
-) -> Parser:
+def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, text: str) -> Parser:
+    about, _, more = text.partition("\n")
     # Without abbreviations: a misspelt option must not allow anything.
     return parsers.add_parser(
         name,
         help=about,
         description=f"{about[0].upper()}{about[1:]}.",
-        epilog=examples,
+        epilog=more,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
@@ -423,53 +431,18 @@ def _add_runs(runs: Parser) -> None:
                 pass
 
 
-COMMANDS: dict[str, tuple[str, str, str, Callable[[Parser], None]]] = {
-    "demo": (
-        "demo:demo",
-        "show one run in several views at once; needs no key and no network",
-        "",
-        _add_demo,
-    ),
-    "chat": ("chat:chat", "talk to a model in the terminal, with tools", CHAT, _add_chat),
-    "serve": (
-        "serve:serve",
-        "serve a page and an API to start, watch and control runs in the browser",
-        SERVE,
-        _add_serve,
-    ),
-    "mcp": (
-        "protocols:mcp",
-        "serve workers as the tools of an MCP server, over standard input and output",
-        MCP,
-        _add_mcp,
-    ),
-    "acp": (
-        "protocols:acp",
-        "serve a worker to an editor, over the Agent Client Protocol",
-        ACP,
-        _add_acp,
-    ),
-    "decode": ("decode:decode", "print the content of a captured stream", DECODE, _add_decode),
-    "runs": (
-        "runs:runs",
-        "list, show, replay, steer, fork, compare, export, import and delete stored runs",
-        RUNS,
-        _add_runs,
-    ),
-    "work": (
-        "work:work",
-        "take runs of a queue, in any number of processes",
-        WORK,
-        _add_work,
-    ),
-    "submit": (
-        "work:submit",
-        "store a run for rxworker work, and print its id",
-        SUBMIT,
-        _add_submit,
-    ),
+COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
+    "demo": ("demo:demo", DEMO, _add_demo),
+    "chat": ("chat:chat", CHAT, _add_chat),
+    "serve": ("serve:serve", SERVE, _add_serve),
+    "mcp": ("protocols:mcp", MCP, _add_mcp),
+    "acp": ("protocols:acp", ACP, _add_acp),
+    "decode": ("decode:decode", DECODE, _add_decode),
+    "runs": ("runs:runs", RUNS, _add_runs),
+    "work": ("work:work", WORK, _add_work),
+    "submit": ("work:submit", SUBMIT, _add_submit),
 }
-"""The function of each command in a module of this package, what it does, examples, and what adds its options."""
+"""The function of each command in a module of this package, its help (a line, then examples and more), and what adds its options."""
 
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -477,30 +450,39 @@ SIZES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _duration(text: str) -> float:
-    try:
-        return _seconds(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _seconds(text)
-    except argparse.ArgumentTypeError:
-        message = f"{text!r} is not an age, such as 30d, 12h, 90m or a number of seconds"
-        raise argparse.ArgumentTypeError(message) from None
+    what = "an age, such as 30d, 12h, 90m or a number of seconds"
+    return _scaled(text, UNITS, _seconds, what)
 
 
 def _bytes(text: str) -> int:
+    return int(_scaled(text, SIZES, _count, "a size, such as 5G, 300M or a number of bytes"))
+
+
+def _scaled(
+    text: str, units: Mapping[str, float], read: Callable[[str], float], what: str
+) -> float:
+    unit = units.get(text[-1:])
     try:
-        return _count(text[:-1]) * SIZES[text[-1]] if text[-1:] in SIZES else _count(text)
+        return read(text) if unit is None else read(text[:-1]) * unit
     except argparse.ArgumentTypeError:
-        message = f"{text!r} is not a size, such as 5G, 300M or a number of bytes"
-        raise argparse.ArgumentTypeError(message) from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 up")
-    return int(text)
+    return _whole(text, "a number from 0 up")
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return _whole(text, "a number above 0", first=1)
+
+
+def _port(text: str) -> int:
+    return _whole(text, "a port: a number from 0 to 65535", last=65535)
+
+
+def _whole(text: str, what: str, first: int = 0, last: float = inf) -> int:
+    if not (text.isascii() and text.isdecimal() and first <= int(text) <= last):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return int(text)
 
 
@@ -517,12 +499,6 @@ def _seconds(text: str) -> float:
 def _host_and_port(text: str) -> tuple[str | None, int]:
     host, _, port = text.rpartition(":")
     return host.strip("[]") or None, _port(port)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
-    return int(text)
 
 
 def _version() -> str:

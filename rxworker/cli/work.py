@@ -13,7 +13,6 @@ from rxworker.ui.web.health import CLOSING, STARTING
 from rxworker.ui.web.server import serve_health
 from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on
-from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
 
 
@@ -43,9 +42,6 @@ def work(
     def make(info: RunInfo) -> Worker | None:
         return found(info) if parameters_of(found) else found()
 
-    def report(run: Run[None]) -> None:
-        write_line(f"{run.id} taken")
-
     async def main() -> None:
         obstacle = STARTING
         async with AsyncExitStack() as stack:
@@ -65,7 +61,7 @@ def work(
                     kinds=kinds,
                     tenant_cap=tenant_cap,
                     drain=drain,
-                    on_run=report,
+                    on_run=lambda run: write_line(f"{run.id} taken"),
                 )
             )
             obstacle = ""

@@ -13,6 +13,7 @@ from typing import ClassVar, cast
 
 import msgspec
 from reactivex import Observable, abc
+from reactivex.disposable import Disposable
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
@@ -297,7 +298,7 @@ class DetailsScreen(InfoScreen):
         self._watchers = watchers
         self._tools = tools
         self._hooks = hooks
-        self._subscription: abc.DisposableBase | None = None
+        self._subscription: abc.DisposableBase = Disposable()
 
     def compose(self) -> ComposeResult:
         """Return the three lists."""
@@ -317,8 +318,7 @@ class DetailsScreen(InfoScreen):
 
     def on_unmount(self) -> None:
         """Unsubscribe from the watchers."""
-        if self._subscription is not None:
-            self._subscription.dispose()
+        self._subscription.dispose()
 
     def _show(self, watchers: Watchers) -> None:
         self.query_one("#watchers", Static).update(watcher_table(watchers))

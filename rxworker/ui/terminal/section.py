@@ -57,11 +57,6 @@ class WrappedText:
         """The whole text."""
         return "".join(self._pieces)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no text."""
-        return not self._pieces
-
     def append(self, piece: str) -> None:
         """Append text, which must be clean, see `clean`."""
         if piece:

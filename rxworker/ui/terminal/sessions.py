@@ -31,7 +31,7 @@ class StoredSession(Struct, frozen=True):
     title: str
     runs: tuple[RunInfo, ...]
 
-    def describe(self, now: float | None = None) -> str:
+    def describe(self) -> str:
         """Return the number of its messages and its age in one line.
 
         >>> StoredSession("c", "Trip", ()).describe()
@@ -40,9 +40,10 @@ class StoredSession(Struct, frozen=True):
         if not self.runs:
             return "no runs"
         last = self.runs[-1]
-        age = (time.time() if now is None else now) - last.updated
         state = "" if last.status == "finished" else f" · {last.status}"
-        return f"{plural(len(self.runs), 'run')} · {describe_age(age)}{state}"
+        return (
+            f"{plural(len(self.runs), 'run')} · {describe_age(time.time() - last.updated)}{state}"
+        )
 
 
 def describe_age(seconds: float) -> str:

@@ -92,7 +92,7 @@ class TextView(LaneView):
         elif self._document is not None:
             self._document.append(piece)
         elif is_document(line + piece):
-            self.draw_document(self._text.text.text)
+            self._document = document_of(self, self._text.text.text)
 
     def change(self) -> None:
         """Add sources, and render the end of the document when the text is complete."""
@@ -103,14 +103,10 @@ class TextView(LaneView):
             self._is_whole = True
             self._document.append("", is_last=True)
 
-    def draw_document(self, text: str) -> None:
-        """Render the text as Markdown."""
-        self._document = document_of(self, text)
-
     def draw_again(self) -> None:
         """Redraw with the new theme."""
         if self._document is not None:
-            self.draw_document(self._text.text.text)
+            self._document = document_of(self, self._text.text.text)
             self._settle()
 
 
@@ -372,14 +368,12 @@ class Transcript(VerticalScroll):
             if isinstance(view, TextView | ThinkingView):
                 view.draw_again()
 
-    def fold_last(self) -> LaneView | None:
+    def fold_last(self) -> None:
         """Fold or unfold the last lane that can be folded, preferably one that is visible."""
         able = [view for view in self.views if view.can_fold()]
         seen = [view for view in able if view.region.overlaps(self.region)]
-        if not able:
-            return None
-        (seen or able)[-1].action_fold()
-        return (seen or able)[-1]
+        for view in (seen or able)[-1:]:
+            view.action_fold()
 
     def fold_all(self) -> None:
         """Unfold all lanes; if one is unfolded, fold all."""
