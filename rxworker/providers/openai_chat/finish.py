@@ -27,12 +27,7 @@ class Calls(Struct, frozen=True):
     whole: bool = True
 
 
-NO_CALLS = Calls()
-
-
-def read_stop(
-    reason: WireChoice, calls: Calls = NO_CALLS, *, refused: bool = False
-) -> StopReason | None:
+def read_stop(reason: WireChoice, calls: Calls, *, refused: bool = False) -> StopReason | None:
     """The normal form.
 
     OpenRouter reports ``tool_calls`` also for calls that were cut; the native reason then names the limit, and counts.

@@ -64,10 +64,8 @@ class PendingCall(Struct, eq=False):
         for piece in self.pieces[self.read :]:
             reader.feed(piece)
         self.read = len(self.pieces)
-        return reader.is_complete or reader.is_broken or self._is_null()
-
-    def _is_null(self) -> bool:
-        return len(self.pieces) <= len(NULL) and "".join(self.pieces).strip() == NULL
+        is_null = len(self.pieces) <= len(NULL) and "".join(self.pieces).strip() == NULL
+        return reader.is_complete or reader.is_broken or is_null
 
     def is_json(self) -> bool:
         """Whether the arguments are whole JSON."""
