@@ -112,101 +112,9 @@ async def submit(
         conversation=conversation,
         tracing=tracing,
     )
-    return await worker.new_session().submit(
+    return await QueuedSession(worker).submit(
         input, "" if run_id is None else _expect_id(run_id), output
     )
-
-
-class QueuedWorker(Worker):
-    """A worker whose runs are queued: it stores their beginning, and `work` runs them with a worker of the same kind.
-
-    A web server with such workers starts, resumes and forks runs that other processes execute.
-
-    Args:
-        kind: Which worker is to run them.
-        log: The log to write to.
-        tenant: The tenant of the runs.
-        priority: Of two queued runs the one with the higher priority is taken first.
-        labels: Stored with the runs.
-        conversation: The conversation to continue.
-        tracing: As for `submit`.
-
-    Example:
-        >>> from rxworker.log import MemoryLog
-        >>> async def main() -> None:
-        ...     async with MemoryLog() as log:
-        ...         run = QueuedWorker("clerk", log=log).run("Hi")
-        ...         await asyncio.wait([run.hand_over()])
-        ...         print((await log.info(run.id)).status)
-        >>> asyncio.run(main())
-        queued
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        *,
-        log: EventLog | None = None,
-        tenant: str = "",
-        priority: int = 0,
-        labels: Mapping[str, str] | None = None,
-        conversation: Conversation | None = None,
-        tracing: Tracing | None = None,
-    ) -> None:
-        named = {**(labels or {}), **({TENANT: tenant} if tenant else {})}
-        super().__init__(
-            _Nowhere(kind),
-            log=log,
-            name=kind,
-            labels=named,
-            conversation=conversation,
-            tracing=tracing,
-        )
-        self.priority = priority
-
-    def new_session(
-        self,
-        conversation: Conversation | None = None,
-        *,
-        shared_state: Json = None,
-        log: EventLog | None = None,
-    ) -> QueuedSession:
-        """Another session, whose runs are queued."""
-        return QueuedSession(self, conversation, shared_state=shared_state, log=log)
-
-    async def decide_later(
-        self,
-        run_id: str,
-        decisions: Decisions | None = None,
-        *,
-        add: Sequence[Message] = (),
-        shared_state: Json = None,
-        log: EventLog | None = None,
-    ) -> str:
-        """Store the decisions about a paused run; `work` resumes it.
-
-        Args:
-            run_id: The id of the paused run.
-            decisions: As for `Worker.resume`.
-            add: As for `Worker.resume`.
-            shared_state: As for `Worker.resume`.
-            log: The log of the run; by default that of the worker.
-
-        Returns:
-            The id of the run that resumes it.
-
-        Raises:
-            CommandConflictError: It was decided about before.
-            LocalProtocolError: The run is not paused, or as for `Worker.resume`.
-            ConfigurationError: There is no log, or as for `Worker.resume`.
-            LogError: The log has no such run, or cannot be read or written.
-        """
-        session = self.new_session(log=log)
-        log = session._expect_log("decide_later")
-        given = Decided(decisions, add, shared_state)
-        paused, _ = await session._load_paused(run_id, given)
-        await log.send(run_id, decide_command(paused, given))
-        return resumed_id(run_id)
 
 
 class QueuedSession(Session):
@@ -309,6 +217,90 @@ class QueuedSession(Session):
 
     async def _decide(self, *args: Any, **options: Any) -> Beginning:
         return self._resume(*args, **options)
+
+
+class QueuedWorker(Worker):
+    """A worker whose runs are queued: it stores their beginning, and `work` runs them with a worker of the same kind.
+
+    A web server with such workers starts, resumes and forks runs that other processes execute.
+
+    Args:
+        kind: Which worker is to run them.
+        log: The log to write to.
+        tenant: The tenant of the runs.
+        priority: Of two queued runs the one with the higher priority is taken first.
+        labels: Stored with the runs.
+        conversation: The conversation to continue.
+        tracing: As for `submit`.
+
+    Example:
+        >>> from rxworker.log import MemoryLog
+        >>> async def main() -> None:
+        ...     async with MemoryLog() as log:
+        ...         run = QueuedWorker("clerk", log=log).run("Hi")
+        ...         await asyncio.wait([run.hand_over()])
+        ...         print((await log.info(run.id)).status)
+        >>> asyncio.run(main())
+        queued
+    """
+
+    _session_type = QueuedSession
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        log: EventLog | None = None,
+        tenant: str = "",
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
+        conversation: Conversation | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        named = {**(labels or {}), **({TENANT: tenant} if tenant else {})}
+        super().__init__(
+            _Nowhere(kind),
+            log=log,
+            name=kind,
+            labels=named,
+            conversation=conversation,
+            tracing=tracing,
+        )
+        self.priority = priority
+
+    async def decide_later(
+        self,
+        run_id: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
+        log: EventLog | None = None,
+    ) -> str:
+        """Store the decisions about a paused run; `work` resumes it.
+
+        Args:
+            run_id: The id of the paused run.
+            decisions: As for `Worker.resume`.
+            add: As for `Worker.resume`.
+            shared_state: As for `Worker.resume`.
+            log: The log of the run; by default that of the worker.
+
+        Returns:
+            The id of the run that resumes it.
+
+        Raises:
+            CommandConflictError: It was decided about before.
+            LocalProtocolError: The run is not paused, or as for `Worker.resume`.
+            ConfigurationError: There is no log, or as for `Worker.resume`.
+            LogError: The log has no such run, or cannot be read or written.
+        """
+        session = self.new_session(log=log)
+        log = session._expect_log("decide_later")
+        given = Decided(decisions, add, shared_state)
+        paused, _ = await session._load_paused(run_id, given)
+        await log.send(run_id, decide_command(paused, given))
+        return resumed_id(run_id)
 
 
 def _json_of(conversation: Conversation | None) -> bytes:

@@ -58,6 +58,7 @@ class Worker(Definition, SessionVerbs):
         'Hello!'
     """
 
+    _session_type = Session
     _own: Session | None = None
 
     @property
@@ -75,4 +76,4 @@ class Worker(Definition, SessionVerbs):
         log: EventLog | None = None,
     ) -> Session:
         """Another session: a conversation of its own, which may have a run at the same time; `Session` describes the arguments."""
-        return Session(self, conversation, shared_state=shared_state, log=log)
+        return self._session_type(self, conversation, shared_state=shared_state, log=log)
