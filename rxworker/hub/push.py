@@ -6,14 +6,18 @@ attaches during a round receives what the others have received so far, and then 
 
 The others form a `WatcherGroup` for each delivery. None of them is behind for long, since a push returns before the next one begins. So they
 share one cursor and receive the same records, made once, and a flush costs one call for each watcher and record. A watcher that attaches late
-reaches that cursor alone and joins the group there. One that is detached in the middle of a round is silenced.
+reaches that cursor alone and joins the group there. The functions to call are in a list; a watcher that is detached, also in the middle of a
+round, is replaced there by a function that does nothing, until the list is made anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from operator import length_hint
+from typing import Any, TypeAlias
+
+from reactivex.internal import noop
 
 from rxworker.events import Record
 from rxworker.events.deltas import Deltas
@@ -21,6 +25,8 @@ from rxworker.hub.delivery import Delivery, count, take
 from rxworker.hub.detach import OnRaise, end_stream, fail_stream
 from rxworker.hub.history import History, expand
 from rxworker.hub.watcher import Watcher, WatcherState
+
+Push: TypeAlias = Callable[[Record], None]
 
 
 class ImmediateWatchers:
@@ -125,7 +131,10 @@ class WatcherGroup:
         self._on_raise = on_raise
         self._members: dict[Watcher, None] = {}
         self._joining: dict[Watcher, None] = {}
-        self._pushed: tuple[Watcher, ...] | None = None  # the members, unless these have changed
+        # The members as the loop over them needs them; made anew when stale.
+        self._watchers: tuple[Watcher, ...] = ()
+        self._pushes: list[Push] = []
+        self._is_stale = False
 
     def __len__(self) -> int:
         return len(self._members) + len(self._joining)
@@ -142,7 +151,9 @@ class WatcherGroup:
         was_joining = self._joining.pop(watcher, watcher) is None
         was_member = self._members.pop(watcher, watcher) is None
         if was_member:
-            self._pushed = None
+            self._is_stale = True
+            if watcher.place >= 0:
+                self._pushes[watcher.place] = noop
         return was_joining or was_member
 
     def is_behind(self, released: int) -> bool:
@@ -178,7 +189,7 @@ class WatcherGroup:
                 # From here on the group counts for it.
                 watcher.delivered -= self._delivered
                 self._members[watcher] = None
-                self._pushed = None
+                self._is_stale = True
 
     def _push_batch(self, batch: list[Record]) -> None:
         if batch:
@@ -188,14 +199,26 @@ class WatcherGroup:
             self._push(record)
 
     def _push(self, record: Record) -> None:
-        """Push one record to all members. Most time is spent here."""
-        if self._pushed is None:
-            self._pushed = tuple(self._members)
-        for watcher in self._pushed:
+        """Push one record to all members. Most time is spent here: one call for each member, and nothing else."""
+        if self._is_stale:
+            self._list_pushes()
+        left = iter(self._pushes)
+        while True:
             try:
-                watcher.push(record)
+                for push in left:
+                    push(record)
             except BaseException as error:
-                self._fail(watcher, error)
+                place = len(self._pushes) - length_hint(left) - 1
+                self._fail(self._watchers[place], error)
+            else:
+                return
+
+    def _list_pushes(self) -> None:
+        self._is_stale = False
+        self._watchers = tuple(self._members)
+        self._pushes = [watcher.push for watcher in self._watchers]
+        for place, watcher in enumerate(self._watchers):
+            watcher.place = place
 
     def _push_alone(self, watcher: Watcher, batch: list[Record]) -> None:
         if batch:
@@ -215,7 +238,7 @@ class WatcherGroup:
         watchers = (*self._members, *self._joining)
         self._members.clear()
         self._joining.clear()
-        self._pushed = None
+        self._watchers, self._pushes = (), []
         for watcher in watchers:
             watcher.silence()
             end_stream(watcher.observer, watcher.name, error, self._on_raise)

@@ -73,6 +73,7 @@ class Watcher(abc.DisposableBase):
         push: Takes a record, or an event.
         push_many: Takes several.
         push_record: Takes a record; where events are wanted, it pushes the event of a record of the run itself.
+        place: Its index among the watchers of its group; below 0 before it has one.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Watcher(abc.DisposableBase):
         "delivery",
         "name",
         "observer",
+        "place",
         "push",
         "push_many",
         "push_record",
@@ -110,12 +112,15 @@ class Watcher(abc.DisposableBase):
         )
         self.push_record = self.push if takes != "events" else _push_events(self.push)
         self.takes = takes
+        self.place = -1
         self._detach = detach
 
     def dispose(self) -> None:
         """Detach it. It receives nothing more, not even by a push that is under way."""
         self.silence()
         self._detach(self)
+
+    leave = dispose
 
     def silence(self) -> None:
         """Push nothing more to it."""

@@ -127,7 +127,7 @@ class Watcher:
 
     def leave(self) -> None:
         if self.reading is not None:
-            self.reading.dispose()
+            self.reading.leave()
         if self.subscription is not None:
             self.subscription.dispose()
 
