@@ -49,7 +49,10 @@ class History:
 
     def append(self, entry: Record) -> None:
         """Add the next entry."""
-        self.extend((entry,))
+        self.tail.append(entry)
+        self.last_seq = entry.seq
+        if self.last_seq >= self._may_pack_at:
+            self._pack_if_long()
 
     def extend(self, entries: Sequence[Record]) -> None:
         """Add the next entries, of which there is at least one."""
@@ -190,7 +193,27 @@ def packed(entries: Iterable[Record]) -> list[Record]:
     >>> list(expand(entry)) == records
     True
     """
-    return list(chain.from_iterable(map(_pack_group, _groups(entries))))
+    result: list[Record] = []
+    group: list[Record] = []
+    like: Any = None  # a delta of the group
+    for entry in entries:
+        event: Any = entry.event
+        delta: Any = event.like if event.__class__ is Deltas else event
+        # Most entries of a run with tools only pass here.
+        if delta.__class__ not in MERGEABLE:
+            if group:
+                result += _pack_group(group)
+                group = []
+            result.append(entry)
+        elif group and _continues(entry, delta, group[0], like):
+            group.append(entry)
+        else:
+            if group:
+                result += _pack_group(group)
+            group, like = [entry], delta
+    if group:
+        result += _pack_group(group)
+    return result
 
 
 def _pack_group(group: list[Record]) -> Sequence[Record]:
@@ -224,14 +247,18 @@ def _groups(entries: Iterable[Record]) -> Iterator[list[Record]]:
     group: list[Record] = []
     like: Any = None  # a delta of the group, if its entries are deltas
     for entry in entries:
-        delta = _like_of(entry)
-        adds = delta.__class__ in MERGEABLE
-        if adds and like is not None and _continues(entry, delta, group[0], like):
-            group.append(entry)
-            continue
+        event: Any = entry.event
+        delta: Any = event.like if event.__class__ is Deltas else event
+        kind = delta.__class__
+        if kind in MERGEABLE:
+            if like is not None and _continues(entry, delta, group[0], like):
+                group.append(entry)
+                continue
+        else:
+            delta = None
         if group:
             yield group
-        group, like = [entry], delta if adds else None
+        group, like = [entry], delta
     if group:
         yield group
 
@@ -260,6 +287,9 @@ def _text_of(entry: Record, after: int) -> str:
     return event.text
 
 
+_seq = attrgetter("seq")
+
+
 def _index_after(entries: Sequence[Record], after: int) -> int:
     """The index of the first entry with a record after this number."""
-    return bisect_right(entries, after, key=attrgetter("seq"))
+    return bisect_right(entries, after, key=_seq)
