@@ -49,18 +49,20 @@ class Usage(
         >>> Usage(input_tokens=10) + Usage(input_tokens=1, output_tokens=2)
         Usage(input_tokens=11, output_tokens=2)
         """
+        a, b = self.input_tokens, other.input_tokens
+        c, d = self.output_tokens, other.output_tokens
+        e, f = self.cache_read_tokens, other.cache_read_tokens
+        g, h = self.cache_creation_tokens, other.cache_creation_tokens
+        i, j = self.reasoning_tokens, other.reasoning_tokens
+        # Written out: every response is added to those before it, by several who count.
         return Usage(
-            _sum(self.input_tokens, other.input_tokens),
-            _sum(self.output_tokens, other.output_tokens),
-            _sum(self.cache_read_tokens, other.cache_read_tokens),
-            _sum(self.cache_creation_tokens, other.cache_creation_tokens),
-            _sum(self.reasoning_tokens, other.reasoning_tokens),
+            b if a is None else a if b is None else a + b,
+            d if c is None else c if d is None else c + d,
+            f if e is None else e if f is None else e + f,
+            h if g is None else g if h is None else g + h,
+            j if i is None else i if j is None else i + j,
             is_partial=self.is_partial or other.is_partial,
         )
-
-
-def _sum(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else a + b
 
 
 class Counts(Struct, frozen=True):
