@@ -12,13 +12,23 @@ import pytest
 from rxworker.providers import PROVIDERS
 
 RECORDINGS = Path(__file__).parents[2] / "shared" / "recordings"
-SUFFIXES = (".sse", ".ndjson")
+SUFFIXES = (".sse", ".ndjson", ".eventstream")
+FOLDERS = {"bedrock": "bedrock/converse"}
+
+
+def provider_of(recording: Path) -> str:
+    """The name of the provider whose stream was recorded."""
+    return recording.relative_to(RECORDINGS).parts[0]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "recording" in metafunc.fixturenames:
-        files = [p for name in PROVIDERS for p in sorted((RECORDINGS / name).glob("*"))]
+        files = [
+            p
+            for name in PROVIDERS
+            for p in sorted((RECORDINGS / FOLDERS.get(name, name)).glob("*"))
+        ]
         streams = [path for path in files if path.suffix in SUFFIXES]
         absent = pytest.mark.skip(reason=f"no recordings: {RECORDINGS} is absent")
         rows = streams or [pytest.param(RECORDINGS, marks=absent)]
-        metafunc.parametrize("recording", rows, ids=lambda p: f"{p.parent.name}-{p.stem}")
+        metafunc.parametrize("recording", rows, ids=lambda p: f"{provider_of(p)}-{p.stem}")

@@ -1,6 +1,7 @@
 """Bytes to frames: machines with ``feed`` and ``finish``, without any input or output of their own."""
 
 from rxworker.framing.decoder import Decoder, NdjsonDecoder
+from rxworker.framing.event_stream import EventStreamDecoder
 from rxworker.framing.sse import SseDecoder
 
 __all__ = [
@@ -9,4 +10,5 @@ __all__ = [
     # formats
     "SseDecoder",
     "NdjsonDecoder",
+    "EventStreamDecoder",
 ]

@@ -17,6 +17,7 @@ from rxworker.providers.base import (
 
 if TYPE_CHECKING:
     from rxworker.providers.anthropic.provider import Anthropic
+    from rxworker.providers.bedrock.provider import AnthropicBedrock, Bedrock
     from rxworker.providers.gemini.provider import Gemini
     from rxworker.providers.ollama.provider import Ollama
     from rxworker.providers.openai_chat.provider import OpenAIChat
@@ -24,12 +25,18 @@ if TYPE_CHECKING:
 
     PROVIDERS: dict[
         str,
-        type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses],
+        type[Anthropic]
+        | type[Bedrock]
+        | type[Gemini]
+        | type[Ollama]
+        | type[OpenAIChat]
+        | type[OpenAIResponses],
     ]
     """The providers by the name that messages carry and the command line takes."""
 
 _MODULES = {
     "Anthropic": "anthropic",
+    "Bedrock": "bedrock",
     "Gemini": "gemini",
     "Ollama": "ollama",
     "OpenAIChat": "openai_chat",
@@ -42,6 +49,8 @@ def __getattr__(name: str) -> object:
     value: object
     if name == "PROVIDERS":
         value = {module: __getattr__(provider) for provider, module in _MODULES.items()}
+    elif name == "AnthropicBedrock":
+        value = import_module(f"{__name__}.bedrock.provider").AnthropicBedrock
     elif name in _MODULES:
         value = getattr(import_module(f"{__name__}.{_MODULES[name]}.provider"), name)
     else:
@@ -54,6 +63,8 @@ __all__ = [
     # the protocols
     "PROVIDERS",
     "Anthropic",
+    "AnthropicBedrock",
+    "Bedrock",
     "Gemini",
     "OpenAIChat",
     "OpenAIResponses",

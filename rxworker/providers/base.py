@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -113,6 +113,8 @@ class HttpRequest(Struct, frozen=True):
         method: The HTTP method.
         is_background: Whether the response goes on at the service without its connection; the provider is then a
             `BackgroundProvider`.
+        authorize: Adds what needs time or the whole request, such as a token or a signature; called each time that the
+            request is sent. What is not a coroutine function is called in a thread.
     """
 
     url: str
@@ -121,6 +123,7 @@ class HttpRequest(Struct, frozen=True):
     accept: tuple[str, ...] = ("text/event-stream",)
     method: str = "POST"
     is_background: bool = False
+    authorize: Callable[[HttpRequest], HttpRequest | Awaitable[HttpRequest]] | None = None
 
     def __repr__(self) -> str:
         url, headers = hidden_url(self.url), hidden(self.headers)

@@ -58,6 +58,21 @@ KINDS = {
     "internal": "server",
     "invalid_argument": "invalid_request",
     "failed_precondition": "invalid_request",
+    # of AWS
+    "accessdeniedexception": "permission",
+    "expiredtokenexception": "authentication",
+    "internalserverexception": "server",
+    "invalidsignatureexception": "authentication",
+    "modelerrorexception": "server",
+    "modelnotreadyexception": "overloaded",
+    "modelstreamerrorexception": "server",
+    "modeltimeoutexception": "timeout",
+    "resourcenotfoundexception": "not_found",
+    "servicequotaexceededexception": "quota",
+    "serviceunavailableexception": "overloaded",
+    "throttlingexception": "rate_limit",
+    "unrecognizedclientexception": "authentication",
+    "validationexception": "invalid_request",
     TRUNCATED: TRUNCATED,
 }
 STATUSES = {
@@ -81,7 +96,7 @@ LONGEST_RAW = 1000  # characters of an answer of a service behind OpenRouter
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _TOO_LONG = re.compile(
-    r"context.?(length|window|size)|maximum context|prompt (is )?too long|too many tokens"
+    r"context.?(length|window|size)|maximum context|(prompt|input) (is )?too long|too many tokens"
     r"|messages is too long|token count .*exceeds the maximum",
     re.IGNORECASE,
 )

@@ -42,6 +42,8 @@ KINDS: dict[str, StopKind] = {
     **dict.fromkeys(
         (
             "content_filter",
+            "content_filtered",
+            "guardrail_intervened",
             "safety",
             "recitation",
             "blocklist",
@@ -60,6 +62,8 @@ KINDS: dict[str, StopKind] = {
     **dict.fromkeys(
         (
             "malformed_function_call",
+            "malformed_model_output",
+            "malformed_tool_use",
             "unexpected_tool_call",
             "too_many_tool_calls",
             "missing_thought_signature",

@@ -6,13 +6,17 @@ request ─▶ HttpRequest ─▶ bytes ─▶ decoder ─▶ events
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
 from functools import partial
 from sys import maxsize
 from typing import cast
 from urllib.parse import unquote_plus
 
+import reactivex
 from reactivex import Observable, abc
+from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolError
 from rxworker.events import ResponseEvent
@@ -155,8 +159,9 @@ class Client:
                 # A provider's decoders have the usual limit already.
                 if self.max_frame != MAX_FRAME:
                     make = partial(_limited, make, self.max_frame or maxsize)
-                source = self.transport.send(sent)
-                hide = partial(_without_secrets, sent, full_request)
+                requests = [sent]
+                source = _sent(self.transport, requests)
+                hide = partial(_without_secrets, requests, full_request)
                 answer = Answer(
                     source,
                     make,
@@ -192,11 +197,33 @@ class Client:
         return explained
 
 
-def _without_secrets(sent: HttpRequest, request: Request, text: str) -> str:
+def _sent(transport: Transport, requests: list[HttpRequest]) -> Observable[bytes]:
+    """The answer to the first request, which is authorized each time that it is sent; the authorized one then follows it."""
+    first = requests[0]
+    authorize = first.authorize
+    if authorize is None:
+        return transport.send(first)
+
+    async def send() -> Observable[bytes]:
+        if inspect.iscoroutinefunction(authorize):
+            request = await authorize(first)
+        else:
+            request = cast("HttpRequest", await asyncio.to_thread(authorize, first))
+        requests[1:] = [request]
+        return transport.send(request)
+
+    def begin(_: abc.SchedulerBase) -> Observable[bytes]:
+        return reactivex.from_future(asyncio.ensure_future(send())).pipe(ops.switch_latest())
+
+    return reactivex.defer(begin)
+
+
+def _without_secrets(sent: Sequence[HttpRequest], request: Request, text: str) -> str:
     """A text of the service without the secrets of the request: those in its headers and its query, and of the fields of the program's own."""
-    query = [pair.partition("=") for pair in sent.url.partition("?")[2].split("&")]
+    query = [pair.partition("=") for one in sent for pair in one.url.partition("?")[2].split("&")]
     pairs = [(name, unquote_plus(value)) for name, _, value in query]
-    own = (sent.headers, request.options.headers, request.options.extra, pairs)
+    headers = [one.headers for one in sent]
+    own = (*headers, request.options.headers, request.options.extra, pairs)
     found = [secret for part in own for secret in secrets_in(part)]
     return masked(text, sorted(found, key=len, reverse=True))
 

@@ -17,6 +17,7 @@ from rxworker.events import Record, ResponseEvent, TextDelta
 from rxworker.providers import PROVIDERS
 from rxworker.transport.client import Client
 from rxworker.worker.journal import Journal
+from tests.over_recordings import provider_of
 
 HOME = str(Path(rxworker.__file__).parent)
 FRAMES, FILES = 22, 14
@@ -39,7 +40,7 @@ def cut(path: Path) -> tuple[list[bytes], int]:
     """The response in pieces: up to a text delta in its middle, that delta, the next one, and the rest. Also how many events the first piece has."""
     end = b"\n\n" if path.suffix == ".sse" else b"\n"
     frames = [frame + end for frame in path.read_bytes().split(end) if frame]
-    decoder = PROVIDERS[path.parent.name]("a-model").decoder()
+    decoder = PROVIDERS[provider_of(path)]("a-model").decoder()
     events = [[*decoder.feed(frame)] for frame in frames]
     whole = [[type(event) for event in found] == [TextDelta] for found in events]
     at = min(
@@ -92,7 +93,7 @@ async def test_a_delta_passes_few_functions_and_files(
             received.set()
 
     async with serve(path, pieces, ready) as address:
-        provider = PROVIDERS[path.parent.name]("a-model", api_key="k", base_url=address)
+        provider = PROVIDERS[provider_of(path)]("a-model", api_key="k", base_url=address)
         run = Worker(Client(provider)).run("Hi")
         run.subscribe(receive)
         ready.set()

@@ -25,7 +25,7 @@ from rxworker.messages import ToolCall
 from rxworker.operators import tool_calls
 from rxworker.providers import PROVIDERS
 from rxworker.state import ResponseState, message_of, step_response
-from tests.over_recordings import pytest_generate_tests
+from tests.over_recordings import provider_of, pytest_generate_tests
 
 __all__ = ["pytest_generate_tests"]
 
@@ -49,7 +49,7 @@ def in_any_order(calls: list[ToolCall]) -> list[str]:
 
 
 def test_a_recorded_response_has_the_calls_of_its_message(recording: Path) -> None:
-    decoder = PROVIDERS[recording.parent.name]("m").decoder()  # pyright: ignore
+    decoder = PROVIDERS[provider_of(recording)]("m").decoder()  # pyright: ignore
     events: list[Event] = [*decoder.feed(recording.read_bytes()), *decoder.finish()]
     assert in_any_order(made(events)) == in_any_order(of_the_message(events))
 

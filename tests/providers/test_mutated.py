@@ -17,6 +17,7 @@ from rxworker.providers import PROVIDERS
 from rxworker.testing import check_balanced
 from rxworker.views import Summary, summarise
 from tests.mutate import mixed, odd
+from tests.over_recordings import provider_of
 
 REASON = re.compile(
     rb'("(?:finish_reason|finishReason|stop_reason|done_reason)": ?)"(?:tool_calls|tool_use|STOP|stop)"'
@@ -40,7 +41,7 @@ def changed(data: bytes, change: Callable[[Any], Any]) -> bytes:
 
 
 def decode(path: Path, data: bytes) -> list[ResponseEvent]:
-    decoder = PROVIDERS[path.parent.name]("m").decoder()
+    decoder = PROVIDERS[provider_of(path)]("m").decoder()
     return [*decoder.feed(data), *decoder.finish()]
 
 
@@ -80,7 +81,7 @@ def test_whole_calls_run_also_under_an_unknown_reason(recording: Path) -> None:
 
 def limited(path: Path, chunks: list[bytes], limit: int) -> tuple[list[ResponseEvent], bool]:
     """The events, and whether a frame was too large."""
-    decoder = PROVIDERS[path.parent.name]("m").decoder()
+    decoder = PROVIDERS[provider_of(path)]("m").decoder()
     assert isinstance(decoder, Limited)
     decoder.limit = limit
     events: list[ResponseEvent] = []

@@ -29,8 +29,9 @@ from rxworker.events import (
 )
 from rxworker.providers import PROVIDERS
 from rxworker.views import summarise
+from tests.over_recordings import provider_of
 
-WITHOUT_NUMBERS = ("ollama",)  # whose own numbers the recordings do not tell apart
+WITHOUT_NUMBERS = ("bedrock", "ollama")  # whose own numbers the recordings do not tell apart
 
 EVERY_CUT = os.environ.get("RXWORKER_EVERY_CUT") == "1"
 """Whether to cut recordings at every place, which takes minutes; a step of .ci/run does so."""
@@ -41,7 +42,7 @@ def decode(path: Path, chunks: Iterable[bytes]) -> list[ResponseEvent]:
     """The events, the ids that are made among them being the same each time."""
     numbers = (UUID(int=number << 48) for number in itertools.count(1))
     with patch("rxworker.providers.ids.uuid4", lambda: next(numbers)):
-        decoder = PROVIDERS[path.parent.name]("a-model").decoder()
+        decoder = PROVIDERS[provider_of(path)]("a-model").decoder()
         events = [event for chunk in chunks for event in decoder.feed(chunk)]
         return [*events, *decoder.finish()]
 
@@ -65,7 +66,7 @@ def assert_balanced(events: Sequence[ResponseEvent]) -> None:
 
 def test_a_recording_decodes_to_what_is_expected(recording: Path) -> None:
     expected = expected_of(recording)
-    provider = PROVIDERS[recording.parent.name]("a-model")
+    provider = PROVIDERS[provider_of(recording)]("a-model")
     summary = summarise(decode(recording, [recording.read_bytes()]))
     said = account_json(summary, provider)
     for key in ("text", "thinking", "tool_calls", "usage"):
@@ -80,7 +81,7 @@ def test_a_recording_decodes_to_what_is_expected(recording: Path) -> None:
 def test_a_recording_fails_as_expected(recording: Path) -> None:
     expected = expected_of(recording)["error"]
     summary = summarise(decode(recording, [recording.read_bytes()]))
-    error = account_json(summary, PROVIDERS[recording.parent.name]("a-model"))["error"]
+    error = account_json(summary, PROVIDERS[provider_of(recording)]("a-model"))["error"]
     if expected is None:
         assert error is None
         return
@@ -104,7 +105,7 @@ def test_a_recording_has_the_blocks_and_seals_expected(recording: Path) -> None:
 def test_a_recording_keeps_the_providers_own_numbers(recording: Path) -> None:
     expected = expected_of(recording)
     usage = summarise(decode(recording, [recording.read_bytes()])).usage
-    if recording.parent.name not in WITHOUT_NUMBERS:
+    if provider_of(recording) not in WITHOUT_NUMBERS:
         assert (usage.raw if usage else None) == (expected.get("usage_raw") or None)
     if "reasoning_tokens" in expected:
         assert usage is not None

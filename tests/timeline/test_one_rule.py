@@ -54,6 +54,7 @@ from rxworker.timeline import Kind, TextBlockCollector, Timeline
 from rxworker.timeline.kind import KIND_OF_BLOCK, KIND_OF_META, KINDS, TYPED
 from rxworker.views.changes import BlockGrow, BlockOpen, Retract
 from rxworker.views.tracker import Tracker
+from tests.over_recordings import provider_of
 
 T = BlockType
 Followed = tuple[tuple[BlockEvent, ...], BlockState | None]
@@ -91,7 +92,7 @@ streams = st.lists(st.one_of(block_events, block_events, other_events), max_size
 
 def recorded(path: Path) -> list[Event]:
     """The events of a recording, as those of an attempt that is retracted in its middle and made again."""
-    decoder = PROVIDERS[path.parent.name]("a-model").decoder()
+    decoder = PROVIDERS[provider_of(path)]("a-model").decoder()
     events: list[Event] = [*decoder.feed(path.read_bytes()), *decoder.finish()]
     half = events[: len(events) // 2]
     return [AttemptStart(), *half, AttemptRetract("cut"), AttemptStart(), *half, *events]

@@ -66,6 +66,7 @@ from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from rxworker.views import BlockView, CallView, NoteView, RunView, ViewItem, run_view
 from rxworker.views.changes import CallOffer, Change, ScopeClose, ScopeOpen, ViewPause
+from tests.over_recordings import provider_of
 
 TEXTS = (BlockType.TEXT, BlockType.REFUSAL)
 STARTED = Status(ResponseStatus.STARTED)
@@ -240,7 +241,7 @@ async def test_a_view_of_a_resumed_run_agrees_with_its_state(decision: Approve |
 
 
 def test_a_view_agrees_with_the_state_of_a_recorded_response(recording: Path) -> None:
-    decoder = PROVIDERS[recording.parent.name]("a-model").decoder()
+    decoder = PROVIDERS[provider_of(recording)]("a-model").decoder()
     events: list[Event] = [
         RunStart(Conversation((Message.user("Hi"),))), TurnStart(), AttemptStart(),
     ]  # fmt: skip

@@ -1,0 +1,327 @@
+"""Messages of Converse's stream to events.
+
+A text has no start of its own: the first delta opens the block. The usage comes after the stop reason, so a response ends
+with its metadata, or at the end of the bytes if a stop reason came. If neither came, the response is truncated. An
+exception is a message of another type, also behind a whole response; it ends the response.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.events import (
+    BlockType,
+    CitationDelta,
+    InputJsonDelta,
+    Opaque,
+    ResponseEvent,
+    ResponseStatus,
+    SignatureDelta,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
+)
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
+from rxworker.framing.event_stream import EventStreamMessage
+from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages.lenient_json import read_repaired
+from rxworker.providers.bedrock.finish import read_usage, stream_failure
+from rxworker.providers.bedrock.wire import (
+    DECODERS,
+    WIRE,
+    WireBlockDelta,
+    WireBlockStart,
+    WireBlockStop,
+    WireDelta,
+    WireMessageStart,
+    WireMessageStop,
+    WireMetadata,
+    WireReasoning,
+)
+from rxworker.providers.block_factory import CUT, BlockFactory
+from rxworker.providers.failure import Failure
+from rxworker.providers.finish_reasons import keeps_calls, stop_kind
+from rxworker.providers.ids import made_id
+from rxworker.providers.malformed import read_loosely
+
+Events: TypeAlias = Sequence[ResponseEvent]
+
+TOOL_USE, TEXT, THINKING = BlockType.TOOL_USE, BlockType.TEXT, BlockType.THINKING
+SERVER_CALL, SERVER_RESULT = BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT
+BAD_JSON = Failure("the service sent JSON that cannot be read", "bad_json", "server")
+
+
+class OpenBlock(Struct):
+    """A block that has started.
+
+    Attributes:
+        index: Its number among the blocks of the response.
+        block_type: The type of its content.
+        kind: The name of its member in a content block of the protocol, for the echo.
+        first: That member as the start had it.
+        texts: The pieces of arguments of a server's call.
+        items: The content of a server's result.
+        sealed: The bytes of thinking that is sealed as a whole.
+    """
+
+    index: int
+    block_type: BlockType
+    kind: str = ""
+    first: JsonObject | None = None
+    texts: list[str] | None = None
+    items: list[Json] | None = None
+    sealed: bytes = b""
+
+    def echo(self) -> JsonObject | None:
+        """The content block that the next request repeats; ``None`` if it can be made from what the block holds."""
+        if self.sealed:
+            whole: JsonObject = {"redactedContent": base64.b64encode(self.sealed).decode()}
+            return {"reasoningContent": whole}
+        if self.first is None:
+            return None
+        more: JsonObject = {}
+        if self.texts is not None:
+            read = read_repaired("".join(self.texts).encode() or b"{}")
+            more["input"] = read if isinstance(read, dict) else {}
+        if self.items is not None:
+            more["content"] = self.items
+        return {self.kind: {**self.first, **more}}
+
+
+def read_start(start: JsonObject) -> tuple[BlockType, BlockMetadata, OpenBlock]:
+    """The block that a ``start`` begins."""
+    kind = next(iter(start), "")
+    member = start[kind] if kind else None
+    first: JsonObject = member if isinstance(member, dict) else {}
+    call_id, name = _text(first.get("toolUseId")), _text(first.get("name"))
+    if kind == "toolUse" and first.get("type"):
+        return (
+            SERVER_CALL,
+            ToolUseMetadata(call_id, name),
+            OpenBlock(0, SERVER_CALL, kind, first, []),
+        )
+    if kind == "toolUse" and name:
+        return TOOL_USE, ToolUseMetadata(call_id or made_id(), name), OpenBlock(0, TOOL_USE, kind)
+    if kind == "toolResult":
+        metadata = ToolResultMetadata(call_id, _text(first.get("type")))
+        return SERVER_RESULT, metadata, OpenBlock(0, SERVER_RESULT, kind, first, None, [])
+    opaque = BlockType.OPAQUE
+    return opaque, OpaqueMetadata(kind or "unknown"), OpenBlock(0, opaque, kind, first)
+
+
+class BedrockDecoder:
+    r"""Messages to events, for one response.
+
+    >>> text = EventStreamMessage({":event-type": "contentBlockDelta"}, b'{"delta": {"text": "Hi"}}')
+    >>> BedrockDecoder().feed(text)[-1]
+    TextDelta(index=0, text='Hi', choice=0)
+    """
+
+    def __init__(self) -> None:
+        self._blocks = BlockFactory()
+        self._open: dict[int, OpenBlock] = {}  # by the index of the wire
+        self._started = self._called = self._malformed = self._over = False
+        self._stop: WireMessageStop | None = None
+
+    def feed(self, message: EventStreamMessage, /) -> Events:
+        """Take the next message; return what happened."""
+        if self._over:
+            return ()
+        kind = message.headers.get(":event-type", "")
+        decoder = DECODERS.get(kind)
+        if decoder is None:
+            return self._take_other(kind, message)
+        try:
+            event = decoder.decode(message.payload)
+        except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._take_loosely(kind, message.payload)
+        return HANDLERS[kind](self, event)
+
+    def finish(self) -> Events:
+        """The bytes ended. Before the stop reason, that is an error."""
+        if self._over:
+            return ()
+        return self._fail(CUT) if self._stop is None else self._end()
+
+    # metadata of a message
+
+    def _start_message(self, _: WireMessageStart) -> Events:
+        if self._started:
+            return ()
+        self._started = True
+        return [Status(ResponseStatus.STARTED)]
+
+    def _stop_message(self, event: WireMessageStop) -> Events:
+        events: list[ResponseEvent] = []
+        for place in [*self._open]:
+            events += self._close_late(place, event.stop_reason)
+        self._stop = event
+        if event.additional_model_response_fields:
+            events.append(
+                Opaque("additionalModelResponseFields", event.additional_model_response_fields)
+            )
+        return events
+
+    def _take_metadata(self, event: WireMetadata) -> Events:
+        events: list[ResponseEvent] = []
+        if event.usage:
+            events.append(read_usage(event.usage))
+        rest: JsonObject = msgspec.to_builtins(event)
+        rest = {name: value for name, value in rest.items() if value and name != "usage"}
+        if rest.keys() - {"metrics"}:
+            events.append(Opaque("metadata", rest))
+        return [*events, *self._end()] if self._stop is not None else events
+
+    def _end(self) -> Events:
+        self._over = True
+        return [Status(ResponseStatus.COMPLETED, stop_reason=self._reason())]
+
+    def _reason(self) -> StopReason | None:
+        raw = self._stop.stop_reason if self._stop else None
+        if raw is None:
+            return None
+        kind = stop_kind(raw, called=self._called, malformed=self._malformed)
+        return StopReason(kind, raw, "context" if raw.startswith("model_context") else None)
+
+    # the life of a block
+
+    def _start_block(self, event: WireBlockStart) -> Events:
+        place, events = event.content_block_index, list(self._begin())
+        before = self._open.pop(place, None)
+        if before is not None:
+            events.append(self._blocks.abort(before.index, "another block took its place"))
+        kind, metadata, block = read_start(event.start)
+        start = self._blocks.start(kind, metadata, block.echo(), wish=place)
+        block.index = start.index
+        self._open[place] = block
+        self._malformed = self._malformed or (
+            kind is BlockType.OPAQUE and metadata == OpaqueMetadata("toolUse")
+        )
+        return [*events, start]
+
+    def _take_delta(self, event: WireBlockDelta) -> Events:
+        delta, place = event.delta, event.content_block_index
+        block = self._open.get(place)
+        if delta.text is not None:
+            return self._add_text(place, block, delta.text)
+        if delta.reasoning_content is not None:
+            return self._add_thinking(place, block, delta.reasoning_content)
+        if delta.tool_use is not None and block is not None:
+            return self._add_input(block, delta.tool_use.input)
+        if delta.tool_result is not None and block is not None and block.items is not None:
+            block.items += delta.tool_result
+            return ()
+        if delta.citation is not None:
+            events, block = self._implied(place, block, TEXT)
+            return [*events, CitationDelta(block.index, delta.citation)]
+        if delta.image is not None and block is not None and block.kind == "image":
+            block.first = {**(block.first or {}), **delta.image}
+            return ()
+        return [Opaque("contentBlockDelta", msgspec.to_builtins(event))]
+
+    def _add_text(self, place: int, block: OpenBlock | None, text: str) -> Events:
+        if not text and block is not None:
+            return ()
+        events, block = self._implied(place, block, TEXT)
+        return [*events, TextDelta(block.index, text)] if text else events
+
+    def _add_thinking(self, place: int, block: OpenBlock | None, more: WireReasoning) -> Events:
+        events, block = self._implied(place, block, THINKING)
+        if more.text:
+            events.append(ThinkingDelta(block.index, more.text))
+        if more.signature:
+            events.append(SignatureDelta(block.index, more.signature))
+        if more.redacted_content:
+            try:
+                block.sealed += base64.b64decode(more.redacted_content, validate=True)
+            except binascii.Error:
+                events.append(Opaque("redactedContent", more.redacted_content))
+        return events
+
+    def _add_input(self, block: OpenBlock, text: str) -> Events:
+        if not text or block.block_type not in (TOOL_USE, SERVER_CALL):
+            return ()
+        if block.texts is not None:
+            block.texts.append(text)
+        return [InputJsonDelta(block.index, text)]
+
+    def _implied(
+        self, place: int, block: OpenBlock | None, kind: BlockType
+    ) -> tuple[list[ResponseEvent], OpenBlock]:
+        """The open block of this kind; where another one or none is open, a new one."""
+        if block is not None and block.block_type is kind:
+            return [], block
+        events = list(self._begin())
+        if block is not None:
+            events += self._close(place)
+        start = self._blocks.start(kind, wish=place)
+        block = self._open[place] = OpenBlock(start.index, kind)
+        return [*events, start], block
+
+    def _begin(self) -> Events:
+        """The start of a response whose first message was left out."""
+        return self._start_message(WireMessageStart())
+
+    def _stop_block(self, event: WireBlockStop) -> Events:
+        place = event.content_block_index
+        if place not in self._open:
+            return [*self._begin(), Opaque("contentBlockStop", {"contentBlockIndex": place})]
+        return self._close(place)
+
+    def _close(self, place: int) -> Events:
+        block = self._open.pop(place)
+        self._called = self._called or block.block_type is TOOL_USE
+        return [self._blocks.stop(block.index, echo=block.echo())]
+
+    def _close_late(self, place: int, raw: str | None) -> Events:
+        """Close a block whose stop was left out."""
+        block = self._open[place]
+        if block.block_type is TOOL_USE and not keeps_calls(raw):
+            self._open.pop(place)
+            return [self._blocks.abort(block.index, f"the call was cut off: {raw}")]
+        return self._close(place)
+
+    # what does not fit
+
+    def _take_other(self, kind: str, message: EventStreamMessage) -> Events:
+        raw = read_repaired(message.payload)
+        if message.headers.get(":message-type") in ("exception", "error"):
+            return self._fail(stream_failure(message.headers, raw))
+        return [Opaque(kind or "message", raw)]
+
+    def _take_loosely(self, kind: str, payload: bytes) -> Events:
+        raw = read_repaired(payload)
+        if raw is None:
+            return self._fail(BAD_JSON)  # whole and with a right checksum, so the service wrote it
+        if not isinstance(raw, dict):
+            return [Opaque(kind, raw)]
+        event, rest = read_loosely(raw, WIRE[kind])
+        # The Struct of a delta forbids other members, so that a new kind of delta is reported.
+        events = [Opaque(kind, rest)] if rest else []
+        is_empty = isinstance(event, WireBlockDelta) and event.delta == WireDelta()
+        return events if is_empty else [*events, *HANDLERS[kind](self, event)]
+
+    def _fail(self, failure: Failure) -> Events:
+        self._over = True
+        return self._blocks.fail(failure, self._reason())
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+HANDLERS: dict[str, Callable[[BedrockDecoder, Any], Events]] = {
+    "contentBlockDelta": BedrockDecoder._take_delta,
+    "contentBlockStart": BedrockDecoder._start_block,
+    "contentBlockStop": BedrockDecoder._stop_block,
+    "messageStart": BedrockDecoder._start_message,
+    "messageStop": BedrockDecoder._stop_message,
+    "metadata": BedrockDecoder._take_metadata,
+}

@@ -1,0 +1,396 @@
+"""A conversation and the settings to the body of a Converse request.
+
+- Roles alternate: what stands in a row under one role becomes one message, and tool results come first in theirs.
+- Pictures, documents and audio are sent as bytes, or by an address in S3; other addresses are refused.
+- Thinking is sent back if it is Bedrock's own and has its seal. Calls and results of the service's own tools are sent back as they came.
+- A conversation with calls needs the tools of these calls: those that are not offered any more are declared by their names alone.
+- The amount of thinking is said in each family's own words, in ``additionalModelRequestFields``; of a family that is not known it is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.messages import (
+    Audio,
+    CachePoint,
+    Conversation,
+    Document,
+    Image,
+    Json,
+    JsonObject,
+    Message,
+    OpaqueBlock,
+    OutputFormat,
+    Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers.anthropic.options import encode_thinking
+from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.content import (
+    arguments,
+    check_media,
+    check_role,
+    plain_text,
+    refuse_file_id,
+    split_system,
+    user_echo,
+)
+from rxworker.providers.encode_cache import Body
+from rxworker.providers.extra import with_extra
+from rxworker.providers.ids import in_letters
+from rxworker.providers.schema import closed, refuse_grammar, refuse_programmatic
+
+NAME = "bedrock"
+MOST_POINTS = 4
+"""Cache points that a request may have."""
+
+_NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_A_TITLE = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
+
+FORMATS = {
+    "image/jpeg": "jpeg",
+    "image/png": "png",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "application/msword": "doc",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "text/html": "html",
+    "text/plain": "txt",
+    "text/markdown": "md",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/flac": "flac",
+    "audio/ogg": "ogg",
+    "audio/opus": "opus",
+    "audio/aac": "aac",
+    "audio/mp4": "m4a",
+    "audio/webm": "webm",
+}
+"""The name of a media type."""
+
+
+def encode(
+    model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+) -> Body:
+    """The body.
+
+    Args:
+        model: The id of the model, which tells its family.
+        conversation: The conversation so far.
+        tools: The tools that the model may call.
+        options: Settings.
+
+    Raises:
+        ConfigurationError: A tool or a setting requires something that the protocol or the model's family does not have.
+        LocalProtocolError: The conversation has content that the protocol does not have.
+    """
+    system, messages = split_system(conversation)
+    body: JsonObject = {"messages": [*encode_messages(messages)]}
+    if system:
+        body["system"] = [{"text": system}]
+    if offered := encode_tools(tools, messages, options):
+        body["toolConfig"] = offered
+    inference: JsonObject = {
+        "maxTokens": options.max_tokens,
+        "temperature": options.temperature,
+        "stopSequences": [*options.stop_sequences] or None,
+    }
+    inference = {name: value for name, value in inference.items() if value is not None}
+    if inference:
+        body["inferenceConfig"] = inference
+    if options.output is not None:
+        body["outputConfig"] = {"textFormat": encode_output(options.output)}
+    if options.thinking is not None:
+        body["additionalModelRequestFields"] = encode_effort(model, options.thinking)
+    body = _with_points(body, options.cache)
+    return with_extra({**body}, options.extra)
+
+
+def encode_effort(model: str, thinking: int | str) -> JsonObject:
+    """How hard the model thinks, in the words of its family.
+
+    Raises:
+        ConfigurationError: The family is not known.
+
+    >>> encode_effort("us.anthropic.claude-haiku-4-5-20251001-v1:0", 2000)
+    {'thinking': {'type': 'enabled', 'budget_tokens': 2000}}
+    >>> encode_effort("openai.gpt-oss-120b-1:0", "low")
+    {'reasoning_effort': 'low'}
+    """
+    if "anthropic." in model:
+        return encode_thinking(thinking)
+    if isinstance(thinking, str):
+        if "openai." in model:
+            return {"reasoning_effort": thinking}
+        if "amazon.nova" in model:
+            config: JsonObject = {"type": "enabled", "maxReasoningEffort": thinking}
+            return {"reasoningConfig": {"type": "disabled"} if thinking == "off" else config}
+    raise ConfigurationError(
+        f"thinking={thinking!r} cannot be said to {model!r} over Bedrock: leave it out, or say it in the model's own words with "
+        'Options(extra={"additionalModelRequestFields": {...}})'
+    )
+
+
+def encode_output(output: OutputFormat) -> JsonObject:
+    """The required form of the answer. Its schema is a text."""
+    schema = msgspec.json.encode(closed(output.schema)).decode()
+    described: JsonObject = {"schema": schema, "name": output.name}
+    return {"type": "json_schema", "structure": {"jsonSchema": described}}
+
+
+def encode_tools(
+    tools: Sequence[ToolMeta], messages: Sequence[Message], options: Options
+) -> JsonObject:
+    """The tools, and whether one must be called; nothing where there is none.
+
+    Raises:
+        ConfigurationError: A tool or the choice requires something that the protocol does not have.
+    """
+    choice = options.tool_choice or ToolChoice()
+    if options.parallel_tool_calls is False and tools:
+        raise ConfigurationError(
+            "Converse has no setting for one call at a time: leave parallel_tool_calls out, or use AnthropicBedrock"
+        )
+    if choice.mode == "none":
+        tools = ()
+    encoded: list[Json] = []
+    for tool in tools:
+        encoded.append({"toolSpec": _tool(tool)})
+        if tool.cache_control is not None:
+            encoded.append(_point(tool.cache_control))
+    names = {tool.name for tool in tools}
+    for name in dict.fromkeys(call.name for message in messages for call in message.tool_calls):
+        if name not in names:
+            anything: JsonObject = {"json": {"type": "object"}}
+            encoded.append({"toolSpec": {"name": name, "inputSchema": anything}})
+    if not encoded:
+        return {}
+    config: JsonObject = {"tools": encoded}
+    if tools and choice.mode == "tool":
+        config["toolChoice"] = {"tool": {"name": choice.name}}
+    elif tools and options.tool_choice is not None:
+        config["toolChoice"] = {choice.mode: {}}
+    return config
+
+
+def _tool(tool: ToolMeta) -> JsonObject:
+    refuse_grammar(tool, "Bedrock")
+    refuse_programmatic(tool, "Bedrock")
+    encoded: JsonObject = {"name": tool.name, "inputSchema": {"json": tool.input_schema}}
+    if tool.description:
+        encoded["description"] = tool.description
+    if tool.strict:
+        encoded["strict"] = True
+    return encoded
+
+
+def encode_messages(messages: Sequence[Message]) -> Iterator[JsonObject]:
+    """The messages: roles alternate, none is empty, and results come first in theirs."""
+    open_role, blocks = "", list[JsonObject]()
+    for message in messages:
+        check_role(message)
+        role = "assistant" if message.role == "assistant" else "user"
+        encoders = ASSISTANT if role == "assistant" else USER
+        own = message.provider == NAME
+        if role != open_role:
+            if blocks:
+                yield _message(open_role, blocks)
+            open_role, blocks = role, []
+        for block in message.content:
+            encoder = encoders.get(type(block))
+            encoded = encoder(block, own) if encoder else None
+            if encoded is not None:
+                blocks.append(encoded)
+    if blocks:
+        yield _message(open_role, blocks)
+
+
+def _message(role: str, blocks: list[JsonObject]) -> JsonObject:
+    results = [block for block in blocks if "toolResult" in block]
+    others = [block for block in blocks if "toolResult" not in block]
+    return {"role": role, "content": [*results, *others]}
+
+
+def _with_points(body: JsonObject, parts: Sequence[str]) -> JsonObject:
+    """The body with the cache points that ``Options.cache`` requires, and the last few of all."""
+    point = _point(CachePoint())
+    config, system = body.get("toolConfig"), body.get("system")
+    if "tools" in parts and isinstance(config, dict) and isinstance(config["tools"], list):
+        body["toolConfig"] = {**config, "tools": [*config["tools"], point]}
+    if "system" in parts and isinstance(system, list):
+        body["system"] = [*system, point]
+    config = body.get("toolConfig")
+    of_tools = _points_of(config["tools"]) if isinstance(config, dict) else 0
+    left = MOST_POINTS - of_tools - _points_of(body.get("system"))
+    messages: Any = body["messages"]
+    for message in reversed(messages):
+        kept: list[JsonObject] = []
+        for block in reversed(message["content"]):
+            if "cachePoint" in block:
+                left -= 1
+                if left < 0:
+                    continue
+            kept.append(block)
+        message["content"] = kept[::-1]
+    return body
+
+
+def _points_of(blocks: Any) -> int:
+    return sum("cachePoint" in block for block in blocks or ())
+
+
+def _point(point: CachePoint) -> JsonObject:
+    kept: JsonObject = {"type": "default"}
+    return {"cachePoint": {**kept, "ttl": point.ttl} if point.ttl else kept}
+
+
+def _text(block: Text, own: bool) -> JsonObject | None:
+    if not block.text.strip():  # Bedrock refuses text without a letter
+        return None
+    if own and block.citations:
+        texts: list[Json] = [{"text": block.text}]
+        cited: JsonObject = {"content": texts, "citations": [*block.citations]}
+        return {"citationsContent": cited}
+    return {"text": block.text}
+
+
+def _refusal(block: Refusal, _: bool) -> JsonObject | None:
+    return {"text": block.text} if block.text.strip() else None
+
+
+def _thinking(block: Thinking, own: bool) -> JsonObject | None:
+    if not own or not (block.echo or block.signature):
+        return None
+    if block.echo:
+        return block.echo
+    sealed: JsonObject = {"text": block.text, "signature": block.signature}
+    return {"reasoningContent": {"reasoningText": sealed}}
+
+
+def _call(block: ToolCall, _: bool) -> JsonObject:
+    call: JsonObject = {"toolUseId": safe_id(block.id), "name": block.name}
+    return {"toolUse": {**call, "input": arguments(block)}}
+
+
+def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -> JsonObject | None:
+    return block.echo if own and block.echo else None
+
+
+def _opaque(block: OpaqueBlock, _: bool) -> JsonObject:
+    return user_echo(block, "")
+
+
+def _result(block: ToolResult, _: bool) -> JsonObject:
+    parts = (Text(block.content),) if isinstance(block.content, str) else block.content
+    made = (USER[type(part)](part, False) for part in parts)
+    content: list[Json] = [encoded for encoded in made if encoded is not None]
+    if not content and block.is_error:
+        content = [{"text": "The tool failed and gave no reason."}]
+    result: JsonObject = {"toolUseId": safe_id(block.tool_use_id), "content": content}
+    if block.is_error:
+        result["status"] = "error"
+    return {"toolResult": result}
+
+
+def _image(block: Image, _: bool) -> JsonObject:
+    return {"image": {"format": _format(block), "source": _source(block)}}
+
+
+def _audio(block: Audio, _: bool) -> JsonObject:
+    check_media(block)
+    return {"audio": {"format": _format(block), "source": {"bytes": block.data}}}
+
+
+def _document(block: Document, _: bool) -> JsonObject:
+    title = _NOT_A_TITLE.sub(" ", block.title or "").strip()[:200]
+    source = _source(block)
+    encoded: JsonObject = {"format": _format(block), "name": title or "document", "source": source}
+    if block.context:
+        encoded["context"] = block.context
+    if block.citations:
+        encoded["citations"] = {"enabled": True}
+        if block.data and block.media_type.startswith("text/"):
+            encoded["source"] = {"text": plain_text(block)}
+    return {"document": encoded}
+
+
+def _cache_point(block: CachePoint, _: bool) -> JsonObject:
+    return _point(block)
+
+
+def _format(block: Image | Document | Audio) -> str:
+    known = FORMATS.get(block.media_type.partition(";")[0].lower())
+    if known is None:
+        kind = type(block).__name__
+        raise LocalProtocolError(
+            f"Bedrock takes no {kind} of {block.media_type!r}; convert it, for example to {FORMATS_OF[kind]}"
+        )
+    return known
+
+
+FORMATS_OF = {"Image": "PNG", "Document": "PDF", "Audio": "WAV"}
+
+
+def _source(block: Image | Document) -> JsonObject:
+    check_media(block)
+    refuse_file_id(block, "Bedrock")
+    if block.url is None:
+        return {"bytes": block.data}
+    if block.url.startswith("s3://"):
+        return {"s3Location": {"uri": block.url}}
+    if block.url.startswith("data:"):
+        return {"bytes": block.url.partition(",")[2]}
+    kind = type(block).__name__
+    raise LocalProtocolError(
+        f"Bedrock takes no web address of a {kind}: use {kind}.from_file(path), or an address that begins with s3://"
+    )
+
+
+def safe_id(tool_id: str) -> str:
+    """A call's id in the letters and the length that Bedrock allows.
+
+    >>> safe_id("tooluse_1"), safe_id("functions.look:0")
+    ('tooluse_1', 'functions_look_0_ec000204')
+    """
+    return in_letters(tool_id, _NOT_AN_ID)[:64] or "_"
+
+
+# What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
+USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
+    Text: _text,
+    Refusal: _refusal,
+    Image: _image,
+    Document: _document,
+    Audio: _audio,
+    ToolResult: _result,
+    OpaqueBlock: _opaque,
+    CachePoint: _cache_point,
+}
+ASSISTANT: dict[type, Callable[[Any, bool], JsonObject | None]] = {
+    Text: _text,
+    Refusal: _refusal,
+    Thinking: _thinking,
+    ToolCall: _call,
+    ServerToolCall: _echoed,
+    ServerToolResult: _echoed,
+    OpaqueBlock: _echoed,
+    CachePoint: _cache_point,
+}

@@ -1,0 +1,261 @@
+"""Amazon Bedrock as a provider: any of its models by the Converse protocol, and Claude by Anthropic's own Messages."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from urllib.parse import quote
+
+import msgspec
+
+from rxworker.errors import ConfigurationError, ProviderError
+from rxworker.framing.event_stream import EventStreamDecoder, EventStreamMessage
+from rxworker.framing.sse_frame import SseFrame
+from rxworker.messages import Conversation, Counts, ToolMeta
+from rxworker.messages.lenient_json import read_repaired
+from rxworker.messages.usage import Usage
+from rxworker.providers.anthropic.decode import AnthropicDecoder
+from rxworker.providers.anthropic.encode import MessagesEncoder
+from rxworker.providers.anthropic.encode import encode as encode_messages
+from rxworker.providers.anthropic.finish import count as count_messages
+from rxworker.providers.anthropic.options import encode_tool
+from rxworker.providers.base import HttpRequest, Options, Request, ResponseDecoder
+from rxworker.providers.batch_decoder import BatchDecoder, Events
+from rxworker.providers.bedrock.decode import BedrockDecoder
+from rxworker.providers.bedrock.encode import NAME, encode
+from rxworker.providers.bedrock.finish import count, stream_failure
+from rxworker.providers.bedrock.signing import Signer
+from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
+from rxworker.providers.service import Service
+
+KEY = "AWS_BEARER_TOKEN_BEDROCK"
+REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
+STREAM = "application/vnd.amazon.eventstream"
+DEFAULT_MAX_TOKENS = 8192
+VERSION = "bedrock-2023-05-31"
+
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_ARN_REGION = re.compile(r"arn:aws[a-z-]*:bedrock:([a-z0-9-]+):")
+
+
+class BedrockService(Service):
+    """The base of both: the region, and the key or the signature."""
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        region: str | None,
+        api_key: str | None,
+        profile: str | None,
+        base_url: str | None,
+    ) -> None:
+        if base_url:
+            endpoint(base_url, "", "")
+        super().__init__(name, KEY, model, api_key, base_url)
+        if region is not None and not _REGION.fullmatch(region):
+            raise ConfigurationError(f"the region {region!r} is not one; write it like us-east-1")
+        self._region = region
+        self._profile = profile
+        self._signer = Signer(profile)
+        self._last_token: str | None = None  # a session's token, to be masked
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """The error of a response that is not a stream, and its remedy. Its code is in a header."""
+        named = {name.lower(): value for name, value in headers.items()}
+        code = named.get("x-amzn-errortype", "").partition(":")[0]
+        raw = read_repaired(body)
+        if code and isinstance(raw, dict) and "code" not in raw:
+            body = msgspec.json.encode({"code": code, **raw, "message": _message_of(raw)})
+        return super().error(status, headers, body)
+
+    def _post(self, operation: str, body: bytes, options: Options) -> HttpRequest:
+        """The request, with its key, or with its signature when it is sent."""
+        region = self._known_region()
+        suffix = ".cn" if region.startswith("cn-") else ""
+        default = f"https://bedrock-runtime.{region}.amazonaws.com{suffix}"
+        base = self._base_url or os.environ.get(BASE) or default
+        url = endpoint(base, f"/model/{quote(self._model, safe='')}/{operation}", "")
+        headers = {"content-type": "application/json", "accept": STREAM}
+        own = checked_headers(options.headers)
+        request = HttpRequest(url, headers | own, body, accept=(STREAM,))
+        if "authorization" in own:
+            return request
+        # A profile that is named is meant, also where the environment has a key for something else.
+        key = (
+            None
+            if self._profile and not self._api_key
+            else read_key(self._api_key, KEY, needed=False)
+        )
+        if key:
+            return HttpRequest(
+                url, {**request.headers, "authorization": f"Bearer {key}"}, body, (STREAM,)
+            )
+        return msgspec.structs.replace(request, authorize=partial(self._signed, region))
+
+    def _signed(self, region: str, request: HttpRequest) -> HttpRequest:
+        signed = self._signer.sign(request, region)
+        self._last_token = signed.headers.get("x-amz-security-token")
+        return signed
+
+    def _known_region(self) -> str:
+        in_arn = _ARN_REGION.match(self._model)
+        named = self._region or (in_arn[1] if in_arn else None)
+        region = named or next(filter(None, map(os.environ.get, REGIONS)), None)
+        region = region or self._signer.region()
+        if region is None:
+            raise ConfigurationError("no AWS region: set AWS_REGION, or pass region='us-east-1'")
+        return region
+
+    def _secrets(self) -> tuple[str | None, ...]:
+        return (*super()._secrets(), *current_secrets(self._last_token, "AWS_SECRET_ACCESS_KEY"))
+
+
+class Bedrock(BedrockService):
+    """A model of Amazon Bedrock, by the Converse protocol.
+
+    Args:
+        model: The id of a model or an inference profile, or its ARN, for example ``us.amazon.nova-pro-v1:0``.
+        region: The region; without one, that of an ARN, ``AWS_REGION``, ``AWS_DEFAULT_REGION``, or that of the profile.
+        api_key: A key of Bedrock; without one, ``AWS_BEARER_TOKEN_BEDROCK`` is read for each request. Without either, requests are
+            signed with AWS credentials, for which the extra ``bedrock`` is needed.
+        profile: The name of the AWS profile whose credentials sign the requests.
+        base_url: Where the service is, for example a VPC endpoint; without one, ``AWS_ENDPOINT_URL_BEDROCK_RUNTIME``, or else that of the region.
+
+    Raises:
+        ConfigurationError: The region or the ``base_url`` is none.
+
+    >>> provider = Bedrock("us.amazon.nova-pro-v1:0", region="us-east-1", api_key="bedrock-api-key-x")
+    >>> provider.request(Conversation(), (), Options()).url
+    'https://bedrock-runtime.us-east-1.amazonaws.com/model/us.amazon.nova-pro-v1%3A0/converse-stream'
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        region: str | None = None,
+        api_key: str | None = None,
+        profile: str | None = None,
+        base_url: str | None = None,
+    ) -> None:
+        super().__init__(NAME, model, region, api_key, profile, base_url)
+
+    def request(
+        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    ) -> HttpRequest:
+        """The request for the next message.
+
+        Raises:
+            ConfigurationError: No region was found, an address, key or header cannot be sent, or a setting cannot be said to this model.
+            LocalProtocolError: The conversation has content that the protocol does not have.
+        """
+        body = encode(self._model, conversation, tools, options)
+        return self._post("converse-stream", msgspec.json.encode(body), options)
+
+    def decoder(self) -> ResponseDecoder:
+        """A fresh machine from the answer's bytes to events."""
+        return BatchDecoder(EventStreamDecoder(), BedrockDecoder())
+
+    def counts(self, usage: Usage) -> Counts:
+        """The usage as Bedrock counts it: its input is what no cache held."""
+        return count(usage)
+
+
+class AnthropicBedrock(BedrockService):
+    """Claude on Amazon Bedrock, by Anthropic's own Messages protocol (InvokeModelWithResponseStream).
+
+    Its messages are those of `Anthropic`: a conversation may go on with either.
+
+    Args:
+        model: The id of a model or an inference profile, or its ARN.
+        region: As for `Bedrock`.
+        api_key: As for `Bedrock`.
+        profile: As for `Bedrock`.
+        base_url: As for `Bedrock`.
+        max_tokens: The maximum of tokens of an answer, if the request's options have none.
+
+    Raises:
+        ConfigurationError: The region or the ``base_url`` is none.
+
+    >>> provider = AnthropicBedrock("anthropic.claude-3-haiku-20240307-v1:0", region="eu-west-1", api_key="k")
+    >>> provider.request(Conversation(), (), Options()).url.rpartition("/")[2]
+    'invoke-with-response-stream'
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        region: str | None = None,
+        api_key: str | None = None,
+        profile: str | None = None,
+        base_url: str | None = None,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+    ) -> None:
+        super().__init__("anthropic", model, region, api_key, profile, base_url)
+        self._max_tokens = max_tokens
+
+    def request(
+        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    ) -> HttpRequest:
+        """The request for the next message. A header ``anthropic-beta`` goes into the body, where Bedrock expects it.
+
+        Raises:
+            ConfigurationError: No region was found, or an address, key or header cannot be sent.
+        """
+        request = Request(conversation, tuple(tools), options)
+        body = encode_messages(
+            self._model, request, self._max_tokens, MessagesEncoder(), _tools, 0.0
+        )
+        del body["model"], body["stream"]
+        body.setdefault("anthropic_version", VERSION)
+        headers = checked_headers(options.headers)
+        if betas := headers.pop("anthropic-beta", None):
+            body["anthropic_beta"] = [beta.strip() for beta in betas.split(",")]
+        options = msgspec.structs.replace(options, headers=headers)
+        return self._post("invoke-with-response-stream", msgspec.json.encode(body), options)
+
+    def decoder(self) -> ResponseDecoder:
+        """A fresh machine from the answer's bytes to events."""
+        return BatchDecoder(EventStreamDecoder(), InvokeDecoder())
+
+    def counts(self, usage: Usage) -> Counts:
+        """The usage as Anthropic counts it: its input is what no cache held."""
+        return count_messages(usage)
+
+
+class InvokeDecoder:
+    """Messages of an invoked model's stream, each of which carries an event of Anthropic's stream in base64."""
+
+    def __init__(self) -> None:
+        self._decoder = AnthropicDecoder()
+
+    def feed(self, message: EventStreamMessage, /) -> Events:
+        """Take the next message; return what happened."""
+        raw = read_repaired(message.payload)
+        if message.headers.get(":message-type") in ("exception", "error"):
+            failure = stream_failure(message.headers, raw)
+            error = {"message": failure.message, "type": failure.code}
+            data = msgspec.json.encode({"type": "error", "error": error})
+        else:
+            within = raw.get("bytes") if isinstance(raw, dict) else None
+            data = base64.b64decode(within) if isinstance(within, str) else message.payload
+        return self._decoder.feed(SseFrame(data))
+
+    def finish(self) -> Events:
+        """The bytes ended."""
+        return self._decoder.finish()
+
+
+def _tools(tools: Sequence[ToolMeta]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode([*map(encode_tool, tools)]))
+
+
+def _message_of(raw: Mapping[str, object]) -> object:
+    """The text of an error; some of AWS's services write its name in capitals."""
+    return raw.get("message") or raw.get("Message") or "the service gave no reason"

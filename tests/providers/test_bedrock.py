@@ -1,0 +1,588 @@
+"""Bedrock: requests as the official client sends and validates them, and what its streams become."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from struct import pack
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import pytest
+
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.events import (
+    BlockStop,
+    Error,
+    InputJsonDelta,
+    Opaque,
+    ResponseEvent,
+    Status,
+    TextDelta,
+)
+from rxworker.framing.event_stream import EventStreamMessage
+from rxworker.messages import (
+    Audio,
+    CachePoint,
+    Conversation,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    OutputFormat,
+    StopKind,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers import AnthropicBedrock, Bedrock, Options, ToolChoice
+from rxworker.providers.bedrock import BedrockDecoder
+from rxworker.providers.bedrock.encode import encode
+from rxworker.views import summarise
+from tests.over_recordings import RECORDINGS
+
+botocore: Any = pytest.importorskip("botocore.session")
+
+CLAUDE = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
+LOOK = ToolMeta("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
+PNG = Image(data=base64.b64encode(b"\x89PNG").decode())
+
+
+def session() -> Any:
+    made = botocore.Session()
+    made.set_credentials("AKIDEXAMPLE", "wJalrXUtnFEMI", "session-token")
+    return made
+
+
+def validated(body: Any) -> Any:
+    """The body, which the official client's own validator accepts: types, required members and names."""
+    from botocore.validate import ParamValidator
+
+    model = session().get_service_model("bedrock-runtime")
+    shape = model.operation_model("ConverseStream").input_shape
+    validator: Any = ParamValidator()
+    report = validator.validate({"modelId": "m", **body}, shape)
+    assert not report.has_errors(), report.generate_report()
+    return body
+
+
+def encoded(
+    *messages: Message, tools: tuple[ToolMeta, ...] = (), model: str = CLAUDE, **options: Any
+) -> Any:
+    body = encode(model, Conversation(messages), tools, Options(**options))
+    return validated(msgspec.json.decode(msgspec.json.encode(body)))
+
+
+def user(*content: Any) -> Message:
+    return Message("user", content)
+
+
+def answer(*content: Any, provider: str = "bedrock") -> Message:
+    return Message("assistant", content, provider=provider)
+
+
+CALL = ToolCall("tooluse_1", "look", {"at": "sky"})
+RESULT = ToolResult("tooluse_1", "blue")
+
+
+@pytest.mark.parametrize(
+    ("block", "content"),
+    [
+        (Text("Hi"), {"text": "Hi"}),
+        (PNG, {"image": {"format": "png", "source": {"bytes": PNG.data}}}),
+        (
+            Image(url="s3://bucket/a.png"),
+            {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://bucket/a.png"}}}},
+        ),
+        (
+            Document(data="AAAA", title="Report_2026.pdf"),
+            {"document": {"format": "pdf", "name": "Report 2026 pdf", "source": {"bytes": "AAAA"}}},
+        ),
+        (Audio(data="AAAA"), {"audio": {"format": "wav", "source": {"bytes": "AAAA"}}}),
+        (CachePoint(), {"cachePoint": {"type": "default"}}),
+        (CachePoint(ttl="1h"), {"cachePoint": {"type": "default", "ttl": "1h"}}),
+    ],
+)
+def test_a_block_of_the_user_becomes_one_of_the_protocol(block: Any, content: JsonObject) -> None:
+    assert encoded(user(Text("See:"), block))["messages"][0]["content"][1:] == [content]
+
+
+def test_a_tool_loop_is_sent_back_with_sealed_thinking_and_results_first() -> None:
+    thinking = Thinking("Need the sky.", signature="sig")
+    body = encoded(
+        Message.user("Look."),
+        answer(thinking, Text("Well."), CALL),
+        user(Text("And?"), RESULT, ToolResult("tooluse_2", "no", is_error=True)),
+        tools=(LOOK,),
+    )
+    assert body["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {
+                    "reasoningContent": {
+                        "reasoningText": {"text": "Need the sky.", "signature": "sig"}
+                    }
+                },
+                {"text": "Well."},
+                {"toolUse": {"toolUseId": "tooluse_1", "name": "look", "input": {"at": "sky"}}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "blue"}]}},
+                {
+                    "toolResult": {
+                        "toolUseId": "tooluse_2",
+                        "content": [{"text": "no"}],
+                        "status": "error",
+                    }
+                },
+                {"text": "And?"},
+            ],
+        },
+    ]
+
+
+def test_thinking_of_another_provider_is_left_out() -> None:
+    body = encoded(
+        Message.user("Look."),
+        answer(Thinking("So.", signature="s"), Text("Hm."), provider="anthropic"),
+        Message.user("?"),
+    )
+    assert body["messages"][1]["content"] == [{"text": "Hm."}]
+
+
+def test_settings_become_those_of_the_protocol() -> None:
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "required": ["a"],
+    }
+    body = encoded(
+        Message.system("Be brief."),
+        Message.user("Hi"),
+        tools=(LOOK,),
+        max_tokens=10,
+        temperature=0.5,
+        stop_sequences=("END",),
+        tool_choice=ToolChoice("tool", "look"),
+        thinking=2000,
+        output=OutputFormat(schema, "answer"),
+        cache=("tools", "system"),
+    )
+    assert body["system"] == [{"text": "Be brief."}, {"cachePoint": {"type": "default"}}]
+    assert body["inferenceConfig"] == {
+        "maxTokens": 10,
+        "temperature": 0.5,
+        "stopSequences": ["END"],
+    }
+    assert body["toolConfig"] == {
+        "tools": [
+            {
+                "toolSpec": {
+                    "name": "look",
+                    "description": "Look at it.",
+                    "inputSchema": {"json": LOOK.input_schema},
+                }
+            },
+            {"cachePoint": {"type": "default"}},
+        ],
+        "toolChoice": {"tool": {"name": "look"}},
+    }
+    assert body["additionalModelRequestFields"] == {
+        "thinking": {"type": "enabled", "budget_tokens": 2000}
+    }
+    described = body["outputConfig"]["textFormat"]["structure"]["jsonSchema"]
+    assert described["name"] == "answer"
+    assert json.loads(described["schema"])["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "fields"),
+    [
+        ("openai.gpt-oss-120b-1:0", "low", {"reasoning_effort": "low"}),
+        (
+            "amazon.nova-2-lite-v1:0",
+            "high",
+            {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}},
+        ),
+        ("amazon.nova-2-lite-v1:0", "off", {"reasoningConfig": {"type": "disabled"}}),
+        (CLAUDE, "off", {"thinking": {"type": "disabled"}}),
+    ],
+)
+def test_thinking_is_said_in_the_words_of_the_family(
+    model: str, thinking: str, fields: JsonObject
+) -> None:
+    assert (
+        encoded(Message.user("Hi"), model=model, thinking=thinking)["additionalModelRequestFields"]
+        == fields
+    )
+
+
+def test_calls_of_tools_that_are_not_offered_any_more_are_declared() -> None:
+    body = encoded(Message.user("Look."), answer(CALL), user(RESULT))
+    assert body["toolConfig"]["tools"] == [
+        {"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}
+    ]
+
+
+def test_the_last_four_cache_points_are_sent() -> None:
+    points = [block for n in range(5) for block in (Text(f"{n}"), CachePoint())]
+    body = encoded(Message.system("S"), user(*points), cache=("system",))
+    assert ["cachePoint" in block for block in body["messages"][0]["content"]] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (
+            Image(url="https://example.com/a.png"),
+            "takes no web address of a Image: use Image.from_file",
+        ),
+        (Image(media_type="image/tiff", data="AAAA"), "takes no Image of 'image/tiff'"),
+        (Document(file_id="file_1"), "takes no file id for Document"),
+        (Audio(), "Audio has no data"),
+    ],
+)
+def test_content_that_bedrock_does_not_take_is_refused(block: Any, message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        encoded(user(block))
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("meta.llama4-v1:0", {"thinking": "low"}, "cannot be said to 'meta.llama4-v1:0'"),
+        ("openai.gpt-oss-20b-1:0", {"thinking": 2000}, "cannot be said"),
+        (CLAUDE, {"parallel_tool_calls": False}, "use AnthropicBedrock"),
+    ],
+)
+def test_settings_that_cannot_be_said_are_refused(model: str, options: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        encoded(Message.user("Hi"), tools=(LOOK,), model=model, **options)
+
+
+# the request beside that of the official client
+
+
+class Captured(BaseHTTPRequestHandler):
+    """Keeps what comes, and answers with a recording."""
+
+    seen: list[tuple[str, dict[str, str], Any]]
+    body: bytes
+
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers["content-length"]))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.seen.append((self.path, headers, json.loads(data)))
+        self.send_response(200)
+        self.send_header("content-type", "application/vnd.amazon.eventstream")
+        self.send_header("content-length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Say nothing."""
+
+
+@pytest.fixture
+def capture() -> Iterator[tuple[str, list[tuple[str, dict[str, str], Any]]]]:
+    """The address of a server, and what it has received."""
+    seen: list[tuple[str, dict[str, str], Any]] = []
+    handler = type(
+        "Handler", (Captured,), {"seen": seen, "body": frame({"role": "assistant"}, "messageStart")}
+    )
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", seen
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def frame(payload: object, event: str, kind: str = "event") -> bytes:
+    """A message as the service writes it."""
+    head = b""
+    names = {":event-type": event} if kind == "event" else {":exception-type": event}
+    for name, value in {**names, ":message-type": kind}.items():
+        head += pack(">B", len(name)) + name.encode() + pack(">BH", 7, len(value)) + value.encode()
+    data = msgspec.json.encode(payload)
+    prelude = pack(">II", 16 + len(head) + len(data), len(head))
+    whole = prelude + pack(">I", crc32(prelude)) + head + data
+    return whole + pack(">I", crc32(whole))
+
+
+def test_a_request_is_what_the_official_client_sends(
+    capture: tuple[str, list[tuple[str, dict[str, str], Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, seen = capture
+    client = session().create_client(
+        "bedrock-runtime", region_name="us-east-1", endpoint_url=address
+    )
+    answer = client.converse_stream(
+        modelId=CLAUDE,
+        messages=[{"role": "user", "content": [{"text": "Hi"}]}],
+        inferenceConfig={"maxTokens": 10},
+    )
+    answer["stream"].close()
+    client.close()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "session-token")
+    provider = Bedrock(CLAUDE, region="us-east-1", base_url=address)
+    request = provider.request(Conversation((Message.user("Hi"),)), (), Options(max_tokens=10))
+    assert request.authorize is not None
+    signed: Any = request.authorize(request)
+    ((path, headers, body),) = seen
+    assert signed.url == address + path
+    assert json.loads(signed.body) == body
+    for name in ("x-amz-security-token", "content-type"):
+        assert signed.headers[name] == headers[name]
+    theirs, ours = (one["authorization"].split("/") for one in (headers, signed.headers))
+    assert ours[0] == theirs[0] == "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE"
+    assert ours[2:4] == theirs[2:4] == ["us-east-1", "bedrock"]
+
+
+def test_a_key_is_sent_as_a_bearer_token_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-api-key-secret")
+    provider = Bedrock("m", region="eu-west-1")
+    request = provider.request(Conversation(), (), Options())
+    assert request.headers["authorization"] == "Bearer bedrock-api-key-secret"
+    assert "secret" not in f"{request!r} {provider!r}"
+    assert provider.error(403, {}, b'{"message": "key bedrock-api-key-secret"}').message.count(
+        "***"
+    )
+
+
+@pytest.mark.parametrize("region", [None, "nowhere"])
+def test_a_region_that_is_missing_or_none_is_refused(
+    region: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with pytest.raises(ConfigurationError, match="region"):
+        Bedrock("m", region=region, api_key="k").request(Conversation(), (), Options())
+
+
+def test_the_region_of_an_arn_is_used() -> None:
+    arn = "arn:aws:bedrock:eu-central-1:123456789012:inference-profile/eu.amazon.nova-lite-v1:0"
+    url = Bedrock(arn, api_key="k").request(Conversation(), (), Options()).url
+    assert url.startswith("https://bedrock-runtime.eu-central-1.amazonaws.com/model/arn%3Aaws%3A")
+
+
+def test_a_profile_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    request = Bedrock("m", region="us-east-1", profile="absent").request(
+        Conversation(), (), Options()
+    )
+    assert request.authorize is not None
+    with pytest.raises(ConfigurationError, match="absent"):
+        request.authorize(request)
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "body", "kind", "retryable"),
+    [
+        (429, "ThrottlingException", {"message": "Too many requests"}, "rate_limit", True),
+        (
+            400,
+            "ValidationException",
+            {"message": "Input is too long for requested model."},
+            "context_length",
+            False,
+        ),
+        (
+            400,
+            "ValidationException",
+            {"message": "The provided model identifier is invalid."},
+            "not_found",
+            False,
+        ),
+        (403, "AccessDeniedException", {"Message": "You don't have access"}, "permission", False),
+        (
+            403,
+            "ExpiredTokenException",
+            {"message": "The security token is expired"},
+            "authentication",
+            False,
+        ),
+        (404, "ResourceNotFoundException", {"message": "Model not found"}, "not_found", False),
+        (408, "ModelTimeoutException", {"message": "Model timed out"}, "timeout", True),
+        (503, "ServiceUnavailableException", {"message": "Try again"}, "overloaded", True),
+    ],
+)
+def test_an_error_has_the_code_of_its_header(
+    status: int, name: str, body: JsonObject, kind: str, retryable: bool
+) -> None:
+    headers = {"x-amzn-ErrorType": f"{name}:http://internal.amazon.com/", "x-amzn-RequestId": "r-1"}
+    error = Bedrock("m", api_key="k").error(status, headers, json.dumps(body).encode())
+    assert (error.code, error.kind, error.retryable, error.request_id) == (
+        name,
+        kind,
+        retryable,
+        "r-1",
+    )
+    assert next(iter(body.values())) in error.message  # type: ignore[operator]
+
+
+# streams
+
+
+def decoded(*events: tuple[str, object]) -> list[ResponseEvent]:
+    decoder = BedrockDecoder()
+    found: list[ResponseEvent] = []
+    for event, payload in events:
+        found += decoder.feed(
+            EventStreamMessage({":event-type": event}, msgspec.json.encode(payload))
+        )
+    return [*found, *decoder.finish()]
+
+
+TEXT = ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hi"}})
+STOP = ("messageStop", {"stopReason": "end_turn"})
+
+
+def test_a_stream_without_metadata_is_complete_and_one_without_a_stop_reason_is_truncated() -> None:
+    assert summarise(decoded(TEXT, STOP)).stop_reason is not None
+    assert not summarise(decoded(TEXT, STOP)).truncated
+    assert summarise(decoded(TEXT)).truncated
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "retryable"),
+    [
+        ("throttlingException", "rate_limit", True),
+        ("modelStreamErrorException", "server", True),
+        ("internalServerException", "server", True),
+        ("serviceUnavailableException", "overloaded", True),
+        ("validationException", "invalid_request", False),
+    ],
+)
+def test_an_exception_in_the_stream_ends_the_response(
+    name: str, kind: str, retryable: bool
+) -> None:
+    decoder = BedrockDecoder()
+    decoder.feed(EventStreamMessage({":event-type": TEXT[0]}, msgspec.json.encode(TEXT[1])))
+    body = {"message": "No.", "originalMessage": "Because."}
+    headers = {":message-type": "exception", ":exception-type": name}
+    events = decoder.feed(EventStreamMessage(headers, msgspec.json.encode(body)))
+    (error,) = [event for event in events if isinstance(event, Error)]
+    assert (error.code, error.message, error.kind, error.retryable) == (
+        name,
+        "No.: Because.",
+        kind,
+        retryable,
+    )
+    assert decoder.finish() == ()
+
+
+def test_a_call_that_the_length_limit_cut_does_not_run() -> None:
+    start = {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "t", "name": "look"}}}
+    piece = {"contentBlockIndex": 0, "delta": {"toolUse": {"input": '{"a'}}}
+    summary = summarise(
+        decoded(
+            ("contentBlockStart", start),
+            ("contentBlockDelta", piece),
+            ("messageStop", {"stopReason": "max_tokens"}),
+        )
+    )
+    assert [call.aborted for call in summary.tool_calls] == [True]
+    assert summary.stop_reason is not None
+    assert summary.stop_reason.kind is StopKind.MAX_TOKENS
+
+
+def test_what_is_new_in_a_stream_travels_on() -> None:
+    events = decoded(
+        ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"hologram": {"x": 1}}}),
+        ("brandNew", {"y": 2}),
+        TEXT,
+        STOP,
+    )
+    kinds = [event.kind for event in events if isinstance(event, Opaque)]
+    assert kinds == ["contentBlockDelta", "brandNew"]
+    assert any(isinstance(event, TextDelta) for event in events)
+
+
+def test_thinking_that_is_sealed_as_a_whole_comes_back_as_it_was() -> None:
+    halves = [base64.b64encode(half).decode() for half in (b"abcd", b"efgh1")]
+    events = decoded(
+        *[
+            (
+                "contentBlockDelta",
+                {"contentBlockIndex": 0, "delta": {"reasoningContent": {"redactedContent": half}}},
+            )
+            for half in halves
+        ],
+        ("contentBlockStop", {"contentBlockIndex": 0}),
+        STOP,
+    )
+    (stop,) = [event for event in events if isinstance(event, BlockStop)]
+    assert stop.echo == {
+        "reasoningContent": {"redactedContent": base64.b64encode(b"abcdefgh1").decode()}
+    }
+    body = encoded(
+        Message.user("Hi"), answer(Thinking("", echo=stop.echo), Text("Hm.")), Message.user("?")
+    )
+    assert body["messages"][1]["content"][0] == stop.echo
+
+
+def anthropic_invocations() -> list[Path]:
+    files = sorted((RECORDINGS / "bedrock" / "invoke").glob("*.eventstream"))
+    return [path for path in files if b"content_block" in _inner(path)]
+
+
+def _inner(path: Path) -> bytes:
+    from rxworker.framing import EventStreamDecoder
+
+    messages = EventStreamDecoder().feed(path.read_bytes())
+    return b"".join(base64.b64decode(json.loads(one.payload)["bytes"]) + b"\n" for one in messages)
+
+
+@pytest.mark.skipif(not RECORDINGS.exists(), reason=f"no recordings: {RECORDINGS} is absent")
+def test_claude_by_invoke_is_decoded_as_anthropics_own_stream() -> None:
+    files = anthropic_invocations()
+    assert files
+    for path in files:
+        data, decoder = path.read_bytes(), AnthropicBedrock("m", api_key="k").decoder()
+        events = [event for at in range(len(data)) for event in decoder.feed(data[at : at + 1])]
+        summary = summarise([*events, *decoder.finish()])
+        parts = [json.loads(line) for line in _inner(path).splitlines()]
+        deltas = [part["delta"] for part in parts if part["type"] == "content_block_delta"]
+        assert summary.text == "".join(delta.get("text", "") for delta in deltas)
+        pieces = "".join(event.text for event in events if isinstance(event, InputJsonDelta))
+        assert pieces == "".join(delta.get("partial_json", "") for delta in deltas)
+        assert isinstance(events[-1], Status)
+        assert not summary.truncated
+
+
+def test_a_request_by_invoke_names_its_version_and_betas_in_the_body() -> None:
+    provider = AnthropicBedrock(
+        "anthropic.claude-3-haiku-20240307-v1:0", region="us-east-1", api_key="k"
+    )
+    options = Options(headers={"anthropic-beta": "a, b"})
+    request = provider.request(Conversation((Message.user("Hi"),)), (LOOK,), options)
+    body = json.loads(request.body)
+    assert body["anthropic_version"] == "bedrock-2023-05-31"
+    assert body["anthropic_beta"] == ["a", "b"]
+    assert "model" not in body
+    assert "stream" not in body
+    assert body["tools"][0]["name"] == "look"
+    assert "anthropic-beta" not in request.headers
