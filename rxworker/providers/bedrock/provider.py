@@ -10,6 +10,7 @@ from functools import partial
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing.event_stream import EventStreamDecoder, EventStreamMessage
@@ -75,27 +76,24 @@ class BedrockService(Service):
 
     def _post(self, operation: str, body: bytes, options: Options) -> HttpRequest:
         """The request, with its key, or with its signature when it is sent."""
-        region = self._known_region()
-        suffix = ".cn" if region.startswith("cn-") else ""
-        default = f"https://bedrock-runtime.{region}.amazonaws.com{suffix}"
-        base = self._base_url or os.environ.get(BASE) or default
+        base = self._base_url or os.environ.get(BASE) or self._regional()
         url = endpoint(base, f"/model/{quote(self._model, safe='')}/{operation}", "")
         headers = {"content-type": "application/json", "accept": STREAM}
         own = checked_headers(options.headers)
-        request = HttpRequest(url, headers | own, body, accept=(STREAM,))
-        if "authorization" in own:
-            return request
-        # A profile that is named is meant, also where the environment has a key for something else.
-        key = (
-            None
-            if self._profile and not self._api_key
-            else read_key(self._api_key, KEY, needed=False)
-        )
+        # A profile that is named is meant, also where the environment has a key.
+        is_key_wanted = "authorization" not in own and not (self._profile and not self._api_key)
+        key = read_key(self._api_key, KEY, needed=False) if is_key_wanted else None
         if key:
-            return HttpRequest(
-                url, {**request.headers, "authorization": f"Bearer {key}"}, body, (STREAM,)
-            )
-        return msgspec.structs.replace(request, authorize=partial(self._signed, region))
+            headers["authorization"] = f"Bearer {key}"
+        request = HttpRequest(url, headers | own, body, accept=(STREAM,))
+        if "authorization" in request.headers:
+            return request
+        return replace(request, authorize=partial(self._signed, self._known_region()))
+
+    def _regional(self) -> str:
+        region = self._known_region()
+        suffix = ".cn" if region.startswith("cn-") else ""
+        return f"https://bedrock-runtime.{region}.amazonaws.com{suffix}"
 
     def _signed(self, region: str, request: HttpRequest) -> HttpRequest:
         signed = self._signer.sign(request, region)
@@ -217,7 +215,7 @@ class AnthropicBedrock(BedrockService):
         headers = checked_headers(options.headers)
         if betas := headers.pop("anthropic-beta", None):
             body["anthropic_beta"] = [beta.strip() for beta in betas.split(",")]
-        options = msgspec.structs.replace(options, headers=headers)
+        options = replace(options, headers=headers)
         return self._post("invoke-with-response-stream", msgspec.json.encode(body), options)
 
     def decoder(self) -> ResponseDecoder:
