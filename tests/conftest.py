@@ -24,6 +24,14 @@ settings.load_profile("suite")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Amazon's service has an address for each region; no test reads the settings of this machine.
+os.environ |= {
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_REGION": "us-east-1",
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+}
+
 REQUIRE_ALL = "RXWORKER_REQUIRE_ALL"
 
 

@@ -102,6 +102,10 @@ def hidden_url(url: str) -> str:
     return f"{base}{mark}{'&'.join(shown)}"
 
 
+Authorize: TypeAlias = Callable[["HttpRequest"], "HttpRequest | Awaitable[HttpRequest]"]
+"""Adds to a request what needs time or the whole of it, such as a token or a signature."""
+
+
 class HttpRequest(Struct, frozen=True):
     """An HTTP request of a provider. Its ``repr`` shows neither keys nor body.
 
@@ -123,7 +127,7 @@ class HttpRequest(Struct, frozen=True):
     accept: tuple[str, ...] = ("text/event-stream",)
     method: str = "POST"
     is_background: bool = False
-    authorize: Callable[[HttpRequest], HttpRequest | Awaitable[HttpRequest]] | None = None
+    authorize: Authorize | None = None
 
     def __repr__(self) -> str:
         url, headers = hidden_url(self.url), hidden(self.headers)

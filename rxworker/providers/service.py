@@ -17,6 +17,7 @@ from rxworker.messages import Conversation, Counts, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import (
+    Authorize,
     HttpRequest,
     Options,
     Request,
@@ -97,7 +98,15 @@ class Service(ABC):
             headers |= self._authorization(url)
         body = self._body(Request(conversation, tuple(tools), options))
         is_background = self._has_background and options.extra.get("background") is True
-        return HttpRequest(url, headers | own, body, self._accept, is_background=is_background)
+        headers |= own
+        return HttpRequest(
+            url,
+            headers,
+            body,
+            self._accept,
+            is_background=is_background,
+            authorize=self._authorize_late(headers),
+        )
 
     @abstractmethod
     def _url(self) -> str:
@@ -106,6 +115,11 @@ class Service(ABC):
     @abstractmethod
     def _authorization(self, url: str) -> dict[str, str]:
         """The header with the key, if there is a key; read for each request."""
+
+    def _authorize_late(self, headers: Mapping[str, str]) -> Authorize | None:
+        """What a request with these headers still needs when it is sent."""
+        del headers
+        return None
 
     @abstractmethod
     def _body(self, request: Request) -> bytes:

@@ -23,10 +23,8 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the keys of the machine it runs on."""
     names = (
         "AWS_BEARER_TOKEN_BEDROCK",
-        "AWS_DEFAULT_REGION",
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
         "AWS_PROFILE",
-        "AWS_REGION",
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_BASE_URL",
         "GEMINI_API_KEY",

@@ -8,9 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from struct import pack
 from typing import Any
-from zlib import crc32
 
 import msgspec
 import pytest
@@ -43,8 +41,10 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers import AnthropicBedrock, Bedrock, Options, ToolChoice
+from rxworker.providers.base import Request
 from rxworker.providers.bedrock import BedrockDecoder
 from rxworker.providers.bedrock.encode import encode
+from rxworker.testing.wire.bedrock import event_message
 from rxworker.views import summarise
 from tests.over_recordings import RECORDINGS
 
@@ -76,7 +76,7 @@ def validated(body: Any) -> Any:
 def encoded(
     *messages: Message, tools: tuple[ToolMeta, ...] = (), model: str = CLAUDE, **options: Any
 ) -> Any:
-    body = encode(model, Conversation(messages), tools, Options(**options))
+    body = encode(model, Request(Conversation(messages), tools, Options(**options)))
     return validated(msgspec.json.decode(msgspec.json.encode(body)))
 
 
@@ -219,7 +219,7 @@ def test_settings_become_those_of_the_protocol() -> None:
         (CLAUDE, "off", {"thinking": {"type": "disabled"}}),
     ],
 )
-def test_thinking_is_said_in_the_words_of_the_family(
+def test_thinking_is_sent_in_the_words_of_the_family(
     model: str, thinking: str, fields: JsonObject
 ) -> None:
     assert (
@@ -270,12 +270,12 @@ def test_content_that_bedrock_does_not_take_is_refused(block: Any, message: str)
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("meta.llama4-v1:0", {"thinking": "low"}, "cannot be said to 'meta.llama4-v1:0'"),
-        ("openai.gpt-oss-20b-1:0", {"thinking": 2000}, "cannot be said"),
+        ("meta.llama4-v1:0", {"thinking": "low"}, "cannot be sent to 'meta.llama4-v1:0'"),
+        ("openai.gpt-oss-20b-1:0", {"thinking": 2000}, "cannot be sent"),
         (CLAUDE, {"parallel_tool_calls": False}, "use AnthropicBedrock"),
     ],
 )
-def test_settings_that_cannot_be_said_are_refused(model: str, options: Any, message: str) -> None:
+def test_settings_that_cannot_be_sent_are_refused(model: str, options: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         encoded(Message.user("Hi"), tools=(LOOK,), model=model, **options)
 
@@ -308,7 +308,9 @@ def capture() -> Iterator[tuple[str, list[tuple[str, dict[str, str], Any]]]]:
     """The address of a server, and what it has received."""
     seen: list[tuple[str, dict[str, str], Any]] = []
     handler = type(
-        "Handler", (Captured,), {"seen": seen, "body": frame({"role": "assistant"}, "messageStart")}
+        "Handler",
+        (Captured,),
+        {"seen": seen, "body": event_message("messageStart", {"role": "assistant"})},
     )
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -317,18 +319,6 @@ def capture() -> Iterator[tuple[str, list[tuple[str, dict[str, str], Any]]]]:
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-def frame(payload: object, event: str, kind: str = "event") -> bytes:
-    """A message as the service writes it."""
-    head = b""
-    names = {":event-type": event} if kind == "event" else {":exception-type": event}
-    for name, value in {**names, ":message-type": kind}.items():
-        head += pack(">B", len(name)) + name.encode() + pack(">BH", 7, len(value)) + value.encode()
-    data = msgspec.json.encode(payload)
-    prelude = pack(">II", 16 + len(head) + len(data), len(head))
-    whole = prelude + pack(">I", crc32(prelude)) + head + data
-    return whole + pack(">I", crc32(whole))
 
 
 def test_a_request_is_what_the_official_client_sends(
@@ -377,7 +367,7 @@ def test_a_key_is_sent_as_a_bearer_token_and_never_shown(monkeypatch: pytest.Mon
 def test_a_region_that_is_missing_or_none_is_refused(
     region: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.delenv("AWS_REGION")
     with pytest.raises(ConfigurationError, match="region"):
         Bedrock("m", region=region, api_key="k").request(Conversation(), (), Options())
 
@@ -585,4 +575,3 @@ def test_a_request_by_invoke_names_its_version_and_betas_in_the_body() -> None:
     assert "model" not in body
     assert "stream" not in body
     assert body["tools"][0]["name"] == "look"
-    assert "anthropic-beta" not in request.headers

@@ -25,7 +25,8 @@ OTHER: JsonObject = {"type": "object", "properties": {"b": {"type": "string"}}}
 
 
 def body_of(provider: str, options: Options) -> dict[str, Any]:
-    request = PROVIDERS[provider]("m", api_key="k").request(
+    model = "openai.m" if provider == "bedrock" else "m"
+    request = PROVIDERS[provider](model, api_key="k").request(
         Conversation((Message.user("hi"),)), (), options
     )
     return msgspec.json.decode(request.body)

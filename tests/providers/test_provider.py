@@ -18,6 +18,7 @@ from rxworker.providers import (
     Options,
     Provider,
 )
+from rxworker.testing.wire.bedrock import raw_message
 
 ASK = Conversation((Message.user("hello"),))
 KEY = "sk-secret-0123456789"
@@ -35,6 +36,8 @@ def body_of(request: HttpRequest) -> dict[str, Any]:
 def test_json_that_is_too_deep_to_read_is_an_error_and_not_an_exception(name: str) -> None:
     line = b'{"type": "x", "error": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     frame = line + b"\n" if name == "ollama" else b"data: " + line + b"\n\n"
+    if name == "bedrock":
+        frame = raw_message("metadata", line)
     decoder = PROVIDERS[name]("m").decoder()
     events = [*decoder.feed(frame), *decoder.feed(frame), *decoder.finish()]
     assert [type(event) for event in events[-2:]] == [Error, Status]

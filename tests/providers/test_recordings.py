@@ -69,6 +69,9 @@ def test_a_recording_decodes_to_what_is_expected(recording: Path) -> None:
     provider = PROVIDERS[provider_of(recording)]("a-model")
     summary = summarise(decode(recording, [recording.read_bytes()]))
     said = account_json(summary, provider)
+    # Of Bedrock's own tools, whose results are in the stream, the recordings list the calls, too.
+    ran = {call.id for call in summary.server_tool_calls}
+    expected["tool_calls"] = [call for call in expected["tool_calls"] if call["id"] not in ran]
     for key in ("text", "thinking", "tool_calls", "usage"):
         assert said[key] == expected[key], key
     stop = summary.stop_reason

@@ -17,6 +17,7 @@ from rxworker.messages import Conversation, Json, Message, OutputFormat, StopKin
 from rxworker.providers import (
     PROVIDERS,
     Anthropic,
+    Bedrock,
     Gemini,
     Ollama,
     OpenAIChat,
@@ -166,6 +167,7 @@ WAYS: list[tuple[Provider, list[str], object]] = [
     (OpenAIResponses("m", api_key="k"), ["text", "format", "type"], "json_schema"),
     (Gemini("m", api_key="k"), ["generationConfig", "responseMimeType"], "application/json"),
     (Ollama("m"), ["format", "type"], "object"),
+    (Bedrock("m", api_key="k"), ["outputConfig", "textFormat", "type"], "json_schema"),
 ]
 
 

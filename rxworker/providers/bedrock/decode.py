@@ -101,7 +101,7 @@ def read_start(start: JsonObject) -> tuple[BlockType, BlockMetadata, OpenBlock]:
     member = start[kind] if kind else None
     first: JsonObject = member if isinstance(member, dict) else {}
     call_id, name = _text(first.get("toolUseId")), _text(first.get("name"))
-    if kind == "toolUse" and first.get("type"):
+    if kind == "toolUse" and first.get("type") == "server_tool_use":
         return (
             SERVER_CALL,
             ToolUseMetadata(call_id, name),

@@ -4,7 +4,7 @@
 - Pictures, documents and audio are sent as bytes, or by an address in S3; other addresses are refused.
 - Thinking is sent back if it is Bedrock's own and has its seal. Calls and results of the service's own tools are sent back as they came.
 - A conversation with calls needs the tools of these calls: those that are not offered any more are declared by their names alone.
-- The amount of thinking is said in each family's own words, in ``additionalModelRequestFields``; of a family that is not known it is refused.
+- The amount of thinking is sent in each family's own words, in ``additionalModelRequestFields``; for an unknown family it is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import (
     Audio,
     CachePoint,
-    Conversation,
     Document,
     Image,
     Json,
@@ -37,7 +36,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.anthropic.options import encode_thinking
-from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -87,26 +86,23 @@ FORMATS = {
 """The name of a media type."""
 
 
-def encode(
-    model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-) -> Body:
+def encode(model: str, request: Request) -> Body:
     """The body.
 
     Args:
-        model: The id of the model, which tells its family.
-        conversation: The conversation so far.
-        tools: The tools that the model may call.
-        options: Settings.
+        model: The id of the model, which contains its family.
+        request: The conversation so far, the tools that the model may call, and the settings.
 
     Raises:
         ConfigurationError: A tool or a setting requires something that the protocol or the model's family does not have.
         LocalProtocolError: The conversation has content that the protocol does not have.
     """
-    system, messages = split_system(conversation)
+    options = request.options
+    system, messages = split_system(request.conversation)
     body: JsonObject = {"messages": [*encode_messages(messages)]}
     if system:
         body["system"] = [{"text": system}]
-    if offered := encode_tools(tools, messages, options):
+    if offered := encode_tools(request.tools, messages, options):
         body["toolConfig"] = offered
     inference: JsonObject = {
         "maxTokens": options.max_tokens,
@@ -144,7 +140,7 @@ def encode_effort(model: str, thinking: int | str) -> JsonObject:
             config: JsonObject = {"type": "enabled", "maxReasoningEffort": thinking}
             return {"reasoningConfig": {"type": "disabled"} if thinking == "off" else config}
     raise ConfigurationError(
-        f"thinking={thinking!r} cannot be said to {model!r} over Bedrock: leave it out, or say it in the model's own words with "
+        f"thinking={thinking!r} cannot be sent to {model!r} over Bedrock: leave it out, or send it in the model's own words with "
         'Options(extra={"additionalModelRequestFields": {...}})'
     )
 

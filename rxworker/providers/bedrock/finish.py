@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from rxworker.messages import Counts, Json, JsonObject
+from rxworker.messages import Json, JsonObject
 from rxworker.messages.usage import Usage
 from rxworker.providers.failure import Failure, classify, read_failure
-
-NUMBERS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+from rxworker.providers.usage import numbers_in, total
 
 
 def read_usage(raw: JsonObject) -> Usage:
@@ -18,19 +16,15 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"inputTokens": 2, "cacheReadInputTokens": 10, "outputTokens": 3}).input_tokens
     12
     """
-    fresh, output, cached, created = _numbers(raw)
-    read = [number for number in (fresh, cached, created) if number is not None]
-    return Usage(sum(read) if read else None, output, cached, created, raw=raw)
+    fresh, output, cached, created = numbers(raw)
+    return Usage(total(fresh, cached, created), output, cached, created, raw=raw)
 
 
-def count(usage: Usage) -> Counts:
-    """The four numbers as Bedrock counts them: its input is what no cache held."""
-    return Counts(*_numbers(usage.raw or {}))
-
-
-def _numbers(raw: JsonObject) -> list[int | None]:
-    sent: list[Any] = [*map(raw.get, NUMBERS)]
-    return [number if type(number) is int else None for number in sent]
+def numbers(raw: JsonObject) -> list[int | None]:
+    """The four numbers as Bedrock counts them: read, written, found in the cache and put there. Its input is what no cache held."""
+    return numbers_in(
+        raw, "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
+    )
 
 
 def stream_failure(headers: Mapping[str, str], raw: Json) -> Failure:

@@ -5,34 +5,32 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from functools import partial
 from urllib.parse import quote
 
 import msgspec
-from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing.event_stream import EventStreamDecoder, EventStreamMessage
 from rxworker.framing.sse_frame import SseFrame
-from rxworker.messages import Conversation, Counts, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
-from rxworker.messages.usage import Usage
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import MessagesEncoder
 from rxworker.providers.anthropic.encode import encode as encode_messages
-from rxworker.providers.anthropic.finish import count as count_messages
+from rxworker.providers.anthropic.finish import numbers as numbers_of_messages
 from rxworker.providers.anthropic.options import encode_tool
-from rxworker.providers.base import HttpRequest, Options, Request, ResponseDecoder
+from rxworker.providers.base import Authorize, HttpRequest, Request, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder, Events
 from rxworker.providers.bedrock.decode import BedrockDecoder
 from rxworker.providers.bedrock.encode import NAME, encode
-from rxworker.providers.bedrock.finish import count, stream_failure
+from rxworker.providers.bedrock.finish import numbers, stream_failure
 from rxworker.providers.bedrock.signing import Signer
-from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
+from rxworker.providers.encode_cache import Body, Remembered
+from rxworker.providers.endpoint import current_secrets, endpoint, read_key
 from rxworker.providers.service import Service
 
-KEY = "AWS_BEARER_TOKEN_BEDROCK"
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
 STREAM = "application/vnd.amazon.eventstream"
@@ -46,18 +44,22 @@ _ARN_REGION = re.compile(r"arn:aws[a-z-]*:bedrock:([a-z0-9-]+):")
 class BedrockService(Service):
     """The base of both: the region, and the key or the signature."""
 
+    _variable = "AWS_BEARER_TOKEN_BEDROCK"
+    _accept = (STREAM,)
+    _operation: str
+
     def __init__(
         self,
-        name: str,
         model: str,
-        region: str | None,
-        api_key: str | None,
-        profile: str | None,
-        base_url: str | None,
+        *,
+        region: str | None = None,
+        api_key: str | None = None,
+        profile: str | None = None,
+        base_url: str | None = None,
     ) -> None:
         if base_url:
             endpoint(base_url, "", "")
-        super().__init__(name, KEY, model, api_key, base_url)
+        super().__init__(model, api_key=api_key, base_url=base_url)
         if region is not None and not _REGION.fullmatch(region):
             raise ConfigurationError(f"the region {region!r} is not one; write it like us-east-1")
         self._region = region
@@ -74,26 +76,25 @@ class BedrockService(Service):
             body = msgspec.json.encode({"code": code, **raw, "message": _message_of(raw)})
         return super().error(status, headers, body)
 
-    def _post(self, operation: str, body: bytes, options: Options) -> HttpRequest:
-        """The request, with its key, or with its signature when it is sent."""
-        base = self._base_url or os.environ.get(BASE) or self._regional()
-        url = endpoint(base, f"/model/{quote(self._model, safe='')}/{operation}", "")
-        headers = {"content-type": "application/json", "accept": STREAM}
-        own = checked_headers(options.headers)
-        # A profile that is named is meant, also where the environment has a key.
-        is_key_wanted = "authorization" not in own and not (self._profile and not self._api_key)
-        key = read_key(self._api_key, KEY, needed=False) if is_key_wanted else None
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        request = HttpRequest(url, headers | own, body, accept=(STREAM,))
-        if "authorization" in request.headers:
-            return request
-        return replace(request, authorize=partial(self._signed, self._known_region()))
+    def _url(self) -> str:
+        base = self._base_url or os.environ.get(BASE)
+        if not base:
+            region = self._known_region()
+            suffix = ".cn" if region.startswith("cn-") else ""
+            base = f"https://bedrock-runtime.{region}.amazonaws.com{suffix}"
+        return endpoint(base, f"/model/{quote(self.model, safe='')}/{self._operation}", "")
 
-    def _regional(self) -> str:
-        region = self._known_region()
-        suffix = ".cn" if region.startswith("cn-") else ""
-        return f"https://bedrock-runtime.{region}.amazonaws.com{suffix}"
+    def _authorization(self, url: str) -> dict[str, str]:
+        del url
+        # A profile that is named is meant, also where the environment has a key.
+        if self._profile and not self._api_key:
+            return {}
+        key = read_key(self._api_key, self._variable, needed=False)
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def _authorize_late(self, headers: Mapping[str, str]) -> Authorize | None:
+        """Sign what has no key."""
+        return None if "authorization" in headers else partial(self._signed, self._known_region())
 
     def _signed(self, region: str, request: HttpRequest) -> HttpRequest:
         signed = self._signer.sign(request, region)
@@ -101,7 +102,7 @@ class BedrockService(Service):
         return signed
 
     def _known_region(self) -> str:
-        in_arn = _ARN_REGION.match(self._model)
+        in_arn = _ARN_REGION.match(self.model)
         named = self._region or (in_arn[1] if in_arn else None)
         region = named or next(filter(None, map(os.environ.get, REGIONS)), None)
         region = region or self._signer.region()
@@ -127,41 +128,23 @@ class Bedrock(BedrockService):
     Raises:
         ConfigurationError: The region or the ``base_url`` is none.
 
+    >>> from rxworker.providers import Options
+    >>> from rxworker.messages import Conversation
     >>> provider = Bedrock("us.amazon.nova-pro-v1:0", region="us-east-1", api_key="bedrock-api-key-x")
     >>> provider.request(Conversation(), (), Options()).url
     'https://bedrock-runtime.us-east-1.amazonaws.com/model/us.amazon.nova-pro-v1%3A0/converse-stream'
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        region: str | None = None,
-        api_key: str | None = None,
-        profile: str | None = None,
-        base_url: str | None = None,
-    ) -> None:
-        super().__init__(NAME, model, region, api_key, profile, base_url)
+    name = NAME
+    _operation = "converse-stream"
+    _numbers = staticmethod(numbers)
 
-    def request(
-        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-    ) -> HttpRequest:
-        """The request for the next message.
-
-        Raises:
-            ConfigurationError: No region was found, an address, key or header cannot be sent, or a setting cannot be said to this model.
-            LocalProtocolError: The conversation has content that the protocol does not have.
-        """
-        body = encode(self._model, conversation, tools, options)
-        return self._post("converse-stream", msgspec.json.encode(body), options)
+    def _body(self, request: Request) -> bytes:
+        return msgspec.json.encode(encode(self.model, request))
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
         return BatchDecoder(EventStreamDecoder(), BedrockDecoder())
-
-    def counts(self, usage: Usage) -> Counts:
-        """The usage as Bedrock counts it: its input is what no cache held."""
-        return count(usage)
 
 
 class AnthropicBedrock(BedrockService):
@@ -180,10 +163,16 @@ class AnthropicBedrock(BedrockService):
     Raises:
         ConfigurationError: The region or the ``base_url`` is none.
 
+    >>> from rxworker.providers import Options
+    >>> from rxworker.messages import Conversation
     >>> provider = AnthropicBedrock("anthropic.claude-3-haiku-20240307-v1:0", region="eu-west-1", api_key="k")
     >>> provider.request(Conversation(), (), Options()).url.rpartition("/")[2]
     'invoke-with-response-stream'
     """
+
+    name = "anthropic"
+    _operation = "invoke-with-response-stream"
+    _numbers = staticmethod(numbers_of_messages)
 
     def __init__(
         self,
@@ -195,36 +184,28 @@ class AnthropicBedrock(BedrockService):
         base_url: str | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
     ) -> None:
-        super().__init__("anthropic", model, region, api_key, profile, base_url)
+        super().__init__(model, region=region, api_key=api_key, profile=profile, base_url=base_url)
         self._max_tokens = max_tokens
+        self._remembered = Remembered[MessagesEncoder](encode_tool)
 
-    def request(
-        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-    ) -> HttpRequest:
-        """The request for the next message. A header ``anthropic-beta`` goes into the body, where Bedrock expects it.
+    def _body(self, request: Request) -> bytes:
+        def encoded(encoder: MessagesEncoder) -> Body:
+            known = self._remembered.tools
+            body = encode_messages(
+                self.model, request, encoder, known, self._max_tokens, time.time()
+            )
+            del body["model"], body["stream"]
+            body.setdefault("anthropic_version", VERSION)
+            for name, betas in request.options.headers.items():
+                if name.lower() == "anthropic-beta":  # Bedrock reads it in the body
+                    body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
+            return body
 
-        Raises:
-            ConfigurationError: No region was found, or an address, key or header cannot be sent.
-        """
-        request = Request(conversation, tuple(tools), options)
-        body = encode_messages(
-            self._model, request, self._max_tokens, MessagesEncoder(), _tools, 0.0
-        )
-        del body["model"], body["stream"]
-        body.setdefault("anthropic_version", VERSION)
-        headers = checked_headers(options.headers)
-        if betas := headers.pop("anthropic-beta", None):
-            body["anthropic_beta"] = [beta.strip() for beta in betas.split(",")]
-        options = replace(options, headers=headers)
-        return self._post("invoke-with-response-stream", msgspec.json.encode(body), options)
+        return self._remembered.encode(request.conversation.messages, MessagesEncoder(), encoded)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
         return BatchDecoder(EventStreamDecoder(), InvokeDecoder())
-
-    def counts(self, usage: Usage) -> Counts:
-        """The usage as Anthropic counts it: its input is what no cache held."""
-        return count_messages(usage)
 
 
 class InvokeDecoder:
@@ -248,10 +229,6 @@ class InvokeDecoder:
     def finish(self) -> Events:
         """The bytes ended."""
         return self._decoder.finish()
-
-
-def _tools(tools: Sequence[ToolMeta]) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode([*map(encode_tool, tools)]))
 
 
 def _message_of(raw: Mapping[str, object]) -> object:

@@ -5,7 +5,7 @@ Written from the protocols and not from our decoders, so that each can be tested
 
 from __future__ import annotations
 
-from rxworker.testing.wire import anthropic, gemini, ollama, openai_chat, openai_responses
+from rxworker.testing.wire import anthropic, bedrock, gemini, ollama, openai_chat, openai_responses
 from rxworker.testing.wire.format import Wire
 
 WIRES = {
@@ -14,6 +14,7 @@ WIRES = {
     "/responses": openai_responses.WIRE,
     ":streamGenerateContent": gemini.WIRE,
     "/api/chat": ollama.WIRE,
+    "/converse-stream": bedrock.WIRE,
 }
 
 
