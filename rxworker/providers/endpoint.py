@@ -11,17 +11,19 @@ from urllib.parse import urlsplit, urlunsplit
 from rxworker.errors import ConfigurationError
 from rxworker.providers.base import HIDDEN
 
+_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?$")
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 
 
 @lru_cache(maxsize=64)  # used for each request, and always the same
-def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
+def endpoint(base_url: str, path: str, root: str = "/v1", *, below_path: bool = False) -> str:
     """The address of one call.
 
     Args:
         base_url: As the user gives it. Without a path it means the protocol's own root; a query stays at the end.
         path: The path that the protocol appends, for example ``/messages``. An address that ends with it is not changed.
         root: The path before it where the address has none.
+        below_path: Whether ``root`` also follows a path that does not end with a version, as the SDKs of Anthropic and Google have it.
 
     Raises:
         ConfigurationError: It is not an address of the web.
@@ -30,6 +32,8 @@ def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
     'https://api.anthropic.com/v1/messages'
     >>> endpoint("http://127.0.0.1:8080/v1/", "/messages")
     'http://127.0.0.1:8080/v1/messages'
+    >>> endpoint("https://api.deepseek.com/anthropic", "/messages", below_path=True)
+    'https://api.deepseek.com/anthropic/v1/messages'
     """
     if _UNPRINTABLE.search(base_url):
         raise ConfigurationError(
@@ -50,6 +54,8 @@ def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
             f"the base_url {base_url!r} is not an address; write it like https://example.com/v1"
         )
     below = parts.path.rstrip("/") or root
+    if below_path and not (_VERSION.search(below) or below.endswith(path)):
+        below += root
     if not below.endswith(path):
         below += path
     return urlunsplit((parts.scheme, parts.netloc, below, parts.query, ""))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias, cast
 
-from rxworker.errors import ProviderError
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Conversation, Counts, JsonObject, ToolMeta
@@ -39,15 +42,20 @@ from rxworker.providers.endpoint import (
 )
 from rxworker.providers.failure import RETRYABLE_KINDS, Failure, classify, read_failure
 
+ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""A key, or a function or a coroutine function that returns one."""
+
 
 class Service(ABC):
     """The base of a provider: its requests, its errors, its decoder and its counts. A subclass has what its service has of its own.
 
     Args:
         model: The model's name.
-        api_key: The key, if it is not that of the environment variable.
+        api_key: The key, if it is not that of the environment variable, or a function or a coroutine function that returns it. A function is
+            called for each request, in a thread, since tokens expire.
         base_url: The address of the service, if it is not the provider's default.
-        headers: Headers for every request.
+        address: The whole address of the requests, which is used unchanged.
+        headers: Headers for every request. With one for authentication among them no key is looked for.
 
     Attributes:
         name: The name that messages carry.
@@ -66,18 +74,30 @@ class Service(ABC):
         self,
         model: str,
         *,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         base_url: str | None = None,
+        address: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.model = read_model(model)
+        if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
+            raise ConfigurationError("api_key is neither a text nor a function that returns one")
         self._api_key = api_key
+        if address and base_url:
+            raise ConfigurationError(
+                "pass address=..., which is used unchanged, or base_url=..., to which the path is added"
+            )
+        if address:
+            endpoint(address, "", "")
         self._base_url = base_url
+        self._address = address
+        self._last_key: str | None = None  # what a function returned, to be masked
         self._headers = checked_headers(headers or {})
 
     def __repr__(self) -> str:
-        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
-        return f"{type(self).__name__}({self.model!r}{where})"
+        named = {"base_url": self._base_url, "address": self._address}
+        where = [f", {name}={hidden_url(url)!r}" for name, url in named.items() if url]
+        return f"{type(self).__name__}({self.model!r}{''.join(where)})"
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
@@ -89,23 +109,25 @@ class Service(ABC):
                 that the protocol does not have.
             LocalProtocolError: The conversation holds content that the protocol cannot express.
         """
-        url = self._url()
+        url = self._request_url()
         headers = {"content-type": "application/json", "accept": self._accept[0]}
         own = self._headers
         if options.headers:
             own = own | checked_headers(options.headers)
+        authorize: Authorize | None = None
         if own.keys().isdisjoint(self._key_headers):
-            headers |= self._authorization(url)
+            authorize = self._authorize_late(url)
+            if authorize is None:
+                headers |= self._authorization(url, cast("str | None", self._given))
         body = self._body(Request(conversation, tuple(tools), options))
         is_background = self._has_background and options.extra.get("background") is True
-        headers |= own
         return HttpRequest(
             url,
-            headers,
+            headers | own,
             body,
             self._accept,
             is_background=is_background,
-            authorize=self._authorize_late(headers),
+            authorize=authorize,
         )
 
     @abstractmethod
@@ -113,13 +135,38 @@ class Service(ABC):
         """The address of the requests."""
 
     @abstractmethod
-    def _authorization(self, url: str) -> dict[str, str]:
-        """The header with the key, if there is a key; read for each request."""
+    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
+        """The header with the key that was given, or with that of the environment, if there is one; read for each request."""
 
-    def _authorize_late(self, headers: Mapping[str, str]) -> Authorize | None:
-        """What a request with these headers still needs when it is sent."""
-        del headers
-        return None
+    @property
+    def _given(self) -> ApiKey | None:
+        """The key that was given."""
+        return self._api_key
+
+    def _request_url(self) -> str:
+        return self._address or self._url()
+
+    def _authorize_late(self, url: str) -> Authorize | None:
+        """What adds the key when the request is sent; ``None`` if the key is known now."""
+        given = self._given
+        if given is None or isinstance(given, str):
+            return None
+
+        def keyed(request: HttpRequest, key: object) -> HttpRequest:
+            if not isinstance(key, str) or not key:
+                raise ConfigurationError(
+                    f"the function for the key returned {type(key).__name__} and no text: give one that returns the key"
+                )
+            self._last_key = key
+            return replace(request, headers=self._authorization(url, key) | {**request.headers})
+
+        if inspect.iscoroutinefunction(given):
+
+            async def awaited(request: HttpRequest) -> HttpRequest:
+                return keyed(request, await given())
+
+            return awaited
+        return lambda request: keyed(request, given())
 
     @abstractmethod
     def _body(self, request: Request) -> bytes:
@@ -153,7 +200,8 @@ class Service(ABC):
     def _secrets(self) -> tuple[str | None, ...]:
         """The secrets that a response may repeat, and that an error must not show."""
         secret = [value for name, value in self._headers.items() if is_secret(name)]
-        own = current_secrets(self._api_key, self._variable)
+        known = self._given if isinstance(self._given, str) else self._last_key
+        own = current_secrets(known, self._variable)
         return (*own, *(value.removeprefix("Bearer ") for value in secret))
 
 
@@ -173,20 +221,23 @@ class OpenAIService(Service):
         self,
         model: str,
         *,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         base_url: str | None = None,
+        address: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         if base_url:
             endpoint(base_url, self._path)
-        super().__init__(model, api_key=api_key, base_url=base_url, headers=headers)
+        super().__init__(
+            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+        )
         self._remembered = Remembered[Any](type(self)._encode_tool)
 
     def _url(self) -> str:
         return endpoint(base_address(self._base_url, "OPENAI_BASE_URL", OPENAI), self._path)
 
-    def _authorization(self, url: str) -> dict[str, str]:
-        key = read_key(self._api_key, self._variable, needed=url == endpoint(OPENAI, self._path))
+    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
+        key = read_key(given, self._variable, needed=url == endpoint(OPENAI, self._path))
         if key and host_of(url).endswith(AZURE):
             return {"api-key": key}
         return {"authorization": f"Bearer {key}"} if key else {}

@@ -26,6 +26,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
         "AWS_PROFILE",
         "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
         "ANTHROPIC_BASE_URL",
         "GEMINI_API_KEY",
         "GOOGLE_API_KEY",

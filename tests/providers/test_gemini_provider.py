@@ -87,6 +87,14 @@ def test_a_project_means_vertex() -> None:
     assert "x-goog-api-key" not in request.headers
 
 
+def sent(request: HttpRequest) -> HttpRequest:
+    """The request with what it gets when it is sent."""
+    assert request.authorize is not None
+    authorized = request.authorize(request)
+    assert isinstance(authorized, HttpRequest)
+    return authorized
+
+
 def test_vertex_is_filled_in_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens: Iterator[str] = iter(["one", "two"])
     gemini = Gemini("gemini-x", access_token=lambda: next(tokens))
@@ -95,11 +103,11 @@ def test_vertex_is_filled_in_from_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
     request = ask(gemini)
     assert request.url == f"https://aiplatform.googleapis.com{PLACE}/global/{MODEL}"
-    assert request.headers["authorization"] == "Bearer one"
+    assert sent(request).headers["authorization"] == "Bearer one"
     monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west4")
     request = ask(gemini)
     assert f"https://europe-west4-aiplatform.googleapis.com{PLACE}/europe-west4/" in request.url
-    assert request.headers["authorization"] == "Bearer two"
+    assert sent(request).headers["authorization"] == "Bearer two"
 
 
 def test_vertex_takes_a_key_or_another_address_too() -> None:

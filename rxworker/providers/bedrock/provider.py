@@ -28,8 +28,8 @@ from rxworker.providers.bedrock.encode import NAME, encode
 from rxworker.providers.bedrock.finish import numbers, stream_failure
 from rxworker.providers.bedrock.signing import Signer
 from rxworker.providers.encode_cache import Body, Remembered
-from rxworker.providers.endpoint import current_secrets, endpoint, read_key
-from rxworker.providers.service import Service
+from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
+from rxworker.providers.service import ApiKey, Service
 
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
@@ -53,13 +53,17 @@ class BedrockService(Service):
         model: str,
         *,
         region: str | None = None,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         profile: str | None = None,
         base_url: str | None = None,
+        address: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         if base_url:
             endpoint(base_url, "", "")
-        super().__init__(model, api_key=api_key, base_url=base_url)
+        super().__init__(
+            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+        )
         if region is not None and not _REGION.fullmatch(region):
             raise ConfigurationError(f"the region {region!r} is not one; write it like us-east-1")
         self._region = region
@@ -84,17 +88,16 @@ class BedrockService(Service):
             base = f"https://bedrock-runtime.{region}.amazonaws.com{suffix}"
         return endpoint(base, f"/model/{quote(self.model, safe='')}/{self._operation}", "")
 
-    def _authorization(self, url: str) -> dict[str, str]:
+    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
         del url
-        # A profile that is named is meant, also where the environment has a key.
-        if self._profile and not self._api_key:
-            return {}
-        key = read_key(self._api_key, self._variable, needed=False)
-        return {"authorization": f"Bearer {key}"} if key else {}
+        return {"authorization": f"Bearer {read_key(given, self._variable, needed=True)}"}
 
-    def _authorize_late(self, headers: Mapping[str, str]) -> Authorize | None:
-        """Sign what has no key."""
-        return None if "authorization" in headers else partial(self._signed, self._known_region())
+    def _authorize_late(self, url: str) -> Authorize | None:
+        """A key from a function, or a signature where there is no key."""
+        # A profile that is named is meant, also where the environment has a key.
+        if self._api_key or (os.environ.get(self._variable) and not self._profile):
+            return super()._authorize_late(url)
+        return partial(self._signed, self._known_region())
 
     def _signed(self, region: str, request: HttpRequest) -> HttpRequest:
         signed = self._signer.sign(request, region)
@@ -124,6 +127,8 @@ class Bedrock(BedrockService):
             signed with AWS credentials, for which the extra ``bedrock`` is needed.
         profile: The name of the AWS profile whose credentials sign the requests.
         base_url: Where the service is, for example a VPC endpoint; without one, ``AWS_ENDPOINT_URL_BEDROCK_RUNTIME``, or else that of the region.
+        address: The whole address of the requests, which is used unchanged.
+        headers: Headers for every request. With an ``authorization`` among them requests are neither keyed nor signed.
 
     Raises:
         ConfigurationError: The region or the ``base_url`` is none.
@@ -158,6 +163,8 @@ class AnthropicBedrock(BedrockService):
         api_key: As for `Bedrock`.
         profile: As for `Bedrock`.
         base_url: As for `Bedrock`.
+        address: As for `Bedrock`.
+        headers: As for `Bedrock`.
         max_tokens: The maximum of tokens of an answer, if the request's options have none.
 
     Raises:
@@ -179,12 +186,22 @@ class AnthropicBedrock(BedrockService):
         model: str,
         *,
         region: str | None = None,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         profile: str | None = None,
         base_url: str | None = None,
+        address: str | None = None,
+        headers: Mapping[str, str] | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
     ) -> None:
-        super().__init__(model, region=region, api_key=api_key, profile=profile, base_url=base_url)
+        super().__init__(
+            model,
+            region=region,
+            api_key=api_key,
+            profile=profile,
+            base_url=base_url,
+            address=address,
+            headers=headers,
+        )
         self._max_tokens = max_tokens
         self._remembered = Remembered[MessagesEncoder](encode_tool)
 
@@ -196,9 +213,9 @@ class AnthropicBedrock(BedrockService):
             )
             del body["model"], body["stream"]
             body.setdefault("anthropic_version", VERSION)
-            for name, betas in request.options.headers.items():
-                if name.lower() == "anthropic-beta":  # Bedrock reads it in the body
-                    body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
+            headers = self._headers | checked_headers(request.options.headers)
+            if betas := headers.get("anthropic-beta"):  # Bedrock reads it in the body
+                body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
             return body
 
         return self._remembered.encode(request.conversation.messages, MessagesEncoder(), encoded)

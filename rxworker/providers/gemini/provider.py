@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
@@ -21,7 +21,7 @@ from rxworker.providers.endpoint import (
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.finish import numbers
-from rxworker.providers.service import Service
+from rxworker.providers.service import ApiKey, Service
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
 METHOD = ":streamGenerateContent"
@@ -73,7 +73,7 @@ def _streamed(base_url: str, path: str, root: str) -> str:
     """The address, with the parameter for server-sent events instead of one JSON array."""
     if any(name == "key" for name, _ in parse_qsl(urlsplit(base_url).query)):
         raise ConfigurationError("the base_url holds a key; pass it as api_key=... instead")
-    url = endpoint(base_url, path, root)
+    url = endpoint(base_url, path, root, below_path=True)
     if any(name == "alt" for name, _ in parse_qsl(urlsplit(url).query)):
         return url
     return f"{url}{'&' if '?' in url else '?'}alt=sse"
@@ -98,8 +98,10 @@ class Gemini(Service):
             ``GOOGLE_GEMINI_BASE_URL``.
         project: The project at Vertex AI; without one, ``GOOGLE_CLOUD_PROJECT``.
         location: Its region; without one, ``GOOGLE_CLOUD_LOCATION``, or else ``global``.
-        access_token: The token for Vertex AI, or a function that returns one and is called for each request, since tokens expire
-            within the hour.
+        address: The whole address of the requests, which is used unchanged.
+        headers: Headers for every request. With an ``authorization`` or ``x-goog-api-key`` among them no key is looked for.
+        access_token: The token for Vertex AI, or a function or a coroutine function that returns one and is called for each request,
+            since tokens expire within the hour.
 
     Raises:
         ConfigurationError: The ``base_url`` is not an address.
@@ -123,24 +125,28 @@ class Gemini(Service):
         self,
         model: str,
         *,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         base_url: str | None = None,
+        address: str | None = None,
+        headers: Mapping[str, str] | None = None,
         project: str | None = None,
         location: str | None = None,
-        access_token: str | Callable[[], str] | None = None,
+        access_token: ApiKey | None = None,
     ) -> None:
         if base_url:
             developer_url(base_url, model)
-        super().__init__(model, api_key=api_key, base_url=base_url)
+        super().__init__(
+            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+        )
         self._project = project
         self._location = location
         self._access_token = access_token
-        self._last_token: str | None = None  # to be masked, should an answer repeat it
         self._at_vertex = bool(project or location or access_token)
 
     def __repr__(self) -> str:
         named = {
             "base_url": hidden_url(self._base_url or ""),
+            "address": hidden_url(self._address or ""),
             "project": self._project,
             "location": self._location,
         }
@@ -155,7 +161,7 @@ class Gemini(Service):
         return "access_token=..." if self._at_vertex else self._variable
 
     def _secrets(self) -> tuple[str | None, ...]:
-        return (*super()._secrets(), *current_secrets(self._last_token, OTHER_KEY))
+        return (*super()._secrets(), *current_secrets(None, OTHER_KEY))
 
     def _url(self) -> str:
         if not self._at_vertex:
@@ -168,18 +174,20 @@ class Gemini(Service):
         location = self._location or os.environ.get(LOCATION) or GLOBAL
         return vertex_url(self._base_url, project, location, self.model)
 
-    def _authorization(self, url: str) -> dict[str, str]:
+    @property
+    def _given(self) -> ApiKey | None:
+        return self._access_token or self._api_key
+
+    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
         if self._at_vertex and (self._access_token or not self._api_key):
-            return self._bearer()
+            return self._bearer(given)
         variable = self._variable
         if os.environ.get(OTHER_KEY) and not os.environ.get(variable):
             variable = OTHER_KEY
-        key = read_key(self._api_key, variable, needed=url.startswith(DEVELOPER + "/"))
+        key = read_key(given, variable, needed=url.startswith(DEVELOPER + "/"))
         return {"x-goog-api-key": key} if key else {}
 
-    def _bearer(self) -> dict[str, str]:
-        token = self._access_token() if callable(self._access_token) else self._access_token
-        self._last_token = token
+    def _bearer(self, token: str | None) -> dict[str, str]:
         if token:
             return checked_headers({"authorization": f"Bearer {token}"})
         if self._base_url:

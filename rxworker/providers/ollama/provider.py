@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from ipaddress import IPv6Address
 
 import msgspec
@@ -14,7 +15,7 @@ from rxworker.providers.endpoint import base_address, endpoint, host_of, read_ke
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.ollama.finish import numbers
-from rxworker.providers.service import Service
+from rxworker.providers.service import ApiKey, Service
 
 PATH = "/api/chat"
 PORT = 11434
@@ -81,7 +82,9 @@ class Ollama(Service):
         base_url: Where the server is: an address, ``host``, or ``host:port``; without one, ``OLLAMA_HOST``, or else
             this machine.
         api_key: The key, which only the cloud needs; without one, the environment variable ``OLLAMA_API_KEY`` is read
-            for each request.
+            for each request. A function or a coroutine function that returns it is called for each request.
+        address: The whole address of the requests, which is used unchanged.
+        headers: Headers for every request. With an ``authorization`` among them no key is looked for.
 
     Raises:
         ConfigurationError: The ``base_url`` is not an address.
@@ -99,17 +102,25 @@ class Ollama(Service):
     _numbers = staticmethod(numbers)
 
     def __init__(
-        self, model: str, *, base_url: str | None = None, api_key: str | None = None
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: ApiKey | None = None,
+        address: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         if base_url:
             chat_address(base_url)
-        super().__init__(model, api_key=api_key, base_url=base_url)
+        super().__init__(
+            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+        )
 
     def _url(self) -> str:
         return chat_address(base_address(self._base_url, HOST, BASE_URL))
 
-    def _authorization(self, url: str) -> dict[str, str]:
-        key = read_key(self._api_key, self._variable, needed=host_of(url) == CLOUD)
+    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
+        key = read_key(given, self._variable, needed=host_of(url) == CLOUD)
         return {"authorization": f"Bearer {key}"} if key else {}
 
     def _body(self, request: Request) -> bytes:

@@ -19,9 +19,10 @@ class OpenAIChat(OpenAIService):
     Args:
         model: The name of the model, for example ``gpt-4.1-mini``.
         api_key: The key; without one, the environment variable ``OPENAI_API_KEY`` is read for each request. A server of
-            your own (``base_url``) needs none.
+            your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each request.
         base_url: Where the service is, for example ``http://127.0.0.1:11434``; without one, ``OPENAI_BASE_URL``, or
             else OpenAI. A query, such as Azure's ``?api-version=...``, is kept.
+        address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With an ``authorization`` or ``api-key`` among them no key is looked for.
 
     Raises:
@@ -40,6 +41,6 @@ class OpenAIChat(OpenAIService):
     _numbers = staticmethod(numbers)
 
     def _body(self, request: Request) -> bytes:
-        new = MessagesEncoder(dialect_of(host_of(self._url())))
+        new = MessagesEncoder(dialect_of(host_of(self._request_url())))
         body = partial(encode, self.model, request, known=self._remembered.tools)
         return self._remembered.encode(request.conversation.messages, new, body)

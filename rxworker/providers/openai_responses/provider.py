@@ -35,9 +35,10 @@ class OpenAIResponses(OpenAIService):
     Args:
         model: The name of the model, for example ``gpt-5``.
         api_key: The key; without one, the environment variable ``OPENAI_API_KEY`` is read for each request. A server of
-            your own (``base_url``) needs none.
+            your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each request.
         base_url: Where the service is, for example ``http://127.0.0.1:8080``; without one, ``OPENAI_BASE_URL``, or else
             OpenAI. A query, such as Azure's ``?api-version=...``, is kept.
+        address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With an ``authorization`` or ``api-key`` among them no key is looked for.
 
     Raises:

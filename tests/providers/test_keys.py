@@ -1,0 +1,163 @@
+"""Keys, addresses and headers are given to every provider in the same ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import reactivex
+from reactivex import Observable
+
+from rxworker.errors import ConfigurationError, HttpStatusError, ProviderError
+from rxworker.messages import Conversation, Message
+from rxworker.providers import PROVIDERS, AnthropicBedrock, HttpRequest, Options
+from rxworker.transport import Client, Retry
+
+MADE: dict[str, Any] = {**PROVIDERS, "anthropic_bedrock": AnthropicBedrock}
+each_provider = pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+KEY = "tok-0123456789"
+
+
+class Refuses:
+    """A transport that keeps the requests, and refuses them with an answer that quotes their key."""
+
+    def __init__(self) -> None:
+        self.sent: list[HttpRequest] = []
+
+    def send(self, request: HttpRequest) -> Observable[bytes]:
+        self.sent.append(request)
+        body = b'{"error": {"message": "bad key %s"}, "message": "bad key %s"}' % (
+            KEY.encode(),
+            KEY.encode(),
+        )
+        return reactivex.throw(HttpStatusError("no", status=401, headers={}, body=body, url=""))
+
+
+async def sent_by(provider: Any) -> tuple[HttpRequest, ProviderError]:
+    transport = Refuses()
+    client = Client(provider, transport=transport, retry=Retry(retries=0))
+    with pytest.raises(ProviderError) as caught:
+        await client.stream("Hi")
+    return transport.sent[0], caught.value
+
+
+def text() -> object:
+    return KEY
+
+
+def function() -> object:
+    return lambda: KEY
+
+
+def coroutine_function() -> object:
+    async def get() -> str:
+        await asyncio.sleep(0)
+        return KEY
+
+    return get
+
+
+@each_provider
+@pytest.mark.parametrize("given", [text, function, coroutine_function])
+async def test_a_key_may_be_a_text_or_a_function_and_is_not_shown(
+    make: Any, given: Callable[[], object]
+) -> None:
+    plain = make("m", api_key=KEY).request(Conversation((Message.user("Hi"),)), (), Options())
+    request, error = await sent_by(make("m", api_key=given()))
+    assert (request.url, request.headers, request.body) == (plain.url, plain.headers, plain.body)
+    assert KEY in "".join(request.headers.values())
+    assert KEY not in f"{error} {request!r}"
+    assert "***" in str(error)
+
+
+@each_provider
+@pytest.mark.parametrize("value", ["", None, 3, b"key"])
+async def test_a_function_that_returns_no_key_is_refused(make: Any, value: object) -> None:
+    client = Client(make("m", api_key=lambda: value), transport=Refuses())
+    with pytest.raises(ConfigurationError, match="the function for the key returned"):
+        await client.stream("Hi")
+
+
+@each_provider
+def test_a_key_of_another_type_is_refused(make: Any) -> None:
+    with pytest.raises(ConfigurationError, match="api_key is neither a text nor a function"):
+        make("m", api_key=3)
+
+
+@each_provider
+def test_an_address_is_used_unchanged(make: Any) -> None:
+    address = "https://gateway.example/models/m?tenant=a"
+    provider = make("m", api_key=KEY, address=address)
+    assert provider.request(Conversation(), (), Options()).url == address
+    assert address in repr(provider)
+    with pytest.raises(ConfigurationError, match=r"address=..., which is used unchanged"):
+        make("m", address=address, base_url=address)
+    with pytest.raises(ConfigurationError, match="is not an address"):
+        make("m", address="gateway")
+
+
+@each_provider
+def test_headers_are_sent_with_every_request_and_those_of_a_request_replace_them(make: Any) -> None:
+    provider = make("m", headers={"X-Tenant": "a", "Authorization": f"Bearer {KEY}"})
+    request = provider.request(Conversation(), (), Options(headers={"x-tenant": "b"}))
+    assert request.headers["x-tenant"] == "b"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.authorize is None
+    assert "x-api-key" not in request.headers
+
+
+ADDRESSES = [
+    # base_url, the address of the official client (anthropic 2.14, google-genai 3.6)
+    (
+        "anthropic",
+        "https://api.deepseek.com/anthropic",
+        "https://api.deepseek.com/anthropic/v1/messages",
+    ),
+    (
+        "anthropic",
+        "https://api.deepseek.com/anthropic/",
+        "https://api.deepseek.com/anthropic/v1/messages",
+    ),
+    ("anthropic", "https://api.anthropic.com", "https://api.anthropic.com/v1/messages"),
+    ("anthropic", "https://gateway.example/a/v1", "https://gateway.example/a/v1/messages"),
+    ("anthropic", "https://gateway.example/a/v1/messages", "https://gateway.example/a/v1/messages"),
+    (
+        "gemini",
+        "https://gateway.example/gemini",
+        "https://gateway.example/gemini/v1beta/models/m:streamGenerateContent?alt=sse",
+    ),
+    (
+        "gemini",
+        "https://gateway.example/v1",
+        "https://gateway.example/v1/models/m:streamGenerateContent?alt=sse",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "base_url", "url"), ADDRESSES)
+@pytest.mark.parametrize("from_environment", [False, True])
+def test_an_address_with_a_path_gets_the_version_that_the_official_client_adds(
+    name: str, base_url: str, url: str, from_environment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if from_environment:
+        variable = {"anthropic": "ANTHROPIC_BASE_URL", "gemini": "GOOGLE_GEMINI_BASE_URL"}[name]
+        monkeypatch.setenv(variable, base_url)
+        provider = MADE[name]("m", api_key=KEY)
+    else:
+        provider = MADE[name]("m", api_key=KEY, base_url=base_url)
+    assert provider.request(Conversation(), (), Options()).url == url
+
+
+def test_the_token_of_anthropic_is_sent_as_a_bearers_and_a_key_that_was_given_replaces_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "other-key")
+    headers = MADE["anthropic"]("m").request(Conversation(), (), Options()).headers
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert "x-api-key" not in headers
+    headers = MADE["anthropic"]("m", api_key="mine").request(Conversation(), (), Options()).headers
+    assert headers["x-api-key"] == "mine"
+    assert "authorization" not in headers
