@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct as Packed
 from struct import error as PackError  # noqa: N812 - it is a class
+from sys import maxsize
 from zlib import crc32
 
 from msgspec import Struct
@@ -47,7 +48,7 @@ class EventStreamDecoder:
         limit: Bytes that a message may have; ``None`` for any number.
 
     Attributes:
-        limit: The same; it may be changed.
+        limit: The same as a number; it may be changed.
 
     >>> from zlib import crc32
     >>> head = (18).to_bytes(4, "big") + bytes(4)
@@ -59,7 +60,7 @@ class EventStreamDecoder:
     """
 
     def __init__(self, limit: int | None = MAX_FRAME) -> None:
-        self.limit = limit
+        self.limit = maxsize if limit is None else limit
         self._pieces: list[bytes] = []  # of the unfinished message, joined when it is whole
         self._size = 0  # of these pieces
         self._wanted = _PRELUDE.size  # bytes until there is something to do
@@ -103,7 +104,7 @@ class EventStreamDecoder:
             size, of_headers, checksum = _PRELUDE.unpack_from(data, at)
             if crc32(data[at : at + 8]) != checksum:
                 raise _damaged("its lengths have another checksum")
-            if self.limit is not None and size > self.limit:
+            if size > self.limit:
                 raise too_large(self.limit)
             if size < AROUND + of_headers:
                 raise _damaged("its headers are longer than the whole")
