@@ -15,10 +15,11 @@ from rxworker.messages import (
     Text,
     Thinking,
     ToolCall,
+    ToolMeta,
     ToolResult,
 )
 from rxworker.providers import OpenAIChat, Options
-from rxworker.providers.openai_chat.dialects import COMPATIBLE, OPENAI, dialect_of
+from rxworker.providers.openai_chat.dialects import COMPATIBLE, OPENAI, Dialect, dialect_of
 
 OPENAI_URL = "https://api.openai.com/v1"
 AZURE = "https://me.openai.azure.com/openai/v1"
@@ -27,6 +28,7 @@ OPENROUTER = "https://openrouter.ai/api/v1"
 GROQ = "https://api.groq.com/openai/v1"
 MISTRAL = "https://api.mistral.ai/v1"
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
+KIMI = "https://api.moonshot.ai/v1"
 OWN_SERVER = "http://127.0.0.1:8000/v1"
 
 DETAILS: JsonObject = {"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]}
@@ -47,6 +49,7 @@ ANSWERS = {
     "openrouter": own(Thinking("hm", echo=DETAILS), call()),
     "google": own(call(SEAL)),
     "plain": own(Thinking("hm"), call()),
+    "vllm": own(Thinking("hm", echo={"field": "reasoning"}), call()),
     "anthropic": Message(
         "assistant",
         (Thinking("hm", "sig", {"field": "reasoning_content"}), call(SEAL)),
@@ -87,6 +90,17 @@ def messages(base_url: str, *said: Message) -> list[dict[str, Any]]:
         (OWN_SERVER, "openrouter", DETAILS),
         (OWN_SERVER, "google", SEAL),
         (OWN_SERVER, "plain", {}),
+        (OWN_SERVER, "vllm", {"reasoning": "hm"}),
+        (GROQ, "vllm", {"reasoning": "hm"}),
+        ("https://api.together.xyz/v1", "vllm", {"reasoning": "hm"}),
+        (OPENAI_URL, "vllm", {}),
+        (DEEPSEEK, "vllm", HM),  # in the member that it demands
+        (KIMI, "vllm", HM),
+        (KIMI, "deepseek", HM),
+        (KIMI, "plain", NONE),
+        (KIMI, "anthropic", NONE),
+        ("https://api.moonshot.cn/v1", "plain", NONE),
+        ("https://api.kimi.com/coding/v1", "plain", NONE),
         (OWN_SERVER, "anthropic", {}),
     ],
 )
@@ -100,9 +114,37 @@ def test_a_server_is_sent_what_it_takes_and_demands(
     } == expected
 
 
-def test_deepseek_is_owed_no_thinking_where_nothing_is_called() -> None:
-    said = own(Thinking("hm", echo={"field": "reasoning_content"}), Text("yes"))
-    assert messages(DEEPSEEK, said) == [{"role": "assistant", "content": "yes"}]
+LOOK = ToolMeta("look", "Look.", {"type": "object"})
+
+
+@pytest.mark.parametrize(
+    ("base_url", "tools", "expected"),
+    [
+        (DEEPSEEK, (LOOK,), HM),
+        (DEEPSEEK, (), {}),
+        (KIMI, (LOOK,), {}),
+        (OWN_SERVER, (LOOK,), {}),
+    ],
+)
+def test_an_answer_without_calls_has_its_thinking_where_a_request_with_tools_demands_it(
+    base_url: str, tools: tuple[ToolMeta, ...], expected: dict[str, Any]
+) -> None:
+    answer = own(Thinking("hm", echo={"field": "reasoning_content"}), Text("yes"))
+    conversation = Conversation((Message.user("?"), answer, Message.user("And?")))
+    provider = OpenAIChat("m", api_key="k", base_url=base_url)
+    provider.request(conversation, (), Options())  # what is kept of it must not hide the tools
+    request = provider.request(conversation, tools, Options())
+    sent = msgspec.json.decode(request.body)["messages"][1]
+    assert sent == {"role": "assistant", "content": "yes", **expected}
+
+
+def test_the_dialect_of_a_server_may_be_given() -> None:
+    given = Dialect(limit="max_completion_tokens", echoes=(), demands_reasoning="calls")
+    provider = OpenAIChat("m", base_url="https://gateway.example/v1", dialect=given)
+    conversation = Conversation((Message.user("?"), ANSWERS["plain"]))
+    body = msgspec.json.decode(provider.request(conversation, (), Options(max_tokens=5)).body)
+    assert body["max_completion_tokens"] == 5
+    assert body["messages"][1]["reasoning_content"] == ""
 
 
 @pytest.mark.parametrize(

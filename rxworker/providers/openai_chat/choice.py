@@ -76,6 +76,7 @@ def _join(group: list[JsonObject]) -> JsonObject:
 # The encoder finds this in the echo of thinking that must be sent back under its name.
 FIELD = "field"
 REASONING_CONTENT = "reasoning_content"
+REASONING = "reasoning"
 DETAILS = "reasoning_details"
 
 NO_REASON = WireChoice()
@@ -201,6 +202,8 @@ class Choice:
         if delta.reasoning_content is not None:
             echo = {FIELD: REASONING_CONTENT}
             self._owes_reasoning = False
+        elif not details:
+            echo = {FIELD: REASONING}
         self._open(BlockType.THINKING, echo)
         self._details += details or ()
         self._say(BlockType.THINKING, text or "")

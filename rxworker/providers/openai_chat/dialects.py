@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Literal
 
 from msgspec import Struct
 
 from rxworker.providers.ids import hashed, shortened
-from rxworker.providers.openai_chat.choice import DETAILS, REASONING_CONTENT
+from rxworker.providers.openai_chat.choice import DETAILS, REASONING, REASONING_CONTENT
 
 EXTRA_CONTENT = "extra_content"
 REFUSAL = "refusal"
@@ -27,14 +28,15 @@ class Dialect(Struct, frozen=True):
         limit: Its name for the limit of output tokens.
         echoes: What it takes of that which an answer carried beside its text and its calls. A refusal that it does not
             take is text.
-        demands_reasoning: Whether an answer with calls must contain its thinking, even if it is empty or from another provider.
+        demands_reasoning: Which answers must have ``reasoning_content``, even if it is empty or from another provider: none, those with
+            ``calls``, or all ``answers`` of a request with tools.
         ids: What an id of a call must look like; ``None``: whatever the protocol's own answers had.
         id_length: How long an id is that takes the place of one that looks otherwise.
     """
 
     limit: str = "max_tokens"
-    echoes: tuple[str, ...] = (REASONING_CONTENT, DETAILS, EXTRA_CONTENT, REFUSAL)
-    demands_reasoning: bool = False
+    echoes: tuple[str, ...] = (REASONING_CONTENT, REASONING, DETAILS, EXTRA_CONTENT, REFUSAL)
+    demands_reasoning: Literal["", "calls", "answers"] = ""
     ids: re.Pattern[str] | None = None
     id_length: int = LONGEST_ID
 
@@ -57,13 +59,24 @@ COMPATIBLE = Dialect()
 OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,40}"))
 MISTRAL = Dialect(echoes=(), ids=re.compile("[a-zA-Z0-9]{9}"), id_length=9)
 
+KIMI = Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="calls")
+
 # By the host or its end.
 DIALECTS = {
     "openai.com": OPENAI,
     "openai.azure.com": OPENAI,
-    "deepseek.com": Dialect(echoes=(REASONING_CONTENT,), demands_reasoning=True),
+    "deepseek.com": Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="answers"),
+    "moonshot.ai": KIMI,
+    "moonshot.cn": KIMI,
+    "kimi.com": KIMI,
     "openrouter.ai": Dialect(echoes=(DETAILS,)),
-    "groq.com": Dialect(echoes=()),
+    "groq.com": Dialect(echoes=(REASONING,)),
+    "together.xyz": Dialect(echoes=(REASONING,)),
+    "together.ai": Dialect(echoes=(REASONING,)),
+    "siliconflow.cn": Dialect(echoes=(REASONING_CONTENT,)),
+    "siliconflow.com": Dialect(echoes=(REASONING_CONTENT,)),
+    "services.ai.azure.com": OPENAI,
+    "api.aws": OPENAI,  # Bedrock's mantle
     "mistral.ai": MISTRAL,
     "googleapis.com": Dialect(echoes=(EXTRA_CONTENT,)),
 }
@@ -74,7 +87,7 @@ def dialect_of(host: str) -> Dialect:
     """The dialect of the server of a host.
 
     >>> dialect_of("api.deepseek.com").demands_reasoning, dialect_of("127.0.0.1").demands_reasoning
-    (True, False)
+    ('answers', '')
     """
     labels = host.lower().rstrip(".").split(".")
     ends = (".".join(labels[place:]) for place in range(len(labels)))

@@ -42,7 +42,13 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
-from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT, merge_details
+from rxworker.providers.openai_chat.choice import (
+    DETAILS,
+    FIELD,
+    REASONING,
+    REASONING_CONTENT,
+    merge_details,
+)
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
 from rxworker.providers.schema import (
     answer_schema,
@@ -111,16 +117,19 @@ class MessagesEncoder(MessageEncoder):
 
     Args:
         dialect: The dialect of the server.
+        has_tools: Whether the request has tools.
 
     Attributes:
         dialect: The same.
+        has_tools: The same.
     """
 
-    __slots__ = ("_answered", "_ids", "_rest", "dialect")
+    __slots__ = ("_answered", "_ids", "_rest", "dialect", "has_tools")
 
-    def __init__(self, dialect: Dialect = COMPATIBLE) -> None:
+    def __init__(self, dialect: Dialect = COMPATIBLE, *, has_tools: bool = False) -> None:
         super().__init__()
         self.dialect = dialect
+        self.has_tools = has_tools
         # The messages up to the last answer, with the results of its calls, after which others may come; and the rest.
         self._answered: list[Part] = []
         self._rest: list[Part] = []
@@ -147,8 +156,10 @@ class MessagesEncoder(MessageEncoder):
                 self._rest += self.parts([{"role": "user", "content": flat(parts)}])
 
     def is_like(self, new: MessageEncoder) -> bool:
-        """Whether it encodes for the same dialect."""
-        return isinstance(new, MessagesEncoder) and self.dialect is new.dialect
+        """Whether it encodes for the same dialect, and as many tools as matter to that."""
+        if not isinstance(new, MessagesEncoder) or self.dialect is not new.dialect:
+            return False
+        return self.has_tools is new.has_tools or self.dialect.demands_reasoning != "answers"
 
     def messages(self, system: str | None) -> Raw | tuple[Raw | JsonObject, ...]:
         """The messages so far.
@@ -179,8 +190,11 @@ class MessagesEncoder(MessageEncoder):
         encoded = _text_fields(text, refusal, own and REFUSAL in dialect.echoes)
         if calls:
             encoded["tool_calls"] = calls
-        if thinking or dialect.demands_reasoning:
-            encoded |= _thinking(thinking, bool(calls), dialect)
+        demanded = dialect.demands_reasoning
+        of_all = demanded == "answers" and self.has_tools
+        is_demanded = of_all or (demanded != "" and bool(calls))
+        if thinking or is_demanded:
+            encoded |= _thinking(thinking, bool(calls), dialect, is_demanded=is_demanded)
         self._answered += [*self._rest, *self.parts([encoded])]
         self._rest.clear()
 
@@ -196,19 +210,24 @@ def _text_fields(text: str, refusal: str, apart: bool) -> JsonObject:
     return {"role": "assistant", "content": text + refusal or None}
 
 
-def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect) -> JsonObject:
-    texts: list[str] = []
+def _thinking(
+    blocks: Iterable[Thinking], called: bool, dialect: Dialect, *, is_demanded: bool
+) -> JsonObject:
+    texts: dict[str, str] = {}
     details: list[JsonObject] = []
     encoded: JsonObject = {}
     for block in blocks:
         echo = block.echo or {}
-        if echo.get(FIELD) == REASONING_CONTENT:
-            texts.append(block.text)
+        field = echo.get(FIELD)
+        if isinstance(field, str):
+            texts[field] = texts.get(field, "") + block.text
         kept = echo.get(DETAILS)
         if isinstance(kept, list):
             details += [detail for detail in kept if isinstance(detail, dict)]
-    if called and (dialect.demands_reasoning or (texts and REASONING_CONTENT in dialect.echoes)):
-        encoded[REASONING_CONTENT] = "".join(texts)
+    if called or is_demanded:  # it goes back under the name that it came by
+        encoded |= {field: text for field, text in texts.items() if field in dialect.echoes}
+    if is_demanded:
+        encoded.setdefault(REASONING_CONTENT, texts.get(REASONING, ""))
     if details and DETAILS in dialect.echoes:
         encoded[DETAILS] = merge_details(details)
     return encoded

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from rxworker.providers.base import Request
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
-from rxworker.providers.openai_chat.dialects import dialect_of
+from rxworker.providers.openai_chat.dialects import Dialect, dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.finish import numbers
-from rxworker.providers.service import OpenAIService
+from rxworker.providers.service import ApiKey, OpenAIService
 
 
 class OpenAIChat(OpenAIService):
@@ -24,6 +25,7 @@ class OpenAIChat(OpenAIService):
             else OpenAI. A query, such as Azure's ``?api-version=...``, is kept.
         address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With an ``authorization`` or ``api-key`` among them no key is looked for.
+        dialect: The requirements of the server; without one, those of its host, as far as it is known.
 
     Raises:
         ConfigurationError: The ``base_url`` is not an address, or a header cannot be sent.
@@ -40,7 +42,23 @@ class OpenAIChat(OpenAIService):
     _frame_decoder = OpenAIChatDecoder
     _numbers = staticmethod(numbers)
 
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: ApiKey | None = None,
+        base_url: str | None = None,
+        address: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        dialect: Dialect | None = None,
+    ) -> None:
+        super().__init__(
+            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+        )
+        self._dialect = dialect
+
     def _body(self, request: Request) -> bytes:
-        new = MessagesEncoder(dialect_of(host_of(self._request_url())))
+        dialect = self._dialect or dialect_of(host_of(self._request_url()))
+        new = MessagesEncoder(dialect, has_tools=bool(request.tools))
         body = partial(encode, self.model, request, known=self._remembered.tools)
         return self._remembered.encode(request.conversation.messages, new, body)
