@@ -163,6 +163,8 @@ class Options(Settings, frozen=True, omit_defaults=True):
         headers: Headers of the provider's own.
         cache: The parts of a request that may be cached besides those before a `rxworker.messages.CachePoint`: its tools,
             its system text. A provider that caches unasked, or not at all, leaves it out.
+        cache_ttl: The lifetime of these parts in the provider's words, for example ``1h``. They always live at least as long as a
+            part behind them.
 
     Raises:
         ConfigurationError: A value has another type, or there is no setting of this name.
@@ -178,6 +180,7 @@ class Options(Settings, frozen=True, omit_defaults=True):
     extra: JsonObject = field(default_factory=dict[str, Json])
     headers: dict[str, str] = field(default_factory=dict[str, str])
     cache: tuple[Literal["tools", "system"], ...] = ()
+    cache_ttl: str | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -185,6 +188,7 @@ class Options(Settings, frozen=True, omit_defaults=True):
         check_number("Options(temperature)", self.temperature, optional=True)
         check_type("Options(thinking)", self.thinking, (int, str), "thinking=1024", optional=True)
         _check_texts("Options(stop_sequences)", self.stop_sequences, "stop_sequences=('END',)")
+        check_type("Options(cache_ttl)", self.cache_ttl, str, "cache_ttl='1h'", optional=True)
         _check_texts("Options(cache)", self.cache, "cache=('tools', 'system')")
         parallel = self.parallel_tool_calls
         example = "parallel_tool_calls=False"

@@ -144,3 +144,24 @@ def test_points_travel_as_json_and_survive_a_repair() -> None:
     said = Conversation((Message.user("hi", CachePoint("5m")),))
     assert msgspec.json.decode(msgspec.json.encode(said), type=Conversation) == said
     assert repair(said) == said
+
+
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+
+
+def test_what_stands_before_a_mark_lives_at_least_as_long_since_anthropic_refuses_anything_else() -> (
+    None
+):
+    content = ("a", CachePoint(), "b", CachePoint("1h"), "c", CachePoint())
+    body = body_of(Conversation((Message.user(*content),), system="S"), cache=("system",))
+    assert body["system"][0]["cache_control"] == HOUR
+    assert marks(body) == [("a", HOUR), ("b", HOUR), ("c", MARK)]
+    marked = msgspec.structs.replace(TOOLS[0], cache_control=CachePoint())
+    body = body_of(Conversation((Message.user("hi", CachePoint("1h")),)), marked)
+    assert body["tools"][0]["cache_control"] == HOUR
+
+
+def test_the_lifetime_of_the_parts_of_a_request_is_an_option() -> None:
+    said = Conversation((Message.user("hi"),), system="S")
+    body = body_of(said, *TOOLS, cache=("tools", "system"), cache_ttl="1h")
+    assert body["system"][0]["cache_control"] == body["tools"][-1]["cache_control"] == HOUR

@@ -497,3 +497,26 @@ def test_anthropic_is_sent_no_half_of_an_answer_that_the_user_talked_past() -> N
         "server_tool_use",
         "web_search_tool_result",
     ]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "kinds"),
+    [
+        ("https://api.deepseek.com/anthropic", ["thinking", "tool_use"]),
+        ("http://127.0.0.1:8000", ["thinking", "tool_use"]),
+        ("https://api.anthropic.com", ["tool_use"]),
+        ("https://me.services.ai.azure.com/anthropic", ["tool_use"]),
+        ("https://bedrock-mantle.us-east-1.api.aws/anthropic", ["tool_use"]),
+    ],
+)
+def test_thinking_without_a_signature_goes_back_to_services_that_have_none(
+    base_url: str, kinds: list[str]
+) -> None:
+    content = (Thinking("Need the file."), ToolCall("t1", "read", {"path": "a"}))
+    answer = Message("assistant", content, provider="anthropic")
+    said = Conversation((Message.user("?"), answer, Message.user(ToolResult("t1", "x"))))
+    request = Anthropic("m", api_key="k", base_url=base_url).request(said, (), Options())
+    sent = msgspec.json.decode(request.body)["messages"][1]["content"]
+    assert [block["type"] for block in sent] == kinds
+    if len(kinds) == 2:
+        assert sent[0] == {"type": "thinking", "thinking": "Need the file."}

@@ -9,7 +9,7 @@ the marks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -49,6 +49,7 @@ from rxworker.providers.anthropic.options import (
     encode_tool,
     leading_point,
     limit_of,
+    longest,
     mark_last,
     mark_prefix,
 )
@@ -126,7 +127,9 @@ def encode(
     if options.extra:
         extra = container_extra(options.extra, container)
         body = with_extra(body, extra, whole=(CONTAINER,))
-    body, marks = mark_prefix(body, options.cache, point)
+    body, marks = mark_prefix(
+        body, options.cache, point, longest(options.cache_ttl, *encoder.lifetimes())
+    )
     if "messages" not in options.extra:
         body["messages"] = encoder.messages(marks, container_id(body))
     return body
@@ -141,12 +144,14 @@ class MessagesEncoder(MessageEncoder):
 
     Attributes:
         echo: That of the last answer of Anthropic's that has one.
+        takes_unsealed: Whether the service takes thinking without a signature, as those do that are compatible with Anthropic.
     """
 
-    __slots__ = ("_done", "_open", "_own_calls", "_points", "echo")
+    __slots__ = ("_done", "_open", "_own_calls", "_points", "echo", "takes_unsealed")
 
-    def __init__(self) -> None:
+    def __init__(self, *, takes_unsealed: bool = False) -> None:
         super().__init__()
+        self.takes_unsealed = takes_unsealed
         self.echo: JsonObject | None = None
         self._own_calls = OwnCalls()
         self._done: list[Part] = []
@@ -163,7 +168,9 @@ class MessagesEncoder(MessageEncoder):
         first = len(open_messages[-1][1]) if open_messages and open_messages[-1][0] == role else 0
         for block in message.content:
             encoder = encoders.get(type(block))
-            encoded = encoder(block, own) if encoder else None
+            encoded: JsonObject | None = encoder(block, own) if encoder else None
+            if encoded is None and own and self.takes_unsealed and isinstance(block, Thinking):
+                encoded = {"type": "thinking", "thinking": block.text}
             if encoded is not None:
                 if not open_messages or open_messages[-1][0] != role:
                     open_messages.append((role, []))
@@ -176,6 +183,14 @@ class MessagesEncoder(MessageEncoder):
             self.echo = message.echo or self.echo
             if open_messages and open_messages[-1][0] == role:
                 self._own_calls.add(open_messages[-1][1][first:], container_id(message.echo))
+
+    def is_like(self, new: MessageEncoder) -> bool:
+        """Whether it encodes for a service that takes the same."""
+        return isinstance(new, MessagesEncoder) and self.takes_unsealed is new.takes_unsealed
+
+    def lifetimes(self) -> Iterator[str | None]:
+        """Those of the points so far."""
+        return (point.ttl for _, _, point in self._points)
 
     def messages(
         self, marks: int = MOST_MARKS, container: str | None = None
@@ -207,9 +222,11 @@ class MessagesEncoder(MessageEncoder):
 
     def _marked(self, marks: int) -> list[tuple[str, list[JsonObject]]]:
         open_messages = [(role, [*blocks]) for role, blocks in self._open]
-        for place, end, point in self._points[max(len(self._points) - marks, 0) :]:
+        ttl: str | None = None
+        for place, end, point in reversed(self._points[max(len(self._points) - marks, 0) :]):
+            ttl = longest(point.ttl, ttl)
             if place:
-                mark_last(open_messages[place - 1][1], end, cache_control(point.ttl))
+                mark_last(open_messages[place - 1][1], end, cache_control(ttl))
         return open_messages
 
 

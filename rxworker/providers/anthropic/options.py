@@ -153,25 +153,44 @@ def leading_point(conversation: Conversation) -> CachePoint | None:
     return point
 
 
-def mark_prefix(body: Body, parts: Sequence[str], point: CachePoint | None) -> tuple[Body, int]:
+LIFETIMES = {None: 0, "5m": 0, "1h": 1}
+
+
+def longest(*ttls: str | None) -> str | None:
+    """The longest of some lifetimes; one that is not known counts as the shortest.
+
+    >>> longest(None, "1h", "5m"), longest(None, None)
+    ('1h', None)
+    """
+    return max(ttls, key=lambda ttl: LIFETIMES.get(ttl, 0), default=None)
+
+
+def mark_prefix(
+    body: Body, parts: Sequence[str], point: CachePoint | None, ttl: str | None = None
+) -> tuple[Body, int]:
     """The body with marks on its last tool and its system text, as requested.
+
+    Anthropic refuses a mark before one with a longer lifetime, so each gets at least the lifetime of those after it.
 
     Args:
         body: The body of the request.
         parts: ``tools``, ``system``, or both.
         point: One before the first message, which marks the system text, or the tools where there is none.
+        ttl: The longest lifetime of the marks of the messages, or that of the options.
 
     Returns:
         The body, and how many marks are left for the messages.
     """
-    ttl = point.ttl if point else None
+    ttl = longest(ttl, point.ttl) if point else ttl
     system, tools = body.get("system"), body.get("tools")
     marked: Body = {}
     if system and isinstance(system, str) and ("system" in parts or point):
         text: JsonObject = {"type": "text", "text": system, "cache_control": cache_control(ttl)}
         marked["system"] = [text]
     if tools and isinstance(tools, list) and ("tools" in parts or (point and not system)):
-        tools = marked["tools"] = _with_mark(tools, cache_control(None if system else ttl))
+        tools = marked["tools"] = _with_mark(tools, cache_control(ttl))
+    if ttl and isinstance(tools, list) and _count(tools):
+        tools = marked["tools"] = [_lasting(tool, ttl) for tool in tools]
     count = _count(marked.get("system", system))
     if _count(tools) > MOST_MARKS - count:
         tools = marked["tools"] = _with_last_marks(tools, MOST_MARKS - count)
@@ -185,6 +204,18 @@ def _with_mark(tools: list[Json], mark: JsonObject) -> list[Json]:
         if isinstance(tool, dict) and not tool.get("defer_loading"):
             return [*tools[:place], {"cache_control": mark, **tool}, *tools[place + 1 :]]
     return tools
+
+
+def _lasting(tool: Json, ttl: str) -> Json:
+    """The tool, with at least this lifetime in its mark."""
+    mark = tool.get("cache_control") if isinstance(tool, dict) else None
+    if not (isinstance(tool, dict) and isinstance(mark, dict)):
+        return tool
+    own = mark.get("ttl")
+    return {
+        **tool,
+        "cache_control": cache_control(longest(own if isinstance(own, str) else None, ttl)),
+    }
 
 
 def _with_last_marks(tools: Any, most: int) -> list[Json]:

@@ -17,6 +17,7 @@ from rxworker.providers.endpoint import (
     checked_headers,
     current_secrets,
     endpoint,
+    host_of,
     read_key,
 )
 from rxworker.providers.service import ApiKey, Service
@@ -25,6 +26,8 @@ PATH = "/messages"
 BASE_URL = "https://api.anthropic.com"
 HOME = endpoint(BASE_URL, PATH)
 VERSION = "2023-06-01"
+OWN_HOSTS = ("anthropic.com", "azure.com", "googleapis.com", "amazonaws.com", "api.aws")
+"""Where Claude itself answers, which demands the signatures of its thinking."""
 TOKEN = "ANTHROPIC_AUTH_TOKEN"
 DEFAULT_MAX_TOKENS = 8192
 
@@ -107,7 +110,9 @@ class Anthropic(Service):
             max_tokens=self._max_tokens,
             now=self._now(),
         )
-        return self._remembered.encode(request.conversation.messages, MessagesEncoder(), body)
+        is_own = host_of(self._request_url()).endswith(OWN_HOSTS)
+        new = MessagesEncoder(takes_unsealed=not is_own)
+        return self._remembered.encode(request.conversation.messages, new, body)
 
 
 def _messages_at(base_url: str) -> str:

@@ -35,7 +35,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.anthropic.options import encode_thinking
+from rxworker.providers.anthropic.options import encode_thinking, longest
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
@@ -116,7 +116,7 @@ def encode(model: str, request: Request) -> Body:
         body["outputConfig"] = {"textFormat": encode_output(options.output)}
     if options.thinking is not None:
         body["additionalModelRequestFields"] = encode_effort(model, options.thinking)
-    body = _with_points(body, options.cache)
+    body = _with_points(body, options.cache, options.cache_ttl)
     return with_extra({**body}, options.extra)
 
 
@@ -225,9 +225,11 @@ def _message(role: str, blocks: list[JsonObject]) -> JsonObject:
     return {"role": role, "content": [*results, *others]}
 
 
-def _with_points(body: JsonObject, parts: Sequence[str]) -> JsonObject:
+def _with_points(body: JsonObject, parts: Sequence[str], ttl: str | None) -> JsonObject:
     """The body with the cache points that ``Options.cache`` requires, and the last few of all."""
-    point = _point(CachePoint())
+    messages: Any = body["messages"]
+    later = [block.get("cachePoint") for message in messages for block in message["content"]]
+    point = _point(CachePoint(longest(ttl, *(one.get("ttl") for one in later if one))))
     config, system = body.get("toolConfig"), body.get("system")
     if "tools" in parts and isinstance(config, dict) and isinstance(config["tools"], list):
         body["toolConfig"] = {**config, "tools": [*config["tools"], point]}
@@ -236,7 +238,6 @@ def _with_points(body: JsonObject, parts: Sequence[str]) -> JsonObject:
     config = body.get("toolConfig")
     of_tools = _points_of(config["tools"]) if isinstance(config, dict) else 0
     left = MOST_POINTS - of_tools - _points_of(body.get("system"))
-    messages: Any = body["messages"]
     for message in reversed(messages):
         kept: list[JsonObject] = []
         for block in reversed(message["content"]):
