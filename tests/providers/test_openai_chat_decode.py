@@ -753,3 +753,36 @@ def test_a_name_that_is_no_text_costs_no_content(written: bytes, name: str | Non
     ):
         assert events[0] == Status(ResponseStatus.STARTED, name)
         assert events[-1] == TextDelta(0, "Hi")
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("network_error", "server"),
+        ("error", "server"),
+        ("insufficient_system_resource", "overloaded"),
+    ],
+)
+def test_a_finish_reason_that_reports_a_failure_fails_the_response(reason: str, kind: str) -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "look", "arguments": "{}"}}
+    events = decode(chunk({"content": "Half", "tool_calls": [call]}), chunk({}, reason), DONE)
+    (error,) = [event for event in events if isinstance(event, Error)]
+    assert (error.code, error.kind, error.retryable) == (reason, kind, True)
+    status = events[-1]
+    assert isinstance(status, Status)
+    assert status.status is ResponseStatus.FAILED
+
+
+def test_an_answer_that_is_held_back_for_its_content_has_that_stop_reason() -> None:
+    status = decode(chunk({"content": ""}, "sensitive"), DONE)[-1]
+    assert isinstance(status, Status)
+    assert status.stop_reason is not None
+    assert status.stop_reason.kind is StopKind.CONTENT_FILTER
+
+
+def test_an_end_before_any_answer_fails_the_response() -> None:
+    *_, error, status = decode(DONE)
+    assert isinstance(error, Error)
+    assert (error.code, error.retryable) == ("empty", True)
+    assert isinstance(status, Status)
+    assert status.status is ResponseStatus.FAILED

@@ -124,6 +124,10 @@ def test_what_leads_is_the_instructions_and_what_comes_later_is_not() -> None:
         ),
         (Options(max_tokens=5, temperature=0.0), {"max_output_tokens": 5, "temperature": 0.0}),
         (Options(extra={"store": True, "include": []}), {"store": True, "include": []}),
+        (
+            Options(extra={"include": ["web_search_call.action.sources"]}),
+            {"include": ["reasoning.encrypted_content", "web_search_call.action.sources"]},
+        ),
         (Options(extra={"previous_response_id": None}), {"previous_response_id": None}),
     ],
 )

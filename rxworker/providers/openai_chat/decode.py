@@ -54,6 +54,14 @@ from rxworker.providers.openai_chat.wire import (
 Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
+EMPTY = Failure("the server ended its answer before it began", "empty", "server")
+FAILED = {
+    "error": "server",
+    "network_error": "server",  # Z.ai
+    "insufficient_system_resource": "overloaded",  # DeepSeek
+}
+"""The kinds of error of the finish reasons that report one."""
+
 STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
 
 
@@ -203,13 +211,23 @@ class OpenAIChatDecoder(LenientDecoder):
     def _completed(self) -> bool:
         return bool(self._choices) and all(choice.ended for choice in self._choices.values())
 
+    def _failed(self) -> Failure | None:
+        """The failure of a response that ended without an error, by its finish reason, or since nothing came."""
+        if not self._choices:
+            return EMPTY
+        stop = self._stop_reason()
+        raw = stop.raw if stop else None
+        kind = FAILED.get(raw.lower()) if raw else None
+        return Failure(f"the server ended its answer with {raw!r}", raw, kind) if kind else None
+
     def _stop_reason(self) -> StopReason | None:
         first = self._choices.get(0) or next(iter(self._choices.values()), None)
         return first.stop if first else None
 
     def _end(self) -> Events:
-        if self._failure:
-            return self._fail(self._failure)
+        failure = self._failure or self._failed()
+        if failure:
+            return self._fail(failure, self._stop_reason())
         self._over = True
         if not self._started:
             self._emit(Status(STARTED))

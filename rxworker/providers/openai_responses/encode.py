@@ -12,7 +12,7 @@ The input is a row of items: messages, calls and their results each stand for th
 - The application's first message is the instructions; a later one is a message of its role.
 - An `OpaqueBlock` of the user's is an item of its own, such as the output of a ``shell_call``.
 - The protocol has no stop sequences; they are left out.
-- Nothing is stored: ``extra={"store": True}`` changes that, ``extra={"include": ...}`` what comes with an answer.
+- Nothing is stored: ``extra={"store": True}`` changes that, ``extra={"include": [...]}`` adds to what comes with an answer, and ``None`` in its place takes it all out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
@@ -118,7 +118,15 @@ def encode(
         body["store"] = (
             True  # the service refuses a response in the background that it may not keep
         )
-    whole = with_extra(body, options.extra)
+    extra, included = options.extra, body.get("include")
+    is_stored = body["store"] is True or extra.get("store") is True
+    if isinstance(extra.get("include"), list | tuple) and not is_stored:
+        # Without the sealed reasoning the next request could not be sent, since nothing is stored.
+        ours = cast("Sequence[Json]", included or ())
+        theirs = cast("Sequence[Json]", extra["include"])
+        more: Json = [*ours, *(one for one in theirs if one not in ours)]
+        extra = {**extra, "include": more}
+    whole = with_extra(body, extra)
     # ``None`` takes these out for every model, also for one that is not sent them.
     return {k: v for k, v in whole.items() if v is not None or k not in STORAGE}
 
