@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 
 from rxworker.cli.process import MISUSED, CommandError
-from rxworker.providers import PROVIDERS, Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses
+from rxworker.providers import PROVIDERS
+from rxworker.providers.service import Service
 from rxworker.ui.clean import one_line
 
 
@@ -18,9 +19,7 @@ def provider_names() -> str:
     return ", ".join(_known())
 
 
-def find_provider(
-    name: str,
-) -> type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses]:
+def find_provider(name: str) -> type[Service]:
     """The provider of that name; hyphens are read as underscores.
 
     Raises:

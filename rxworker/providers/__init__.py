@@ -22,16 +22,9 @@ if TYPE_CHECKING:
     from rxworker.providers.ollama.provider import Ollama
     from rxworker.providers.openai_chat.provider import OpenAIChat
     from rxworker.providers.openai_responses.provider import OpenAIResponses
+    from rxworker.providers.service import Service
 
-    PROVIDERS: dict[
-        str,
-        type[Anthropic]
-        | type[Bedrock]
-        | type[Gemini]
-        | type[Ollama]
-        | type[OpenAIChat]
-        | type[OpenAIResponses],
-    ]
+    PROVIDERS: dict[str, type[Service]]
     """The providers by the name that messages carry and the command line takes."""
 
 _MODULES = {

@@ -11,7 +11,7 @@ from rxworker.events import Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, code_of, sent_error, stop_word
+from rxworker.testing.wire.format import Wire, code_of, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "end_turn",
@@ -50,15 +50,16 @@ def bedrock_frames(reply: Reply, *, number: int = 1, model: str = "scripted") ->
     """
     del model
     blocks = reply.blocks(f"tooluse_{number}")
+    errors = [_exception(error) for error in sent_errors(reply)]
     if reply.error is not None and not blocks:
-        return _error(reply)
+        return errors
     frames = [event_message("messageStart", {"role": "assistant"})]
     for index, block in enumerate(blocks):
         frames += _block(reply, index, block)
     if reply.breaks:
         if blocks:
             frames.pop()  # the last block stays open
-        return frames + _error(reply)
+        return frames + errors
     stop = event_message("messageStop", {"stopReason": stop_word(reply, STOP_WORDS)})
     return [*frames, stop, _metadata(reply.usage or Usage())]
 
@@ -125,12 +126,9 @@ def _metadata(usage: Usage) -> bytes:
     return event_message("metadata", {"usage": counts, "metrics": {"latencyMs": 1}})
 
 
-def _error(reply: Reply) -> list[bytes]:
-    error = sent_error(reply)
-    if error is None:
-        return []
+def _exception(error: Error) -> bytes:
     code = code_of(error, ERROR_WORDS) or "internalServerException"
-    return [event_message(code, {"message": error.message}, is_exception=True)]
+    return event_message(code, {"message": error.message}, is_exception=True)
 
 
 WIRE = Wire(
