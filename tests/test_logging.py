@@ -23,6 +23,8 @@ PAGE = LIBRARY.parent / "docs" / "reference" / "logging.md"
 ROW = re.compile(r"^\| `(rxworker\.[^`]+)` \| (\w+) \| `([^`]+)` \| (.*) \|$", re.M)
 Row = tuple[str, str, str, tuple[str, ...]]
 
+RESPONSES = LIBRARY / "ui" / "web" / "responses.py"
+
 
 def calls(function: str = "") -> Iterator[tuple[Path, ast.Call]]:
     """The calls in the library, by file."""
@@ -52,6 +54,8 @@ def messages() -> set[Row]:
         function = node.func
         if not (isinstance(function, ast.Attribute) and ast.unparse(function.value) == "logger"):
             continue
+        if ast.unparse(node.args[0]) == "'%s\\n%s'":  # that of `log_error`
+            continue
         level = function.attr.replace("exception", "error")
         text = str(ast.literal_eval(node.args[0])).partition("\n")[0]
         fields: tuple[str, ...] = ()
@@ -60,8 +64,19 @@ def messages() -> set[Row]:
                 assert isinstance(keyword.value, ast.Dict), f"{path}: write the fields out"
                 keys = [key for key in keyword.value.keys if key is not None]
                 fields = tuple([ast.literal_eval(key) for key in keys])
-        found.add((names[path], level, text, fields))
+        # A file without a logger imports that of its package.
+        found.add((names.get(path, names[RESPONSES]), level, text, fields))
+    for _, node in calls("log_error("):
+        if ast.unparse(node.func) == "log_error":
+            fields = tuple([str(keyword.arg) for keyword in node.keywords])
+            found.add((names[RESPONSES], "error", _text_of(node.args[0]), fields))
     return found
+
+
+def _text_of(text: ast.expr) -> str:
+    """A text with ``%s`` for what is put in."""
+    parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+    return "".join([str(p.value) if isinstance(p, ast.Constant) else "%s" for p in parts])
 
 
 def test_the_reference_lists_every_message_with_its_logger_level_and_fields() -> None:

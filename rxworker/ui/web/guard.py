@@ -344,8 +344,13 @@ def _unexpected_error(
     number = secrets.token_hex(4)
     # The path alone, as it was sent: the query and the headers may contain a token.
     path = request.raw_path
-    text = f"error {number}: {request.method} {path} failed"
-    log_error(text, error, error_id=number, method=request.method, path=path)
+    log_error(
+        f"error {number}: {request.method} {path} failed",
+        error,
+        error_id=number,
+        method=request.method,
+        path=path,
+    )
     return error_response(
         500, "error", f"the server failed; its log has the details under {number}"
     )

@@ -161,7 +161,7 @@ class Connection:
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
-            log_error(f"sending {request.run_id!r} failed", error, run=request.run_id)
+            log_error(f"sending {request.run_id} failed", error, run=request.run_id)
             await self._try_send_message(
                 RequestRefused(
                     "error", "the server failed; its log has the details", request.run_id
