@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 from msgspec import Struct, field
 from msgspec.structs import fields
 
-from rxworker.errors import ProviderError
+from rxworker.errors import ConfigurationError, ProviderError, nearest
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import Decoder
 from rxworker.messages import Conversation, Counts, Json, JsonObject, OutputFormat, ToolMeta
@@ -162,7 +162,8 @@ class Options(Settings, frozen=True, omit_defaults=True):
         extra: Fields of the provider's own, put into the body as they are.
         headers: Headers of the provider's own.
         cache: The parts of a request that may be cached besides those before a `rxworker.messages.CachePoint`: its tools,
-            its system text. A provider that caches unasked, or not at all, leaves it out.
+            its system text. ``auto`` caches by the rules of the provider, so that the next request of a conversation reads all
+            of this one. A provider that caches unasked, or not at all, leaves it out.
         cache_ttl: The lifetime of these parts in the provider's words, for example ``1h``. They always live at least as long as a
             part behind them.
 
@@ -179,7 +180,7 @@ class Options(Settings, frozen=True, omit_defaults=True):
     output: OutputFormat | None = None
     extra: JsonObject = field(default_factory=dict[str, Json])
     headers: dict[str, str] = field(default_factory=dict[str, str])
-    cache: tuple[Literal["tools", "system"], ...] = ()
+    cache: tuple[Literal["tools", "system"], ...] | Literal["auto"] = ()
     cache_ttl: str | None = None
 
     def __post_init__(self) -> None:
@@ -189,7 +190,7 @@ class Options(Settings, frozen=True, omit_defaults=True):
         check_type("Options(thinking)", self.thinking, (int, str), "thinking=1024", optional=True)
         _check_texts("Options(stop_sequences)", self.stop_sequences, "stop_sequences=('END',)")
         check_type("Options(cache_ttl)", self.cache_ttl, str, "cache_ttl='1h'", optional=True)
-        _check_texts("Options(cache)", self.cache, "cache=('tools', 'system')")
+        _check_cache(self.cache)
         parallel = self.parallel_tool_calls
         example = "parallel_tool_calls=False"
         check_type("Options(parallel_tool_calls)", parallel, bool, example, optional=True)
@@ -209,6 +210,33 @@ class Options(Settings, frozen=True, omit_defaults=True):
                 is_open = known.name not in ("headers", "extra")
                 shown.append((known.name, value if is_open else hidden(value)))
         return shown
+
+
+PARTS = ("tools", "system")
+
+
+def cached_parts(options: Options) -> tuple[str, ...]:
+    """The parts before the messages that ``options.cache`` names.
+
+    >>> cached_parts(Options(cache="auto")), cached_parts(Options(cache=("system",)))
+    (('tools', 'system'), ('system',))
+    """
+    return PARTS if options.cache == "auto" else options.cache
+
+
+def _check_cache(value: object) -> None:
+    if value == "auto":
+        return
+    if isinstance(value, str):
+        raise ConfigurationError(
+            f"Options(cache) is {value!r}: write cache='auto', or cache=('tools', 'system')"
+        )
+    _check_texts("Options(cache)", value, "cache='auto'")
+    for part in cast("Sequence[str]", value):
+        if part not in PARTS:
+            raise ConfigurationError(
+                f"Options(cache): there is no part {part!r}, only {', '.join(PARTS)}{nearest(part, PARTS)}"
+            )
 
 
 def _check_texts(name: str, value: object, example: str) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from msgspec import Raw
 
@@ -53,7 +54,7 @@ from rxworker.providers.anthropic.options import (
     mark_last,
     mark_prefix,
 )
-from rxworker.providers.base import Request
+from rxworker.providers.base import Request, cached_parts
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -71,6 +72,11 @@ NAME = "anthropic"
 
 THOUGHTS = ("thinking", "redacted_thinking")
 RESULT = "tool_result"
+
+Encoded: TypeAlias = tuple[str, list[JsonObject]]
+"""The role and the blocks of a message."""
+Place: TypeAlias = tuple[int, int, CachePoint]
+"""What a cache point follows: so many messages, and so many blocks of the last of these."""
 
 _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -110,7 +116,7 @@ def encode(
     if system:
         body["system"] = system
     if tools:
-        is_marked = options.cache or point or any(tool.cache_control for tool in tools)
+        is_marked = point or tools[-1].defer_loading or any(tool.cache_control for tool in tools)
         code = code_tool(options.extra)
         is_known = not (is_marked or options.extra)
         body["tools"] = known(tools) if is_known else [encode_tool(tool, code) for tool in tools]
@@ -127,11 +133,14 @@ def encode(
     if options.extra:
         extra = container_extra(options.extra, container)
         body = with_extra(body, extra, whole=(CONTAINER,))
-    body, marks = mark_prefix(
-        body, options.cache, point, longest(options.cache_ttl, *encoder.lifetimes())
-    )
+    moving = CachePoint(options.cache_ttl) if options.cache == "auto" else None
+    parts, lifetimes = cached_parts(options), [*encoder.lifetimes()]
+    if moving and system and lifetimes:
+        parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
+    ttl = longest(options.cache_ttl, *lifetimes)
+    body, marks = mark_prefix(body, parts, point, ttl, most_of_tools=1 if moving else MOST_MARKS)
     if "messages" not in options.extra:
-        body["messages"] = encoder.messages(marks, container_id(body))
+        body["messages"] = encoder.messages(marks, container_id(body), moving)
     return body
 
 
@@ -155,9 +164,8 @@ class MessagesEncoder(MessageEncoder):
         self.echo: JsonObject | None = None
         self._own_calls = OwnCalls()
         self._done: list[Part] = []
-        self._open: list[tuple[str, list[JsonObject]]] = []  # what follows that
-        # What each cache point follows: so many messages of these, and so many blocks of the last.
-        self._points: list[tuple[int, int, CachePoint]] = []
+        self._open: list[Encoded] = []  # what follows that
+        self._points: list[Place] = []
 
     def feed(self, message: Message) -> None:
         """Take the next message."""
@@ -193,44 +201,74 @@ class MessagesEncoder(MessageEncoder):
         return (point.ttl for _, _, point in self._points)
 
     def messages(
-        self, marks: int = MOST_MARKS, container: str | None = None
+        self,
+        marks: int = MOST_MARKS,
+        container: str | None = None,
+        moving: CachePoint | None = None,
     ) -> Raw | tuple[Raw | JsonObject, ...]:
         """The messages so far: roles alternate, and none is empty.
 
         Args:
             marks: How many cache points may be in it; the last ones count.
             container: The id of the container that is sent.
+            moving: A point for the ends of this request and of the one before.
         """
         if self._points or self._own_calls.is_open(self._open):
             # Its encoded form is not known before the end, so all of it is kept unchanged.
-            open_messages = self._marked(marks)
+            open_messages = _marked(self._open, self._points, moving, marks)
             self._own_calls.settle(open_messages, container)
             open_messages = _settled(open_messages)
         else:
             self._own_calls.settle(self._open, container)
             open_messages = _settled(self._open)
-            # The last user message may grow, but will not be empty.
+            # The last user message may grow, but will not be empty. Those that have a mark now will have none later.
             left = 1 if open_messages and open_messages[-1][0] == "user" else 2
+            left += 2 if moving else 0
             if len(open_messages) > left:
                 self._done += self.parts([*map(_message, open_messages[:-left])])
             self._open = open_messages = open_messages[-left:]
+            if moving:
+                open_messages = _marked(open_messages, [], moving, marks)
         return array(
             [*self._done, *self.parts([*map(_message, open_messages)])]
             if open_messages
             else self._done
         )
 
-    def _marked(self, marks: int) -> list[tuple[str, list[JsonObject]]]:
-        open_messages = [(role, [*blocks]) for role, blocks in self._open]
-        ttl: str | None = None
-        for place, end, point in reversed(self._points[max(len(self._points) - marks, 0) :]):
-            ttl = longest(point.ttl, ttl)
-            if place:
-                mark_last(open_messages[place - 1][1], end, cache_control(ttl))
-        return open_messages
+
+def _marked(
+    messages: Sequence[Encoded], points: Sequence[Place], moving: CachePoint | None, marks: int
+) -> list[Encoded]:
+    """Copies of the messages, with a mark for each of the last so many points. Those that move come before the others."""
+    ends = _ends(messages, moving) if moving else []
+    others = max(marks - len(ends), 0)
+    counting = sorted([*points[max(len(points) - others, 0) :], *ends], key=itemgetter(0, 1))
+    marked = [(role, [*blocks]) for role, blocks in messages]
+    ttl: str | None = None
+    for place, end, point in counting[::-1][: max(marks, 0)]:
+        ttl = longest(point.ttl, ttl)
+        if place:
+            mark_last(marked[place - 1][1], end, cache_control(ttl))
+    return marked
 
 
-def _message(open_messages: tuple[str, list[JsonObject]]) -> JsonObject:
+def _ends(messages: Sequence[Encoded], moving: CachePoint) -> list[Place]:
+    """The end of the last message, and of the user's before it, with which the request before ended.
+
+    So the next request has a mark exactly where this one has its last, however many blocks have been added since.
+    """
+    users = [at for at, (role, _) in enumerate(messages[:-1], 1) if role == "user"]
+    places = (*users[-1:], len(messages))
+    return [(at, _end(*messages[at - 1]), moving) for at in places if at]
+
+
+def _end(role: str, blocks: Sequence[JsonObject]) -> int:
+    """After which block a message ends when it is sent, where results come first."""
+    others = [at for at, block in enumerate(blocks, 1) if block["type"] != RESULT]
+    return others[-1] if role == "user" and others else len(blocks)
+
+
+def _message(open_messages: Encoded) -> JsonObject:
     role, blocks = open_messages
     # Results come first in a user message.
     if role == "user" and len(blocks) > 1:
@@ -241,9 +279,9 @@ def _message(open_messages: tuple[str, list[JsonObject]]) -> JsonObject:
     return {"role": role, "content": [*blocks]}
 
 
-def _settled(encoded: list[tuple[str, list[JsonObject]]]) -> list[tuple[str, list[JsonObject]]]:
+def _settled(encoded: list[Encoded]) -> list[Encoded]:
     """The messages without what only the last may hold; roles alternate still."""
-    settled: list[tuple[str, list[JsonObject]]] = []
+    settled: list[Encoded] = []
     for place, (role, blocks) in enumerate(encoded, 1):
         if role == "assistant" and place < len(encoded):
             while blocks and blocks[-1]["type"] in THOUGHTS:  # it led to nothing

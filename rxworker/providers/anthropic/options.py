@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from msgspec import Raw
+from msgspec.json import encode as to_json
+
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Conversation, Json, JsonObject, ToolMeta
 from rxworker.providers.base import Options, ToolChoice
@@ -166,7 +169,12 @@ def longest(*ttls: str | None) -> str | None:
 
 
 def mark_prefix(
-    body: Body, parts: Sequence[str], point: CachePoint | None, ttl: str | None = None
+    body: Body,
+    parts: Sequence[str],
+    point: CachePoint | None,
+    ttl: str | None = None,
+    *,
+    most_of_tools: int = MOST_MARKS,
 ) -> tuple[Body, int]:
     """The body with marks on its last tool and its system text, as requested.
 
@@ -177,6 +185,7 @@ def mark_prefix(
         parts: ``tools``, ``system``, or both.
         point: One before the first message, which marks the system text, or the tools where there is none.
         ttl: The longest lifetime of the marks of the messages, or that of the options.
+        most_of_tools: How many marks the tools may have.
 
     Returns:
         The body, and how many marks are left for the messages.
@@ -187,13 +196,20 @@ def mark_prefix(
     if system and isinstance(system, str) and ("system" in parts or point):
         text: JsonObject = {"type": "text", "text": system, "cache_control": cache_control(ttl)}
         marked["system"] = [text]
+    count = _count(marked.get("system", system))
+    if isinstance(tools, Raw):  # none of them has a mark
+        if "tools" in parts:
+            mark = to_json(cache_control(ttl))
+            marked["tools"] = Raw(b'%b,"cache_control":%b}]' % (bytes(tools)[:-2], mark))
+            count += 1
+        return body | marked, MOST_MARKS - count
     if tools and isinstance(tools, list) and ("tools" in parts or (point and not system)):
         tools = marked["tools"] = _with_mark(tools, cache_control(ttl))
     if ttl and isinstance(tools, list) and _count(tools):
         tools = marked["tools"] = [_lasting(tool, ttl) for tool in tools]
-    count = _count(marked.get("system", system))
-    if _count(tools) > MOST_MARKS - count:
-        tools = marked["tools"] = _with_last_marks(tools, MOST_MARKS - count)
+    most_of_tools = min(most_of_tools, MOST_MARKS - count)
+    if _count(tools) > most_of_tools:
+        tools = marked["tools"] = _with_last_marks(tools, most_of_tools)
     return body | marked, MOST_MARKS - count - _count(tools)
 
 

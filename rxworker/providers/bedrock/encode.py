@@ -36,7 +36,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.anthropic.options import encode_thinking, longest
-from rxworker.providers.base import Options, Request, ToolChoice
+from rxworker.providers.base import Options, Request, ToolChoice, cached_parts
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -54,6 +54,12 @@ from rxworker.providers.schema import closed, refuse_grammar, refuse_programmati
 NAME = "bedrock"
 MOST_POINTS = 4
 """Cache points that a request may have."""
+CACHED = {"anthropic.": ("tools", "system"), "amazon.nova": ("system",)}
+"""Where the families of models that take cache points take them, besides messages; another family refuses the request.
+
+See https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
+"""
+UNMARKED = frozenset({"reasoningContent", "document"})
 
 _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _NOT_A_TITLE = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
@@ -116,7 +122,7 @@ def encode(model: str, request: Request) -> Body:
         body["outputConfig"] = {"textFormat": encode_output(options.output)}
     if options.thinking is not None:
         body["additionalModelRequestFields"] = encode_effort(model, options.thinking)
-    body = _with_points(body, options.cache, options.cache_ttl)
+    body = _with_points(model, body, options)
     return with_extra({**body}, options.extra)
 
 
@@ -225,11 +231,22 @@ def _message(role: str, blocks: list[JsonObject]) -> JsonObject:
     return {"role": role, "content": [*results, *others]}
 
 
-def _with_points(body: JsonObject, parts: Sequence[str], ttl: str | None) -> JsonObject:
+def _with_points(model: str, body: JsonObject, options: Options) -> JsonObject:
     """The body with the cache points that ``Options.cache`` requires, and the last few of all."""
     messages: Any = body["messages"]
-    later = [block.get("cachePoint") for message in messages for block in message["content"]]
-    point = _point(CachePoint(longest(ttl, *(one.get("ttl") for one in later if one))))
+    parts: Sequence[str] = cached_parts(options)
+    if options.cache == "auto":
+        parts = next((CACHED[family] for family in CACHED if family in model), ())
+        if parts:
+            _add_points(messages, options.cache_ttl)
+    ttl: str | None = None
+    for message in reversed(messages):  # a point before one that lives longer is refused
+        blocks: list[Any] = message["content"]
+        for place in range(len(blocks) - 1, -1, -1):
+            if "cachePoint" in blocks[place]:
+                ttl = longest(blocks[place]["cachePoint"].get("ttl"), ttl)
+                blocks[place] = _point(CachePoint(ttl))
+    point = _point(CachePoint(longest(options.cache_ttl, ttl)))
     config, system = body.get("toolConfig"), body.get("system")
     if "tools" in parts and isinstance(config, dict) and isinstance(config["tools"], list):
         body["toolConfig"] = {**config, "tools": [*config["tools"], point]}
@@ -248,6 +265,19 @@ def _with_points(body: JsonObject, parts: Sequence[str], ttl: str | None) -> Jso
             kept.append(block)
         message["content"] = kept[::-1]
     return body
+
+
+def _add_points(messages: Any, ttl: str | None) -> None:
+    """Put points at the end of the last message, and of the user's before it, with which the request before ended."""
+    users = [message for message in messages[:-1] if message["role"] == "user"]
+    for message in (*users[-1:], *messages[-1:]):
+        blocks = message["content"]
+        end = len(blocks)
+        # The service refuses a point behind thinking, and one behind documents.
+        while end and not UNMARKED.isdisjoint(blocks[end - 1]):
+            end -= 1
+        if end and "cachePoint" not in blocks[end - 1]:
+            blocks.insert(end, _point(CachePoint(ttl)))
 
 
 def _points_of(blocks: Any) -> int:

@@ -1,0 +1,273 @@
+"""``Options(cache="auto")``: what may be cached is marked by the rules of the provider, and the marks move with a tool loop.
+
+The server of these tests caches by the rules of Anthropic, see https://platform.claude.com/docs/en/build-with-claude/prompt-caching: a request
+reads the longest prefix that was written by one before and ends at most 20 blocks before one of its marks, and writes the prefixes that end at its marks,
+if they are long enough.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import (
+    CachePoint,
+    Content,
+    Conversation,
+    Document,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers import Anthropic, Bedrock, Options
+from rxworker.providers.base import Provider
+
+LOOKBACK = 20
+LEAST = 1024
+MOST = 4
+Prefix = tuple[int, int]
+"""A beginning of a prompt: its length in bytes, and a number that stands for it."""
+TTLS = {None: 0, "5m": 0, "1h": 1}
+TOOLS = tuple(
+    ToolMeta(name, "It returns what it finds. " * 40, {"type": "object"})
+    for name in ("look", "listen", "search")
+)
+SONNET, NOVA = "anthropic.claude-sonnet-4-6", "us.amazon.nova-2-lite-v1:0"
+
+
+class CachingServer:
+    """A server that caches by Anthropic's rules, for bodies of Anthropic and of Bedrock."""
+
+    def __init__(self) -> None:
+        self._written: set[Prefix] = set()
+
+    def answer(self, body: bytes) -> tuple[int, int]:
+        """The tokens of the input, and those of them that were read. Four bytes are a token."""
+        prefixes, marks = self._prefixes(msgspec.json.decode(body))
+        assert len(marks) <= MOST
+        lives = [life for _, life in marks]
+        assert lives == sorted(lives, reverse=True), "a mark before one that lives longer"
+        read = 0
+        for at, _ in marks:
+            near = [end for end in prefixes[max(at - LOOKBACK, 0) : at + 1] if end in self._written]
+            read = max(read, *(size // 4 for size, _ in near), 0)
+        self._written |= {prefixes[at] for at, _ in marks if prefixes[at][0] // 4 >= LEAST}
+        return prefixes[-1][0] // 4, read
+
+    def _prefixes(self, body: dict[str, Any]) -> tuple[list[Prefix], list[tuple[int, int]]]:
+        """The prompt up to the end of each block, and the blocks with a mark and how long it lives."""
+        size, known, prefixes, marks = 0, 0, list[Prefix](), list[tuple[int, int]]()
+        for block in _blocks(body):
+            point = block.pop("cache_control", None) or block.get("cachePoint")
+            if "cachePoint" not in block:
+                encoded = msgspec.json.encode(block)
+                size, known = size + len(encoded), hash((known, encoded))
+                prefixes.append((size, known))
+            if point:
+                assert block.get("type") not in ("thinking", "redacted_thinking")
+                marks.append((len(prefixes) - 1, TTLS[point.get("ttl")]))
+        return prefixes, marks
+
+
+def _blocks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    config = body.get("toolConfig") or {"tools": body.get("tools", [])}
+    system = body.get("system", [])
+    yield from config["tools"]
+    yield from [{"text": system}] if isinstance(system, str) else system
+    for message in body["messages"]:
+        for block in message["content"]:
+            yield block if "cachePoint" in block else {"role": message["role"], **block}
+
+
+def loop(seed: int, provider: str) -> Iterator[Conversation]:
+    """The conversations of the requests of one session: questions, and for each some rounds of calls."""
+    draw = random.Random(seed)
+    conversation = Conversation(system="You are a careful assistant. " * draw.randint(1, 400))
+    for _ in range(draw.randint(1, 3)):
+        conversation = conversation.add(Message.user("What is it? " * draw.randint(1, 300)))
+        yield conversation
+        for turn in range(draw.randint(1, 8)):
+            calls = [
+                ToolCall(f"c{turn}_{n}", draw.choice(TOOLS).name, {"q": "x" * draw.randint(1, 200)})
+                for n in range(draw.choice((1, 1, 2, 5, 30)))
+            ]
+            thought = [Thinking("Hm. " * 50, "sig")] * draw.randint(0, 1)
+            text = [Text("I look. " * draw.randint(1, 20))] * draw.randint(0, 1)
+            results: list[Content] = [ToolResult(c.id, "y" * draw.randint(1, 1500)) for c in calls]
+            if not draw.randint(0, 5):
+                results.insert(0, Text("Be quick."))  # a message that steers the run
+            answer = Message("assistant", (*thought, *text, *calls), provider=provider)
+            conversation = conversation.add(answer, Message("user", tuple(results)))
+            yield conversation
+        conversation = conversation.add(
+            Message("assistant", (Text("It is so."),), provider=provider)
+        )
+
+
+def served(provider: Provider, asked: Sequence[Conversation], options: Options) -> tuple[int, int]:
+    """How many tokens of the requests could have been read, and how many were."""
+    server, could, read, before = CachingServer(), 0, 0, 0
+    for conversation in asked:
+        size, found = server.answer(provider.request(conversation, TOOLS, options).body)
+        could, read, before = could + before, read + found, size
+    return could, read
+
+
+PROVIDERS = {
+    "anthropic": Anthropic("m", api_key="k"),
+    "bedrock": Bedrock(SONNET, region="us-east-1", api_key="k"),
+}
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_of_fifty_tool_loops_at_least_95_percent_of_what_can_be_read_is_read(name: str) -> None:
+    totals: list[tuple[int, int]] = []
+    for seed in range(50):
+        options = Options(cache="auto", cache_ttl=(None, "1h")[seed % 2], max_tokens=seed + 1)
+        totals.append(served(PROVIDERS[name], [*loop(seed, name)], options))
+    assert min(read / could for could, read in totals if could > 20 * LEAST) >= 0.95
+    assert sum(read for _, read in totals) >= 0.95 * sum(could for could, _ in totals)
+
+
+def test_marks_that_do_not_move_read_less_than_half() -> None:
+    parts = Options(cache=("tools", "system"))
+    could, read = served(PROVIDERS["anthropic"], [*loop(3, "anthropic")], parts)
+    assert read < could / 2
+
+
+def sent(provider: Provider, conversation: Conversation, *tools: ToolMeta, **options: Any) -> Any:
+    request = provider.request(conversation, tools, Options(cache="auto", **options))
+    return msgspec.json.decode(request.body)
+
+
+def marked(body: Any) -> list[tuple[str, str | None]]:
+    """The blocks with a mark, by their text or type, and its lifetime."""
+    found: list[tuple[str, str | None]] = []
+    before = ""
+    for block in _blocks(body):
+        mark = block.get("cache_control") or block.get("cachePoint")
+        kinds = [key for key in block if key not in ("role", "cachePoint")]
+        if not block.get("cachePoint"):
+            before = block.get("text") or block.get("name") or block.get("type") or kinds[0]
+        if mark:
+            found.append((before, mark.get("ttl")))
+    return found
+
+
+def own(*content: Content, provider: str = "anthropic") -> Message:
+    return Message("assistant", content, provider=provider)
+
+
+CALL, RESULT = ToolCall("t", "look", {}), ToolResult("t", "sky")
+ASKED = Conversation((Message.user("hi"),), "S")
+CLAUDE = PROVIDERS["anthropic"]
+PLAIN = ToolMeta("look", "", {"type": "object"})
+LATE = ToolMeta("late", "", {"type": "object"}, defer_loading=True)
+OWN = [ToolMeta(f"t{n}", "", {"type": "object"}, cache_control=CachePoint()) for n in range(4)]
+STEERED = Message("user", (Text("quick"), RESULT))
+DOCUMENT = Document("text/csv", "YQ==")
+
+ANTHROPIC_ROWS: dict[str, tuple[Conversation, tuple[ToolMeta, ...], list[str]]] = {
+    "a question": (ASKED, (PLAIN,), ["look", "S", "hi"]),
+    "neither tools nor system text": (Conversation((Message.user("hi"),)), (), ["hi"]),
+    "nothing": (Conversation(), (), []),
+    "a tool that is found later carries no mark": (ASKED, (PLAIN, LATE), ["look", "S", "hi"]),
+    "tools with marks": (ASKED, (*OWN, PLAIN), ["look", "S", "hi"]),
+    "a round of calls": (
+        ASKED.add(own(Thinking("hm", "s"), CALL), Message.user(RESULT)),
+        (PLAIN,),
+        ["look", "S", "hi", "tool_result"],
+    ),
+    "results are sent first": (ASKED.add(own(CALL), STEERED), (), ["S", "hi", "quick"]),
+    "an answer that goes on": (ASKED.add(own(Text("so"))), (), ["S", "hi", "so"]),
+    "thinking carries none": (
+        ASKED.add(own(Text("so"), Thinking("hm", "s"))),
+        (),
+        ["S", "hi", "so"],
+    ),
+    "points take the place of the tools' mark": (
+        Conversation((Message.user("a", CachePoint(), "b", CachePoint(), "c"),), "S"),
+        (PLAIN,),
+        ["S", "a", "b", "c"],
+    ),
+    "marks that move come before points": (
+        ASKED.add(own(CALL), Message.user(*(p for n in "abc" for p in (n, CachePoint())), "d")),
+        (PLAIN,),
+        ["S", "hi", "c", "d"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANTHROPIC_ROWS)
+def test_the_marks_of_anthropic_by_case(name: str) -> None:
+    conversation, tools, expected = ANTHROPIC_ROWS[name]
+    assert [block for block, _ in marked(sent(CLAUDE, conversation, *tools))] == expected
+
+
+BEDROCK_ROWS: dict[str, tuple[str, Conversation, list[str]]] = {
+    "claude": (SONNET, ASKED.add(own(CALL), Message.user(RESULT)), ["tools", "S", "hi", "results"]),
+    "an inference profile": (f"eu.{SONNET}", ASKED, ["tools", "S", "hi"]),
+    "nova takes none behind its tools": (NOVA, ASKED, ["S", "hi"]),
+    "a family that refuses points": ("meta.llama4-maverick-17b-instruct-v1:0", ASKED, []),
+    "none behind documents": (
+        SONNET,
+        Conversation((Message.user("hi", DOCUMENT), own(Text("so")), Message.user(DOCUMENT))),
+        ["tools", "hi"],
+    ),
+    "none behind thinking": (
+        SONNET,
+        ASKED.add(own(Text("so"), Thinking("hm", "s"), provider="bedrock")),
+        ["tools", "S", "hi", "so"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEDROCK_ROWS)
+def test_the_points_of_bedrock_by_case(name: str) -> None:
+    model, conversation, expected = BEDROCK_ROWS[name]
+    body = sent(Bedrock(model, region="us-east-1", api_key="k"), conversation, PLAIN)
+    names = {"toolSpec": "tools", "toolResult": "results"}
+    assert [names.get(block, block) for block, _ in marked(body)] == expected
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize("point", [None, "5m", "1h"])
+@pytest.mark.parametrize("ttl", [None, "5m", "1h"])
+def test_what_comes_before_a_mark_lives_at_least_as_long(
+    name: str, point: str | None, ttl: str | None
+) -> None:
+    conversation = Conversation((Message.user("a", CachePoint(point), "b"),), "S").add(
+        own(Text("so")), Message.user("c", CachePoint(point), "d")
+    )
+    server = CachingServer()
+    body = sent(PROVIDERS[name], conversation, PLAIN, cache_ttl=ttl)
+    lives = [TTLS[life] for _, life in marked(body)]
+    assert lives == sorted(lives, reverse=True)
+    assert lives[-1] == TTLS[ttl]
+    server.answer(msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_provider_that_remembers_the_conversation_sends_what_a_new_one_sends(seed: int) -> None:
+    """Also where the marks come and go from one request to the next."""
+    draw, provider = random.Random(seed), Anthropic("m", api_key="k")
+    for conversation in loop(seed, "anthropic"):
+        options = Options(cache=draw.choice(("auto", "auto", ("system",))))
+        new = Anthropic("m", api_key="k").request(conversation, TOOLS, options)
+        assert provider.request(conversation, TOOLS, options).body == new.body
+
+
+@pytest.mark.parametrize(
+    ("value", "part"), [("tools", "cache='auto'"), (("tool",), "did you mean 'tools'"), (5, "auto")]
+)
+def test_what_is_not_understood_is_refused(value: Any, part: str) -> None:
+    with pytest.raises(ConfigurationError, match=part):
+        Options(cache=value)
