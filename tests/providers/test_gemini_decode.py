@@ -602,6 +602,26 @@ def test_a_call_that_names_no_tool_is_malformed() -> None:
     assert not any(isinstance(event, BlockStart) for event in events)
 
 
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        ([call("look"), call(args={"city": "Rome"})], StopKind.MALFORMED),
+        ([call(args={"city": "Rome"}), call("look")], StopKind.MALFORMED),
+        ([call("look", args={}), call("", args={"city": "Rome"})], StopKind.MALFORMED),
+        ([call("look", args={"city": "Rome"}), call(args={"city": "Oslo"})], StopKind.TOOL_USE),
+        ([call("look", willContinue=True), call(args={"city": "Rome"})], StopKind.TOOL_USE),
+    ],
+)
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_arguments_without_a_name_keep_a_call_from_running_with_its_defaults(
+    parts: list[Any], kind: StopKind, is_cut: bool
+) -> None:
+    frames = [piece(part) for part in parts] if is_cut else [piece(*parts)]
+    stop = stop_of(events_of(*frames, piece(stop="STOP")))
+    assert stop is not None
+    assert (stop.kind, stop.runs_tools) == (kind, kind is StopKind.TOOL_USE)
+
+
 @pytest.mark.parametrize("raw", ["MALFORMED_FUNCTION_CALL", "MAX_TOKENS", "SAFETY", "OTHER"])
 def test_a_call_that_comes_with_a_bad_end_is_aborted(raw: str) -> None:
     frame = piece(call("a"), stop=raw, finishMessage="why")

@@ -76,6 +76,7 @@ class Choice:
         self._kind = TEXT
         self._call: PendingCall | None = None
         self._called = self._malformed = False
+        self._is_bare = False  # a call came without arguments
         self._raw: str | None = None
         self._detail: str | None = None
 
@@ -87,9 +88,9 @@ class Choice:
     @property
     def stop(self) -> StopReason | None:
         """Why it ended, as far as is known."""
-        return read_stop(
-            self._raw, called=self._called, malformed=self._malformed, detail=self._detail
-        )
+        # Arguments without a name may belong to the call without arguments, which must not run with its defaults.
+        called = self._called and not (self._malformed and self._is_bare)
+        return read_stop(self._raw, called=called, malformed=self._malformed, detail=self._detail)
 
     def continue_text(self, wire: WireCandidate) -> TextDelta | ThinkingDelta | None:
         """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do; ``None`` for any other."""
@@ -251,6 +252,7 @@ class Choice:
             return
         if keeps_calls(self._raw) if whole is None else whole:
             self._called = True
+            self._is_bare = self._is_bare or not call.has_arguments
             yield self._blocks.stop(call.index, self._own_stop(), call.late_echo())
         else:
             yield self._blocks.abort(call.index, f"the call is not to be run: {self._raw}")

@@ -41,6 +41,7 @@ class PendingCall(Struct, eq=False):
         later: Those of the later parts.
         by_path: Whether its arguments are streamed by path.
         growing: The paths whose text is not whole.
+        has_arguments: Whether any came.
     """
 
     index: int
@@ -49,11 +50,13 @@ class PendingCall(Struct, eq=False):
     later: JsonObject = {}
     by_path: bool = False
     growing: set[str] = set()
+    has_arguments: bool = False
 
     def take(self, call: JsonObject) -> Iterator[ResponseEvent]:
         """The arguments of a piece."""
         args, partial = call.get("args"), call.get("partialArgs")
         self.by_path |= bool(call.get(CONTINUES) or partial)
+        self.has_arguments |= bool(args or partial)
         if args:
             if self.by_path and isinstance(args, dict):
                 for name, value in args.items():
