@@ -44,6 +44,11 @@ class BlockFactory:
         self._next = 0
         self._call_ids: dict[str, int] = {}  # how often each came
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a block was opened."""
+        return self._next > 0
+
     def start(
         self,
         block_type: BlockType,

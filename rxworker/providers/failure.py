@@ -112,6 +112,22 @@ _NO_MODEL = re.compile(
 )
 
 
+LONGEST_PAGE = 20_000
+LONGEST_TEXT = 300
+_TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_SPACE = re.compile(r"\s+")
+
+
+def readable(page: str) -> str:
+    """The beginning of a page without its markup.
+
+    >>> readable("<html><style>p {}</style><p>Sign in</p> <p>first</p>")
+    'Sign in first'
+    """
+    text = _SPACE.sub(" ", _TAG.sub(" ", page)).strip()
+    return text[:LONGEST_TEXT] + "..." if len(text) > LONGEST_TEXT else text
+
+
 class Failure(Struct, frozen=True):
     """An error as a service reported it.
 

@@ -15,17 +15,22 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
 from rxworker.events import Opaque, ResponseEvent
+from rxworker.events.meta import TRUNCATED
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import SurrogateJoiner, read_repaired
 from rxworker.providers.block_factory import CUT, BlockFactory
-from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.failure import LONGEST_PAGE, Failure, classify, read_failure, readable
+from rxworker.providers.heads import Heads
 from rxworker.providers.ids import made_id
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What bytes raise that are not what is expected."""
 BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
+EMPTY = Failure(
+    "the server's answer is empty: it ended before a response began", TRUNCATED, TRUNCATED
+)
 NO_REASON = "the provider gave no reason"
 
 
@@ -74,13 +79,27 @@ class LenientDecoder(ABC):
         self._new_id = new_id
         self._blocks = BlockFactory()
         self._joiner = SurrogateJoiner(*self._growing)
+        self._heads = Heads()
         self._is_careful = False  # something could not be read as it stood
         self._broken = False
         self._over = False
+        self._has_begun = False  # the head of the response has come
+        self._odd_text = ""  # what came that is not of the protocol
 
     def finish(self) -> Sequence[ResponseEvent]:
         """The bytes ended. Before the end of the response, that is an error."""
-        return () if self._over else self._fail(CUT)
+        return () if self._over else self._fail(self._cut())
+
+    def _cut(self) -> Failure:
+        """The failure of a response that ended too early. If nothing of it came, the failure names what came in its place."""
+        if self._has_begun or self._blocks.is_used:
+            return CUT
+        text = readable(self._odd_text)
+        if not text:
+            return EMPTY
+        return Failure(
+            f"the server sent no response but {text!r}", "no_response", classify([], 200, text)
+        )
 
     @abstractmethod
     def _take_loose(self, frame: SseFrame) -> Sequence[ResponseEvent]:
@@ -95,7 +114,10 @@ class LenientDecoder(ABC):
         if failure:
             return self._fail(failure)
         if frame.event == STRAY or not unreadable(frame.data):
-            return self._odd(Opaque(frame.event, frame.data.decode("utf-8", "replace")))
+            text = frame.data.decode("utf-8", "replace")
+            if len(self._odd_text) < LONGEST_PAGE:
+                self._odd_text += f"{text}\n"
+            return self._odd(Opaque(frame.event, text))
         # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
         self._broken = True
         return ()

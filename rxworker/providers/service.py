@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -40,7 +39,14 @@ from rxworker.providers.endpoint import (
     read_key,
     read_model,
 )
-from rxworker.providers.failure import RETRYABLE_KINDS, Failure, classify, read_failure
+from rxworker.providers.failure import (
+    LONGEST_PAGE,
+    RETRYABLE_KINDS,
+    Failure,
+    classify,
+    read_failure,
+    readable,
+)
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function or a coroutine function that returns one."""
@@ -298,10 +304,6 @@ def _number(value: str | None) -> float | None:
 
 
 REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
-LONGEST = 300
-
-_TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
-_SPACE = re.compile(r"\s+")
 
 
 def explain(
@@ -357,9 +359,7 @@ def _read(status: int, body: bytes) -> Failure:
     failure = read_failure(read_repaired(body), status)
     if failure:
         return failure
-    text = _SPACE.sub(" ", _TAG.sub(" ", body[:20_000].decode("utf-8", "replace"))).strip()
-    if len(text) > LONGEST:
-        text = text[:LONGEST] + "..."
+    text = readable(body[:LONGEST_PAGE].decode("utf-8", "replace"))
     return Failure(text or "the answer was empty", None, classify([], status, text))
 
 

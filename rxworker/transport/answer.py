@@ -25,8 +25,8 @@ from typing import cast
 
 from reactivex import Observable, abc
 
-from rxworker.errors import RxWorkerError, TransportError, TransportTimeoutError
-from rxworker.events import ResponseEvent
+from rxworker.errors import HttpStatusError, RxWorkerError, TransportError, TransportTimeoutError
+from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.messages.settings import Settings, check_number
 from rxworker.operators.kernel import connect
 from rxworker.operators.recovery import LOOKS
@@ -198,12 +198,29 @@ class Answer(Receiver, abc.DisposableBase):
             self._upstream = upstream
 
     def on_error(self, error: Exception) -> None:
-        """Take what broke the connection, or what came in place of a stream."""
+        """Take what broke the connection, or what came in place of a stream: an answer that came whole is one, too."""
+        if whole := self._whole(error):
+            self.on_next(whole)
+            self.on_completed()
+            return
         try:
             explained = self._hidden(self._explain(error))
         except Exception as other:
             explained = other
         super().on_error(explained)
+
+    def _whole(self, error: Exception) -> bytes:
+        """The body of an answer that came whole, from a server that does not stream; empty if it is something else."""
+        if not (isinstance(error, HttpStatusError) and error.status == 200) or self._reads:
+            return b""
+        decoder = self._make()
+        try:
+            events = [*decoder.feed(error.body), *decoder.finish()]
+        except Exception:  # it is not one
+            return b""
+        last = events[-1] if events else None
+        is_whole = isinstance(last, Status) and last.status is ResponseStatus.COMPLETED
+        return error.body if is_whole else b""
 
     def dispose(self) -> None:
         """Leave; the connection is closed."""

@@ -25,6 +25,7 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
+from rxworker.framing.decoder import MAX_FRAME
 from rxworker.operators.kernel import Stage
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.base import PRESSURE
@@ -230,20 +231,26 @@ def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> boo
 
 async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError:
     body = bytearray()
+    kind = response.headers.get("Content-Type", "no content type")
+    # Perhaps the whole answer of a server that does not stream; the client times it.
+    limit = MOST_OF_AN_ERROR
+    if response.status == 200 and "json" in kind:
+        limit = MAX_FRAME
+        while len(body) < limit and (chunk := await response.content.readany()):
+            body += chunk
     # The status and the headers are enough, also when the explanation is cut, or too late (`TimeoutError` is an `OSError`).
     with suppress(aiohttp.ClientError, OSError):
         async with asyncio.timeout(ERROR_SECONDS):
-            while len(body) < MOST_OF_AN_ERROR:
+            while len(body) < limit:
                 chunk = await asyncio.wait_for(response.content.readany(), ERROR_PAUSE)
                 if not chunk:
                     break
                 body += chunk
-    kind = response.headers.get("Content-Type", "no content type")
     return HttpStatusError(
         f"{url} answered {response.status} ({kind}) where a stream was expected",
         status=response.status,
         headers={name.lower(): value for name, value in response.headers.items()},
-        body=bytes(body[:MOST_OF_AN_ERROR]),
+        body=bytes(body[:limit]),
         url=url,
     )
 

@@ -184,6 +184,15 @@ def test_arguments_that_come_with_the_start_and_again_count_once(kind: str) -> N
     assert [e.text for e in events if isinstance(e, InputJsonDelta)] == ['{"a":[1]}']
 
 
+@pytest.mark.parametrize("raw", ["end_turn", "tool_use", "max_tokens"])
+def test_a_message_without_its_last_event_is_complete_after_a_stop_reason(raw: str) -> None:
+    frames = [HEAD, *TEXT, *(LOOK if raw == "tool_use" else ())]
+    assert decode(*frames, reason(raw)) == decode(*frames, reason(raw), END)
+    cut = decode(*frames)[-1]
+    assert isinstance(cut, Status)
+    assert cut.status is ResponseStatus.FAILED
+
+
 @pytest.mark.parametrize("name", [{}, {"name": ""}, {"name": None}, {"name": 3}])
 @pytest.mark.parametrize("raw", ["tool_use", "end_turn", "brand_new"])
 @pytest.mark.parametrize("closed", [True, False])

@@ -2,7 +2,8 @@
 
 Blocks come one after another, but they are kept by their index, so that they may also overlap. A ``message_start`` in
 the middle comes from a proxy that tried again: it retracts what the response emitted before it. A response ends at
-``message_stop`` or at an error; what comes later is ignored. Bytes that end before are a truncated response.
+``message_stop`` or at an error; what comes later is ignored. Bytes that end before are a truncated response, unless a stop
+reason has come: some servers leave out the last message.
 """
 
 from __future__ import annotations
@@ -67,6 +68,13 @@ from rxworker.providers.malformed import (
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
+# Those of the head of a message, and of what is near its end, that are read or of no use.
+MESSAGE = frozenset(
+    ("id", "type", "role", "content", "model", "stop_reason", "stop_sequence", "stop_details")
+) | {"usage", CONTAINER}
+DELTA = frozenset(("stop_reason", "stop_sequence", "stop_details", CONTAINER))
+END = frozenset(("type", "delta", "usage"))
+
 STARTED = ResponseStatus.STARTED
 COMPLETED = ResponseStatus.COMPLETED
 NO_STOP = WireStop()
@@ -108,13 +116,14 @@ class AnthropicDecoder(LenientDecoder):
             return self._take_loose(frame)
         except UNREADABLE:
             return self._take_garbage(frame)
-        return HANDLERS[type(event)](self, event)
+        return self._take(event, frame.data)
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
         is_plain = not (self._is_careful or self._over)
+        datas = datas_of(frames)
         try:
-            events = [*map(decode_event, datas_of(frames))] if is_plain else None
+            events = [*map(decode_event, datas)] if is_plain else None
         except UNREADABLE:
             events = None
         if events is None:
@@ -127,6 +136,8 @@ class AnthropicDecoder(LenientDecoder):
                 event = self._take_row(event, rest, made)
                 continue
             made += HANDLERS[type(event)](self, event)
+            if type(event) in HEADS:
+                made += self._new_members(event, _data_of(event, events, datas))
             if self._over:
                 break
             event = next(rest, None)
@@ -162,6 +173,21 @@ class AnthropicDecoder(LenientDecoder):
             made.append(row)
         return following
 
+    def _take(self, event: WireEvent, data: bytes) -> Events:
+        taken = HANDLERS[type(event)](self, event)
+        return [*taken, *self._new_members(event, data)] if type(event) in HEADS else taken
+
+    def _new_members(self, event: WireEvent, data: bytes) -> Events:
+        if type(event) is WireMessageStart:
+            return self._heads.new_in(data, "message_start", MESSAGE, "message")
+        inner = self._heads.new_in(data, "message_delta", DELTA, "delta")
+        return [*inner, *self._heads.new_in(data, "message_delta", END)]
+
+    def finish(self) -> Events:
+        """The bytes ended. Before the end of the response, that is an error."""
+        is_whole = not (self._over or self._broken or self._stop.stop_reason is None)
+        return self._stop_message(WireMessageStop()) if is_whole else super().finish()
+
     # metadata of a message
 
     def _start_message(self, event: WireMessageStart) -> Events:
@@ -173,6 +199,7 @@ class AnthropicDecoder(LenientDecoder):
         self._usage, self._stop = {}, NO_STOP
         self._called = self._malformed = False
         message = event.message
+        self._has_begun = True
         name, model = text_of(message.id), text_of(message.model)
         self._echo = _echo(message.container)
         events.append(Status(STARTED, name or None, model or None, echo=self._echo))
@@ -296,17 +323,41 @@ class AnthropicDecoder(LenientDecoder):
             return self._fail(failure)
         if not isinstance(raw, dict):
             return [Opaque(frame.event, raw)]
+        if raw.get("type") == "message" and isinstance(raw.get("content"), list):
+            return [event for one in whole_frames(raw) for event in self.feed(one)]
         try:
             event = convert_loosely(raw, frame.event)
         except msgspec.ValidationError:
             return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
-        return HANDLERS[type(event)](self, event)
+        return self._take(event, frame.data)
 
     def _stop_reason(self) -> StopReason | None:
         return read_stop(self._stop, self._called, self._malformed)
 
     def _ping(self, _: WirePing) -> Events:
         return [Ping()]
+
+
+def whole_frames(message: JsonObject) -> Iterator[SseFrame]:
+    """The stream of a message that came whole, from a server that does not stream."""
+    blocks = message["content"]
+    head: JsonObject = {**message, "content": []}
+    frames: list[JsonObject] = [{"type": "message_start", "message": head}]
+    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+        frames.append({"type": "content_block_start", "index": index, "content_block": block})
+        frames.append({"type": "content_block_stop", "index": index})
+    stop: JsonObject = {name: message[name] for name in DELTA if name in message}
+    frames.append({"type": "message_delta", "delta": stop})
+    frames.append({"type": "message_stop"})
+    return (SseFrame(msgspec.json.encode(frame)) for frame in frames)
+
+
+HEADS = (WireMessageStart, WireMessageDelta)
+"""The messages of the wire that hold more than content."""
+
+
+def _data_of(event: WireEvent, events: Sequence[WireEvent], datas: Sequence[bytes]) -> bytes:
+    return next(data for data, one in zip(datas, events, strict=True) if one is event)
 
 
 def _echo(container: Json) -> JsonObject | None:

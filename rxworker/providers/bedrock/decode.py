@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rxworker.events import (
     BlockType,
@@ -48,6 +48,7 @@ from rxworker.providers.bedrock.wire import (
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure
 from rxworker.providers.finish_reasons import keeps_calls, stop_kind
+from rxworker.providers.heads import Heads
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import read_loosely
 
@@ -55,6 +56,11 @@ Events: TypeAlias = Sequence[ResponseEvent]
 
 TOOL_USE, TEXT, THINKING = BlockType.TOOL_USE, BlockType.TEXT, BlockType.THINKING
 SERVER_CALL, SERVER_RESULT = BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT
+HEADS = {
+    kind: {field.encode_name for field in structs.fields(WIRE[kind])} | {"p"}  # which is padding
+    for kind in ("messageStart", "messageStop", "metadata")
+}
+"""The members that are read or of no use, of the messages that hold more than content."""
 BAD_JSON = Failure("the service sent JSON that cannot be read", "bad_json", "server")
 
 
@@ -129,6 +135,7 @@ class BedrockDecoder:
         self._open: dict[int, OpenBlock] = {}  # by the index of the wire
         self._started = self._called = self._malformed = self._over = False
         self._stop: WireMessageStop | None = None
+        self._heads = Heads()
 
     def feed(self, message: EventStreamMessage, /) -> Events:
         """Take the next message; return what happened."""
@@ -142,7 +149,11 @@ class BedrockDecoder:
             event = decoder.decode(message.payload)
         except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_loosely(kind, message.payload)
-        return HANDLERS[kind](self, event)
+        events = HANDLERS[kind](self, event)
+        if kind in HEADS and (new := self._heads.new_in(message.payload, kind, HEADS[kind])):
+            before_end = len(events) - self._over
+            events = [*events[:before_end], *new, *events[before_end:]]
+        return events
 
     def finish(self) -> Events:
         """The bytes ended. Before the stop reason, that is an error."""

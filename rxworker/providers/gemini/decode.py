@@ -30,7 +30,6 @@ from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, read_repaired
-from rxworker.providers.block_factory import CUT
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.gemini.choice import Choice
 from rxworker.providers.gemini.finish import merge_usage, read_block, read_usage
@@ -50,6 +49,11 @@ Events: TypeAlias = Sequence[ResponseEvent]
 
 PIECES_PER_USAGE = 16
 """A `Usage` between any two pieces of text would double the events of a response, and keep the pieces from travelling together."""
+
+HEAD = frozenset(
+    ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime")
+) | {"error"}
+"""The members of a chunk that are read or of no use."""
 
 DONE = b"[DONE]"
 TOO_LARGE = Failure(
@@ -127,7 +131,7 @@ class GeminiDecoder(LenientDecoder):
         events = list(self._take_rest())
         if not self._over:
             whole = not self._broken and self._completed()
-            events += self._end() if whole else self._fail(CUT)
+            events += self._end() if whole else self._fail(self._cut())
         return events
 
     def _take(self, chunk: WireChunk, data: bytes | None) -> Iterator[ResponseEvent]:
@@ -147,11 +151,13 @@ class GeminiDecoder(LenientDecoder):
         has_usage = self._take_news()
         if not (has_usage or data is None or chunk.candidates or chunk.prompt_feedback):
             yield Opaque("chunk", read_json(data))
+        elif data is not None:
+            yield from self._heads.new_in(data, "chunk", HEAD)
         yield from self._new_usage()
 
     def _start(self, chunk: WireChunk) -> Iterator[ResponseEvent]:
         if not self._started:
-            self._started = True
+            self._started = self._has_begun = True
             name, model = _name(chunk.response_id), _name(chunk.model_version)
             yield Status(ResponseStatus.STARTED, name, model)
 
@@ -223,7 +229,7 @@ class GeminiDecoder(LenientDecoder):
             if self._bare_size > MAX_FRAME:
                 yield from self._fail(TOO_LARGE)
         else:
-            yield Opaque(STRAY, data.decode("utf-8", "replace"))
+            yield from super()._take_garbage(SseFrame(data, STRAY))
 
     def _take_rest(self) -> Iterator[ResponseEvent]:
         if self._bare:

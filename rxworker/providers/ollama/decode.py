@@ -147,7 +147,7 @@ class OllamaDecoder(LenientDecoder):
 
     def _start(self, wire: WireLine) -> Iterator[ResponseEvent]:
         if not self._started:
-            self._started = True
+            self._started = self._has_begun = True
             yield Status(ResponseStatus.STARTED, None, wire.model or None)
 
     def _take_message(self, message: WireMessage) -> Iterator[ResponseEvent]:

@@ -139,8 +139,9 @@ class Choice:
 
     def take(self, wire: WireChoice) -> None:
         """A piece of the choice."""
-        if wire.delta is not None:
-            self._take_delta(wire.delta)
+        delta = wire.delta or wire.message
+        if delta is not None:
+            self._take_delta(delta)
         elif wire.content_filter_offsets is not None:
             offsets: JsonObject = {"choice": wire.index, "offsets": wire.content_filter_offsets}
             self._emit(Opaque("content_filter", offsets))

@@ -62,6 +62,18 @@ FAILED = {
 }
 """The kinds of error of the finish reasons that report one."""
 
+HEAD = frozenset(WireChunk.__struct_fields__) | {
+    "id",
+    "model",
+    "object",
+    "created",
+    "service_tier",
+    "system_fingerprint",
+    "obfuscation",
+    "p",  # Mistral, likewise
+}
+"""The members of a chunk that are read or of no use."""
+
 STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
 
 
@@ -164,6 +176,7 @@ class OpenAIChatDecoder(LenientDecoder):
         choices, usage = chunk.choices or (), chunk.usage
         is_plain = choices and chunk.error is None and chunk.x_groq is None
         failure = None if is_plain else _failure(chunk, data)
+        is_head = not (self._started and (choices or self._failure))
         if not self._started and (failure is None or choices):
             self._start(chunk, data)
         if self._failure is None and failure is None:
@@ -172,6 +185,9 @@ class OpenAIChatDecoder(LenientDecoder):
                 choice.take(wire)
             if not (choices or usage or _has_usage(chunk)):
                 self._keep(Opaque("chunk", read_json(data)))
+        if is_head and (choices or usage):
+            for event in self._heads.new_in(data, "chunk", HEAD):
+                self._keep(event)
         if chunk.x_groq is not None:
             usage = usage or chunk.x_groq.usage
         for wire in choices:
@@ -194,7 +210,7 @@ class OpenAIChatDecoder(LenientDecoder):
         # Azure sends a chunk without a name and without choices before the first real one.
         if not (name or chunk.choices):
             return
-        self._started = True
+        self._started = self._has_begun = True
         self._emit(Status(STARTED, str(name) if name else None, str(model) if model else None))
         self._events += self._early
         self._early = []

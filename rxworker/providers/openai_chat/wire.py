@@ -84,6 +84,7 @@ class WireChoice(Struct, frozen=True, gc=False):
         stop_reason: The text that matched, with vLLM.
         native_finish_reason: The finish reason of the provider behind OpenRouter.
         usage: Moonshot counts here.
+        message: The whole choice, from a server that does not stream.
     """
 
     index: int = 0
@@ -93,6 +94,7 @@ class WireChoice(Struct, frozen=True, gc=False):
     native_finish_reason: Any = None
     usage: JsonObject | None = None
     content_filter_offsets: Any = None
+    message: WireDelta | None = None
 
 
 class WireGroq(Struct, frozen=True, gc=False):

@@ -25,10 +25,10 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing.sse_frame import SseFrame, datas_of
-from rxworker.messages import Json
+from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.batch_decoder import Part
-from rxworker.providers.block_factory import CUT, BlockFactory
+from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import (
@@ -51,6 +51,7 @@ from rxworker.providers.openai_responses.items import HANDLERS as ITEM_HANDLERS
 from rxworker.providers.openai_responses.items import Items
 from rxworker.providers.openai_responses.kinds import word
 from rxworker.providers.openai_responses.wire import (
+    RESPONSE,
     WireEvent,
     WireResponse,
     decode_event,
@@ -162,7 +163,7 @@ class OpenAIResponsesDecoder(LenientDecoder):
 
     def finish(self) -> Events:
         """The bytes ended. Before the last event of a response, that is an error."""
-        return () if self._over else self._fail(self._failure or CUT)
+        return () if self._over else self._fail(self._failure or self._cut())
 
     def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> list[str] | None:
         """Take an event; returns the pieces so far of a text, if events like this one do nothing but add to it."""
@@ -178,8 +179,16 @@ class OpenAIResponsesDecoder(LenientDecoder):
             events += self._fail(self._failure)
         elif kind in HANDLERS:
             HANDLERS[kind](self, event, events)
+            if event.response is not None:
+                new = self._heads.new_in(data, kind, RESPONSE, "response")
+                before_end = len(events) - self._over
+                events[before_end:before_end] = new
         else:
-            events.append(Opaque(kind, read_json(data)))
+            raw = read_json(data)
+            if isinstance(raw, dict) and raw.get("object") == "response":
+                events += self.feed(whole_frame(raw))
+            else:
+                events.append(Opaque(kind, raw))
         return None
 
     # the response
@@ -197,6 +206,7 @@ class OpenAIResponsesDecoder(LenientDecoder):
     def _start(self, response: WireResponse, events: list[ResponseEvent]) -> None:
         self._started = word(response.id)
         self._goes_on = self._failure is None
+        self._has_begun = True
         events.append(Status(STARTED, self._started or None, word(response.model) or None))
 
     def _take_last(self, event: WireEvent, events: list[ResponseEvent]) -> None:
@@ -276,6 +286,13 @@ def _named(event: WireEvent, frame: SseFrame) -> WireEvent:
     if event.type or (event.error and frame.event == "message"):
         return event
     return replace(event, type=frame.event)
+
+
+def whole_frame(response: JsonObject) -> SseFrame:
+    """The last event of a response that came whole, from a server that does not stream."""
+    kind = f"response.{response.get('status')}"
+    event: JsonObject = {"type": kind if kind in LAST else LAST[0], "response": response}
+    return SseFrame(msgspec.json.encode(event))
 
 
 Handler: TypeAlias = Callable[[OpenAIResponsesDecoder, WireEvent, list[ResponseEvent]], None]
