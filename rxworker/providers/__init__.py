@@ -18,6 +18,7 @@ from rxworker.providers.base import (
 if TYPE_CHECKING:
     from rxworker.providers.anthropic.provider import Anthropic
     from rxworker.providers.bedrock.provider import AnthropicBedrock, Bedrock
+    from rxworker.providers.cache_use import CacheChange, CacheUse, step_cache
     from rxworker.providers.gemini.provider import Gemini
     from rxworker.providers.ollama.provider import Ollama
     from rxworker.providers.openai_chat.provider import OpenAIChat
@@ -44,6 +45,8 @@ def __getattr__(name: str) -> object:
         value = {module: __getattr__(provider) for provider, module in _MODULES.items()}
     elif name == "AnthropicBedrock":
         value = import_module(f"{__name__}.bedrock.provider").AnthropicBedrock
+    elif name in ("CacheChange", "CacheUse", "step_cache"):
+        value = getattr(import_module(f"{__name__}.cache_use"), name)
     elif name in _MODULES:
         value = getattr(import_module(f"{__name__}.{_MODULES[name]}.provider"), name)
     else:
@@ -69,4 +72,8 @@ __all__ = [
     "ToolChoice",
     "HttpRequest",
     "ResponseDecoder",
+    # what was read from a cache
+    "CacheChange",
+    "CacheUse",
+    "step_cache",
 ]

@@ -1,0 +1,300 @@
+"""A meter for caches: what a conversation's requests could have read from the provider's cache, what they did, and what changed where they did not.
+
+A cache holds the beginnings of prompts. A request can read all of the one before it as long as it begins with the same bytes, in the order in which
+providers read a request: model, tools, system text, options, messages. `step_cache` folds requests and the events of their responses; cache marks,
+limits and settings of the sampling do not belong to a prompt. See https://platform.claude.com/docs/en/build-with-claude/prompt-caching#what-invalidates-the-cache
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.events import Event, Opaque
+from rxworker.messages import Json
+from rxworker.messages.usage import Usage
+from rxworker.providers.base import HttpRequest, hidden_url
+
+PromptPart: TypeAlias = Literal["model", "tools", "system", "option", "message"]
+"""A part of a request that a prompt begins with."""
+Entries: TypeAlias = dict[PromptPart, list[tuple[str, Json]]]
+"""The entries of a prompt, each with its place in the body, by their parts."""
+
+ORDER: tuple[PromptPart, ...] = ("model", "tools", "system", "option", "message")
+"""The order in which the parts of a request are read."""
+SHOWN = 40
+SHOWN_FIELDS = ("requests", "could_read", "read", "missed", "change", "diagnostics")
+DIAGNOSTICS = ("diagnostics", "prompt_cache_diagnostics")
+SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
+MESSAGES = ("messages", "input", "contents")
+CONTENT = ("content", "parts")
+SYSTEM_ROLES = ("system", "developer")
+HARMLESS = frozenset(
+    [
+        "background",
+        "cache_control",
+        "candidateCount",
+        "container",
+        "diagnostics",
+        "frequency_penalty",
+        "include",
+        "keep_alive",
+        "logprobs",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_tokens",
+        "maxOutputTokens",
+        "maxTokens",
+        "metadata",
+        "n",
+        "num_predict",
+        "presence_penalty",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "seed",
+        "service_tier",
+        "stop",
+        "stop_sequences",
+        "stopSequences",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "top_k",
+        "top_logprobs",
+        "top_p",
+        "topK",
+        "topP",
+        "user",
+    ]
+)
+"""Members of a body that may change and leave the prompt as it was."""
+TIME = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\b\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[AaPp][Mm])?"
+    r"|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
+    r"|\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"
+    r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)(?:day)?\b"
+    r"|\b(?:\d{1,2}\.? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?(?: \d{1,2}(?:st|nd|rd|th)?)?(?:,? \d{4})?\b"
+)
+
+
+class CacheChange(Struct, frozen=True):
+    """The first difference of a request from the request before it, which ends what can be read from the cache.
+
+    Attributes:
+        part: The part of the request that is different.
+        path: Its place in the body, for example ``messages[2].content[0].text``.
+        at: The first byte that differs, counted in the text at this place, or in the JSON of what is not text.
+        before: The text around this byte in the request before.
+        now: The same in this request.
+        is_time: Whether a date or a time has changed.
+    """
+
+    part: PromptPart
+    path: str
+    at: int
+    before: str
+    now: str
+    is_time: bool = False
+
+    def __str__(self) -> str:
+        what = "a time stamp in " if self.is_time else ""
+        return f"{what}{self.path} ({self.part}) differs from byte {self.at}: {self.before!r} became {self.now!r}"
+
+
+class CacheUse(Struct, frozen=True):
+    """What the requests of a conversation have read from the provider's cache; the state of `step_cache`.
+
+    Attributes:
+        requests: The number of requests.
+        could_read: The tokens that they could have read: of each, the input of the request before.
+        read: The tokens that they have read.
+        missed: What the last request could have read and has not. Without a ``change``, the entry has expired, the prompt is too short, or no mark is near.
+        change: What the last request changed of the one before; ``None``: nothing, it only added to it.
+        diagnostics: The provider's own report on the cache of the last request, if it sent one.
+        input_tokens: The input of the last request.
+    """
+
+    requests: int = 0
+    could_read: int = 0
+    read: int = 0
+    missed: int = 0
+    change: CacheChange | None = None
+    diagnostics: Json = None
+    input_tokens: int = 0
+    _prompt: Entries | None = None
+    _before: tuple[int, int, int] = (0, 0, 0)  # the numbers when the last request began
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={getattr(self, name)!r}" for name in SHOWN_FIELDS]
+        return f"CacheUse({', '.join(shown)})"
+
+
+def step_cache(use: CacheUse, item: HttpRequest | Event) -> CacheUse:
+    """The use after one more request, or one more event of its response. Pure.
+
+    Args:
+        use: The use so far; `CacheUse()` at the beginning of a conversation.
+        item: A request, or an event of the response to the last one.
+
+    >>> def sent(system: str) -> HttpRequest:
+    ...     return HttpRequest("https://a", {}, msgspec.json.encode({"system": system, "messages": []}))
+    >>> use = CacheUse()
+    >>> for item in (sent("It is 12:01."), Usage(input_tokens=2000), sent("It is 12:02."), Usage(input_tokens=2100)):
+    ...     use = step_cache(use, item)
+    >>> use.could_read, use.read, use.missed
+    (2000, 0, 2000)
+    >>> print(use.change)
+    a time stamp in system[0].text (system) differs from byte 10: 'It is 12:01.' became 'It is 12:02.'
+    """
+    if isinstance(item, HttpRequest):
+        prompt = _entries(item)
+        return replace(
+            use,
+            requests=use.requests + 1,
+            missed=0,
+            change=None if use._prompt is None else _change(use._prompt, prompt),
+            diagnostics=None,
+            _prompt=prompt,
+            _before=(use.input_tokens, use.could_read, use.read),
+        )
+    if isinstance(item, Usage):
+        whole, could, read = use._before
+        now, found = item.input_tokens or 0, item.cache_read_tokens or 0
+        within = max(min(whole, now), found)
+        return replace(
+            use,
+            could_read=could + within,
+            read=read + found,
+            missed=within - found,
+            input_tokens=now,
+        )
+    if isinstance(item, Opaque) and isinstance(item.raw, dict):
+        reports = [item.raw[name] for name in DIAGNOSTICS if name in item.raw]
+        return replace(use, diagnostics=reports[0]) if reports else use
+    return use
+
+
+def _entries(request: HttpRequest) -> Entries:
+    """The prompt of a request, of any protocol."""
+    body = cast("dict[str, Any]", msgspec.json.decode(request.body))
+    config, tools = body.get("toolConfig"), body.pop("tools", None)
+    if isinstance(config, dict) and "tools" in config:  # Bedrock
+        tools = cast("dict[str, Any]", config).pop("tools")
+    found: Entries = {part: [] for part in ORDER}
+    found["model"] = [("url", hidden_url(request.url)), ("model", body.pop("model", None))]
+    found["tools"] = [(f"tools[{at}]", tool) for at, tool in enumerate(_unmarked(tools))]
+    for name in SYSTEM:
+        found["system"] += _contents(name, body.pop(name, None))
+    for name in MESSAGES:
+        part: PromptPart = "system"
+        for at, message in enumerate(_unmarked(body.pop(name, None))):
+            if not (isinstance(message, dict) and _role(message) in SYSTEM_ROLES):
+                part = "message"
+            found[part] += _message(f"{name}[{at}]", message)
+    found["option"] = [(name, value) for name, value in sorted(_kept(body).items())]
+    return found
+
+
+def _message(path: str, message: Any) -> Iterator[tuple[str, Json]]:
+    if not isinstance(message, dict):
+        yield path, message
+        return
+    known = cast("dict[str, Any]", message)
+    yield path, {key: value for key, value in known.items() if key not in CONTENT}
+    for name in CONTENT:
+        yield from _contents(f"{path}.{name}", known.get(name))
+
+
+def _role(message: Any) -> object:
+    return message.get("role")
+
+
+def _contents(path: str, content: Any) -> Iterator[tuple[str, Json]]:
+    """The blocks of a content. A text is one block, since a mark turns it into one."""
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    elif isinstance(content, dict):
+        content = cast("dict[str, Any]", content).get("parts") or []
+    for at, block in enumerate(_unmarked(content)):
+        yield f"{path}[{at}]", block
+
+
+def _unmarked(blocks: Any) -> Iterator[Any]:
+    """Tools or blocks without cache marks, which may move."""
+    for block in [blocks] if isinstance(blocks, str) else blocks or []:
+        if not isinstance(block, dict):
+            yield block
+        elif "cachePoint" not in block:
+            known = cast("dict[str, Any]", block)
+            yield {key: value for key, value in known.items() if key != "cache_control"}
+
+
+def _kept(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are part of a prompt."""
+    kept = {name: value for name, value in members.items() if name not in HARMLESS}
+    for name in ("generationConfig", "inferenceConfig", "options", "toolConfig"):
+        if isinstance(kept.get(name), dict):
+            kept[name] = _kept(kept[name])
+    return {name: value for name, value in kept.items() if value != {}}
+
+
+def _change(before: Entries, now: Entries) -> CacheChange | None:
+    for part, entries in before.items():
+        others = now[part]
+        if part == "option":
+            by_name = dict(entries), dict(others)
+            names = sorted({*by_name[0], *by_name[1]})
+            entries, others = ([(name, one.get(name)) for name in names] for one in by_name)
+        for at, (path, value) in enumerate(entries):
+            if at >= len(others):
+                return _difference(part, path, value, None)
+            if msgspec.json.encode(value) != msgspec.json.encode(others[at][1]):
+                return _difference(part, others[at][0], value, others[at][1])
+        if part != "message" and len(others) > len(entries):
+            return _difference(part, others[len(entries)][0], None, others[len(entries)][1])
+    return None
+
+
+def _difference(part: PromptPart, path: str, before: Json, now: Json) -> CacheChange:
+    """The first difference of two values, as deep as they have the same shape."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for (name, one), (key, other) in zip(before.items(), now.items(), strict=False):
+            if name != key:
+                break
+            if msgspec.json.encode(one) != msgspec.json.encode(other):
+                return _difference(part, f"{path}.{name}", one, other)
+    if isinstance(before, list) and isinstance(now, list):
+        for at, (one, other) in enumerate(zip(before, now, strict=False)):
+            if msgspec.json.encode(one) != msgspec.json.encode(other):
+                return _difference(part, f"{path}[{at}]", one, other)
+    old, new = _text(before), _text(now)
+    pairs = enumerate(zip(old, new, strict=False))
+    at = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
+    begin = max(at - SHOWN // 2, 0)
+    return CacheChange(
+        part,
+        path,
+        len(old[:at].encode("utf-8", "replace")),
+        old[begin : begin + SHOWN],
+        new[begin : begin + SHOWN],
+        is_time=_in_time(old, at) and _in_time(new, at),
+    )
+
+
+def _text(value: Json) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _in_time(text: str, at: int) -> bool:
+    near = max(at - SHOWN, 0)
+    return any(m.start() <= at <= m.end() for m in TIME.finditer(text, near, at + SHOWN))
