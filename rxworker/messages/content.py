@@ -343,6 +343,8 @@ class ToolMeta(Struct, frozen=True, omit_defaults=True):
         input_examples: Arguments of calls, to show to the model; copies, like the schema.
         format: The call's input is a text instead of a JSON object; ``None``: an object. The schema then has one member,
             a string. Providers without free text receive this schema.
+        native: A tool that a provider defines itself and the client runs: its ``type`` and settings, for example
+            ``{"type": "memory_20250818"}`` of Anthropic. They are sent with the name, in place of the description and the schema.
     """
 
     name: str
@@ -354,8 +356,11 @@ class ToolMeta(Struct, frozen=True, omit_defaults=True):
     allowed_callers: tuple[str, ...] = ()
     input_examples: tuple[JsonObject, ...] = ()
     format: TextFormat | None = None
+    native: JsonObject | None = None
 
     def __post_init__(self) -> None:
         force_setattr(self, "input_schema", freeze(self.input_schema))
+        if self.native is not None:
+            force_setattr(self, "native", freeze(self.native))
         if self.input_examples:
             force_setattr(self, "input_examples", tuple(map(freeze, self.input_examples)))

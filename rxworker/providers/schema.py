@@ -242,6 +242,19 @@ def refuse_grammar(tool: ToolMeta, provider: str) -> None:
         )
 
 
+def refuse_native(tool: ToolMeta, provider: str) -> None:
+    """Raise for a tool that another provider defines, whose schema this one does not know.
+
+    Raises:
+        ConfigurationError: The tool has a native form.
+    """
+    if tool.native is not None:
+        raise ConfigurationError(
+            f"tool {tool.name!r} is defined by Anthropic ({tool.native.get('type')}), and {provider} does not know it: use "
+            "Anthropic, or leave out native=, so that the model is given the description and the schema of the function"
+        )
+
+
 def refuse_programmatic(tool: ToolMeta, provider: str) -> None:
     """Raise for a tool that only code may call, if the provider runs no code that calls tools.
 

@@ -6,7 +6,7 @@ import math
 import re
 import typing
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -140,8 +140,16 @@ def check_meta(meta: ToolMeta) -> ToolMeta:
     """The description of a tool for the model, if it is valid.
 
     Raises:
-        ConfigurationError: The tool takes free text, and its schema has not just one string.
+        ConfigurationError: The tool takes free text, and its schema has not just one string; or its native form has no type.
     """
+    native = cast("object", meta.native)
+    if native is not None and not (
+        isinstance(native, dict) and cast("JsonObject", native).get("type")
+    ):
+        raise ConfigurationError(
+            f"tool {meta.name!r} has native={native!r:.60}; give the type by which its provider knows it, for example "
+            'native={"type": "memory_20250818"}'
+        )
     if meta.format is not None and text_parameter(meta) is None:
         raise ConfigurationError(
             f"tool {meta.name!r} takes free text (format=...), so it needs exactly one parameter of type str for it"

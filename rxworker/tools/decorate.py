@@ -28,7 +28,7 @@ B = TypeVar("B")
 
 
 class ToolSettings(TypedDict, total=False):
-    """The settings of a tool. Those from ``strict`` to ``format`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
+    """The settings of a tool. Those from ``strict`` to ``native`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
 
     Attributes:
         name: The name for the model; by default the function's name.
@@ -47,6 +47,8 @@ class ToolSettings(TypedDict, total=False):
         input_examples: Arguments of calls, to show to the model.
         format: The model writes a text instead of a JSON object: ``"text"``, or a `Grammar`. The function then has one
             parameter, a ``str``.
+        native: The type and the settings of a tool that a provider defines itself, such as ``{"type": "bash_20250124"}`` of Anthropic; they
+            are sent in place of the description and the schema. Other providers refuse it.
         reconcile: An async function that finds out whether a call had its effect, from its idempotency key and its arguments. A recovered run calls
             it for a call with ``effect="write"`` whose end was not stored; it returns `Done`, `NotDone` or `Unknown`.
     """
@@ -65,6 +67,7 @@ class ToolSettings(TypedDict, total=False):
     allowed_callers: Iterable[str]
     input_examples: Iterable[Mapping[str, Any]]
     format: TextFormat | None
+    native: Mapping[str, Any] | None
     reconcile: Reconcile | None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Conversation, Grammar, JsonObject, Message, ToolMeta
-from rxworker.providers import PROVIDERS, Options, ToolChoice
+from rxworker.providers import PROVIDERS, AnthropicBedrock, Options, ToolChoice
 
 OBJECT: JsonObject = {
     "type": "object",
@@ -329,3 +329,68 @@ def test_a_tool_moves_into_a_namespace() -> None:
     (moved,) = second["tools"]
     assert moved["defer_loading"] is True
     assert moved["parameters"] == OBJECT
+
+
+NATIVE: dict[str, tuple[str, JsonObject]] = {
+    "BetaMemoryTool20250818Param": ("memory", {"type": "memory_20250818"}),
+    "BetaToolBash20250124Param": ("bash", {"type": "bash_20250124"}),
+    "BetaToolTextEditor20250728Param": (
+        "str_replace_based_edit_tool",
+        {"type": "text_editor_20250728", "max_characters": 1000},
+    ),
+    "BetaToolComputerUse20251124Param": (
+        "computer",
+        {"type": "computer_20251124", "display_width_px": 1024, "display_height_px": 768},
+    ),
+}
+
+
+def native(kind: str) -> ToolMeta:
+    name, form = NATIVE[kind]
+    return ToolMeta(name, "Mine.", OBJECT, native=form)
+
+
+SAID = Conversation((Message.user("Hi"),))
+
+
+@pytest.mark.parametrize("kind", NATIVE)
+@pytest.mark.parametrize("provider", ["anthropic", "claude on bedrock"])
+def test_a_tool_that_anthropic_defines_is_sent_in_its_own_form_alone(
+    kind: str, provider: str
+) -> None:
+    name, form = NATIVE[kind]
+    model = AnthropicBedrock("anthropic.m", api_key="k", region="eu-west-1")
+    sent = model if provider != "anthropic" else PROVIDERS[provider]("m", api_key="k")
+    body = msgspec.json.decode(sent.request(SAID, (native(kind),), Options()).body)
+    assert body["tools"] == [form | {"name": name}]
+    types: Any = pytest.importorskip("anthropic.types.beta")
+    pydantic: Any = pytest.importorskip("pydantic")
+    param = getattr(types, kind)
+    assert body["tools"][0].keys() <= param.__annotations__.keys()
+    pydantic.TypeAdapter(param).validate_python(body["tools"][0])
+
+
+def test_a_tool_that_anthropic_defines_keeps_what_every_tool_may_have() -> None:
+    kind = "BetaMemoryTool20250818Param"
+    meta = msgspec.structs.replace(
+        native(kind), cache_control=CachePoint("1h"), strict=True, input_examples=({"code": "a"},)
+    )
+    body = msgspec.json.decode(
+        PROVIDERS["anthropic"]("m", api_key="k").request(SAID, (meta,), Options()).body
+    )
+    assert body["tools"] == [
+        {
+            "type": "memory_20250818",
+            "name": "memory",
+            "cache_control": {"type": "ephemeral", "ttl": "1h"},
+            "strict": True,
+            "input_examples": [{"code": "a"}],
+        }
+    ]
+
+
+@pytest.mark.parametrize("provider", sorted(set(PROVIDERS) - {"anthropic"}))
+def test_other_providers_refuse_a_tool_that_anthropic_defines(provider: str) -> None:
+    model = PROVIDERS[provider]("m", api_key="k")
+    with pytest.raises(ConfigurationError, match=r"'bash' is defined by Anthropic .bash_20250124."):
+        model.request(SAID, (native("BetaToolBash20250124Param"),), Options())

@@ -11,7 +11,8 @@ import pytest
 from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Grammar, ToolCall, ToolMeta
-from rxworker.testing import Call, Reply, ScriptedModel
+from rxworker.providers import Anthropic
+from rxworker.testing import Call, ReplayServer, Reply, ScriptedModel, call
 from rxworker.tools import Toolbox, ToolContext
 from rxworker.tools.run import run_call
 
@@ -45,7 +46,35 @@ def test_the_settings_are_in_the_meta() -> None:
         "allowed_callers": ("direct", "programmatic"),
         "input_examples": ({"a": 1}, {"a": 2}),
         "format": None,
+        "native": None,
     }
+
+
+async def test_a_worker_runs_a_tool_that_anthropic_defines() -> None:
+    @tool(native={"type": "memory_20250818"})
+    async def memory(command: str, path: str = "") -> str:
+        """Mine."""
+        return f"{command} {path}"
+
+    async with ReplayServer([call("memory", command="view", path="/memories"), "Done."]) as server:
+        model = Anthropic("m", api_key="k", base_url=server.base_url)
+        result = await Worker(model, tools=[memory]).run("Look.")
+        bodies: list[Any] = [request.body for request in server.requests]
+    assert result.text == "Done."
+    assert [body["tools"] for body in bodies] == [
+        [{"type": "memory_20250818", "name": "memory"}]
+    ] * 2
+    sent = bodies[1]["messages"][-1]["content"][0]
+    assert (sent["type"], sent["content"]) == ("tool_result", "view /memories")
+
+
+@pytest.mark.parametrize("native", [{}, {"name": "bash"}, "bash_20250124"])
+def test_a_native_form_without_a_type_is_refused(native: Any) -> None:
+    with pytest.raises(ConfigurationError, match="give the type by which its provider knows it"):
+
+        @tool(native=native)
+        def bash(command: str) -> str:
+            return command
 
 
 def test_a_caller_may_be_one_word() -> None:

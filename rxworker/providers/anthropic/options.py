@@ -33,10 +33,15 @@ def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
         ConfigurationError: The tool requires something that the protocol does not have.
     """
     refuse_grammar(tool, "Anthropic")
-    schema = held_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema
-    encoded: JsonObject = {"name": tool.name, "input_schema": schema}
-    if tool.description:
-        encoded["description"] = tool.description
+    encoded: JsonObject
+    if tool.native is not None:
+        # https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview: the service has the schema of these
+        encoded = {**tool.native, "name": tool.name}
+    else:
+        schema = held_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema
+        encoded = {"name": tool.name, "input_schema": schema}
+        if tool.description:
+            encoded["description"] = tool.description
     if tool.strict:
         encoded["strict"] = True
     if tool.defer_loading:

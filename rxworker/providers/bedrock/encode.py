@@ -49,7 +49,7 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import in_letters
-from rxworker.providers.schema import closed, refuse_grammar, refuse_programmatic
+from rxworker.providers.schema import closed, refuse_grammar, refuse_native, refuse_programmatic
 
 NAME = "bedrock"
 MOST_POINTS = 4
@@ -195,6 +195,7 @@ def encode_tools(
 
 def _tool(tool: ToolMeta) -> JsonObject:
     refuse_grammar(tool, "Bedrock")
+    refuse_native(tool, "Bedrock")
     refuse_programmatic(tool, "Bedrock")
     encoded: JsonObject = {"name": tool.name, "inputSchema": {"json": tool.input_schema}}
     if tool.description:

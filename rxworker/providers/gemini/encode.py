@@ -46,7 +46,7 @@ from rxworker.providers.content import arguments, check_media, check_role, split
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.gemini.part import CALL, SIGNATURE, split
-from rxworker.providers.schema import refuse_grammar, refuse_programmatic
+from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
 
 UNKNOWN = 1 << 30  # results of no call come last
 # What may stand in the answer to a call: https://ai.google.dev/gemini-api/docs/function-calling
@@ -334,6 +334,7 @@ def encode_tools(tools: Sequence[ToolMeta]) -> list[Json]:
     """
     for tool in tools:
         refuse_grammar(tool, "Gemini")
+        refuse_native(tool, "Gemini")
         refuse_programmatic(tool, "Gemini")
     functions: list[Json] = [
         {

@@ -47,7 +47,7 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
-from rxworker.providers.schema import refuse_grammar, refuse_programmatic
+from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
 
 # The values for other words than Ollama's own efforts (low, medium, high).
 THINK: dict[str, bool | str] = {
@@ -73,6 +73,7 @@ def encode_think(thinking: int | str | None) -> JsonObject:
 
 def _tool(tool: ToolMeta) -> JsonObject:
     refuse_grammar(tool, "Ollama")
+    refuse_native(tool, "Ollama")
     refuse_programmatic(tool, "Ollama")
     function: JsonObject = {"name": tool.name, "parameters": tool.input_schema}
     if tool.description:

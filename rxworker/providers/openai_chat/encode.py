@@ -53,6 +53,7 @@ from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
 from rxworker.providers.schema import (
     answer_schema,
     refuse_grammar,
+    refuse_native,
     refuse_programmatic,
     strict_arguments,
 )
@@ -311,6 +312,7 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
         ConfigurationError: The tool requires something that the protocol does not have.
     """
     refuse_grammar(tool, "OpenAIChat")
+    refuse_native(tool, "OpenAIChat")
     refuse_programmatic(tool, "OpenAIChat")
     schema = strict_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema
     function: JsonObject = {"name": tool.name, "parameters": schema}

@@ -72,7 +72,13 @@ from rxworker.providers.openai_responses.kinds import (
     json_text,
     parts_of,
 )
-from rxworker.providers.schema import DIRECT, PROGRAMMATIC, answer_schema, strict_arguments
+from rxworker.providers.schema import (
+    DIRECT,
+    PROGRAMMATIC,
+    answer_schema,
+    refuse_native,
+    strict_arguments,
+)
 
 NAME = "openai_responses"
 LONGEST_ID = 64
@@ -454,8 +460,9 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     """A tool as the model sees it.
 
     Raises:
-        ConfigurationError: It is strict, and the model cannot be held to its schema.
+        ConfigurationError: It is strict, and the model cannot be held to its schema; or another provider defines it.
     """
+    refuse_native(tool, "OpenAIResponses")
     encoded: JsonObject
     if tool.format is not None:
         encoded = {"type": "custom", "name": tool.name, "format": _format(tool.format)}
