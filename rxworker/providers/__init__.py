@@ -14,6 +14,7 @@ from rxworker.providers.base import (
     ResponseDecoder,
     ToolChoice,
 )
+from rxworker.providers.models import ModelInfo, model_info
 
 if TYPE_CHECKING:
     from rxworker.providers.anthropic.provider import Anthropic
@@ -65,6 +66,9 @@ __all__ = [
     "OpenAIChat",
     "OpenAIResponses",
     "Ollama",
+    # what models take and cost
+    "ModelInfo",
+    "model_info",
     # the seam
     "Provider",
     "Request",

@@ -26,7 +26,7 @@ NAMESPACE = "namespace"
 # OpenAI's words for a choice of tools.
 MODES = {"auto": "auto", "none": "none", "any": "required"}
 # The effort for a budget in tokens: the budget is less than the first number.
-EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
+EFFORTS = ((1, "none"), (4_096, "low"), (16_384, "medium"))
 
 
 def effort(thinking: int | str) -> str:

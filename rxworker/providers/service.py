@@ -17,6 +17,7 @@ from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Conversation, Counts, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
+from rxworker.messages.settings import check_type
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import (
     Authorize,
@@ -47,6 +48,8 @@ from rxworker.providers.failure import (
     read_failure,
     readable,
 )
+from rxworker.providers.fit import fitted
+from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function or a coroutine function that returns one."""
@@ -62,6 +65,7 @@ class Service(ABC):
         base_url: The address of the service, if it is not the provider's default.
         address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With one for authentication among them no key is looked for.
+        info: What the model takes and costs, if it is not what the table of `rxworker.providers.model_info` has.
 
     Attributes:
         name: The name that messages carry.
@@ -73,6 +77,8 @@ class Service(ABC):
     _key_headers: tuple[str, ...] = ("authorization",)
     _accept: tuple[str, ...] = ("text/event-stream",)
     _has_background = False  # whether its responses may go on without their connection
+    _vendors: tuple[str, ...] = ()  # whose settings its protocol has
+    _room: int | None = None  # what is sent where the options have no maximum
     _frame_decoder: ClassVar[type[FrameDecoder[SseFrame]]]
     _numbers: ClassVar[Callable[[JsonObject], Sequence[int | None]]]
 
@@ -84,8 +90,11 @@ class Service(ABC):
         base_url: str | None = None,
         address: str | None = None,
         headers: Mapping[str, str] | None = None,
+        info: ModelInfo | None = None,
     ) -> None:
         self.model = read_model(model)
+        check_type("info", info, ModelInfo, "info=ModelInfo(output=32_000)", optional=True)
+        self._info = info
         if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
             raise ConfigurationError("api_key is neither a text nor a function that returns one")
         self._api_key = api_key
@@ -111,8 +120,8 @@ class Service(ABC):
         """The request for the next message.
 
         Raises:
-            ConfigurationError: No key was found, an address, key or header cannot be sent, or a tool requires something
-                that the protocol does not have.
+            ConfigurationError: No key was found, an address, key or header cannot be sent, the model does not take a setting, or a tool
+                requires something that the protocol does not have.
             LocalProtocolError: The conversation holds content that the protocol cannot express.
         """
         url = self._request_url()
@@ -125,6 +134,7 @@ class Service(ABC):
             authorize = self._authorize_late(url)
             if authorize is None:
                 headers |= self._authorization(url, cast("str | None", self._given))
+        options = fitted(self.model, self.info, options, self._room)
         body = self._body(Request(conversation, tuple(tools), options))
         is_background = self._has_background and options.extra.get("background") is True
         return HttpRequest(
@@ -135,6 +145,18 @@ class Service(ABC):
             is_background=is_background,
             authorize=authorize,
         )
+
+    @property
+    def info(self) -> ModelInfo:
+        """What the model takes and costs: what was given, or else the row of the table."""
+        if self._info is not None:
+            return self._info
+        row = model_info(self.model, self._host())
+        return row if row.vendor in self._vendors else UNKNOWN
+
+    def _host(self) -> str:
+        """The host of the service, if it shows whose models are there."""
+        return ""
 
     @abstractmethod
     def _url(self) -> str:
@@ -220,6 +242,7 @@ class OpenAIService(Service):
 
     _variable = "OPENAI_API_KEY"
     _key_headers = ("authorization", "api-key")
+    _vendors = ("openai", "deepseek")
     _path: str
     _encode_tool: ClassVar[Callable[[ToolMeta], JsonObject]]
 
@@ -231,13 +254,22 @@ class OpenAIService(Service):
         base_url: str | None = None,
         address: str | None = None,
         headers: Mapping[str, str] | None = None,
+        info: ModelInfo | None = None,
     ) -> None:
         if base_url:
             endpoint(base_url, self._path)
         super().__init__(
-            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            address=address,
+            headers=headers,
+            info=info,
         )
         self._remembered = Remembered[Any](type(self)._encode_tool)
+
+    def _host(self) -> str:
+        return host_of(self._request_url())
 
     def _url(self) -> str:
         return endpoint(base_address(self._base_url, "OPENAI_BASE_URL", OPENAI), self._path)

@@ -570,7 +570,8 @@ async def test_lone_surrogates_in_a_text(make_provider: MakeProvider) -> None:
 
 async def test_options_that_contradict_each_other() -> None:
     worker = Worker(
-        Anthropic("a-model", api_key="k"), options=Options(thinking=2000, max_tokens=1000)
+        Anthropic("claude-haiku-4-5", api_key="k"),
+        options=Options(thinking=2000, max_tokens=1000),
     )
     with pytest.raises(ConfigurationError, match="must be less than max_tokens"):
         await worker.run("hi")

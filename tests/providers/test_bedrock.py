@@ -215,12 +215,12 @@ def test_settings_become_those_of_the_protocol() -> None:
             "high",
             {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}},
         ),
-        ("amazon.nova-2-lite-v1:0", "off", {"reasoningConfig": {"type": "disabled"}}),
-        (CLAUDE, "off", {"thinking": {"type": "disabled"}}),
+        ("amazon.nova-2-lite-v1:0", 0, {"reasoningConfig": {"type": "disabled"}}),
+        (CLAUDE, 0, {"thinking": {"type": "disabled"}}),
     ],
 )
 def test_thinking_is_sent_in_the_words_of_the_family(
-    model: str, thinking: str, fields: JsonObject
+    model: str, thinking: int | str, fields: JsonObject
 ) -> None:
     assert (
         encoded(Message.user("Hi"), model=model, thinking=thinking)["additionalModelRequestFields"]

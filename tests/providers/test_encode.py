@@ -36,7 +36,10 @@ CALL = ToolCall("call_1", "look", {"at": "sky"})
 
 
 def anthropic(
-    conversation: Conversation, *tools: ToolMeta, options: Options | None = None, model: str = "m"
+    conversation: Conversation,
+    *tools: ToolMeta,
+    options: Options | None = None,
+    model: str = "claude-opus-4-6",
 ) -> dict[str, Any]:
     provider = Anthropic(model, api_key="k")
     return msgspec.json.decode(provider.request(conversation, tools, options or Options()).body)
@@ -46,7 +49,7 @@ def chat(
     conversation: Conversation,
     *tools: ToolMeta,
     options: Options | None = None,
-    model: str = "m",
+    model: str = "gpt-5.2",
     base_url: str | None = None,
 ) -> dict[str, Any]:
     provider = OpenAIChat(model, api_key="k", base_url=base_url)
@@ -389,7 +392,7 @@ def test_chat_keeps_a_refusal() -> None:
         ),
         (Options(parallel_tool_calls=False), {"parallel_tool_calls": False}),
         (Options(thinking="high"), {"reasoning_effort": "high"}),
-        (Options(thinking=0), {"reasoning_effort": "minimal"}),
+        (Options(thinking=0), {"reasoning_effort": "none"}),
         (Options(thinking=1024), {"reasoning_effort": "low"}),
         (Options(thinking=8000), {"reasoning_effort": "medium"}),
         (Options(thinking=32000), {"reasoning_effort": "high"}),

@@ -23,9 +23,19 @@ SCHEMA: JsonObject = {
 OUTPUT = OutputFormat(SCHEMA)
 OTHER: JsonObject = {"type": "object", "properties": {"b": {"type": "string"}}}
 
+# Models that take each setting below.
+MODELS = {
+    "anthropic": "claude-opus-4-6",
+    "bedrock": "openai.m",
+    "gemini": "gemini-3.6-flash",
+    "ollama": "m",
+    "openai_chat": "gpt-5.2",
+    "openai_responses": "gpt-5.2",
+}
+
 
 def body_of(provider: str, options: Options) -> dict[str, Any]:
-    model = "openai.m" if provider == "bedrock" else "m"
+    model = MODELS[provider]
     request = PROVIDERS[provider](model, api_key="k").request(
         Conversation((Message.user("hi"),)), (), options
     )

@@ -124,7 +124,8 @@ def test_a_recorded_request_is_made_again(
     name: str, conversation: Conversation, tools: tuple[ToolMeta, ...], options: Options
 ) -> None:
     expected = json.loads((RECORDINGS / f"{name}.request.json").read_text())
-    assert encode(conversation, *tools, options=options) == expected
+    model = "gemini-3-flash-preview" if "3-flash" in name else "gemini-2.5-flash"
+    assert encode(conversation, *tools, options=options, model=model) == expected
 
 
 def test_settings_have_gemini_names() -> None:
@@ -189,17 +190,20 @@ def test_each_choice_has_its_mode(choice: ToolChoice, mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("thinking", "config"),
+    ("model", "thinking", "config"),
     [
-        (0, {"thinkingBudget": 0}),
-        ("off", {"thinkingBudget": 0}),
-        (2048, {"includeThoughts": True, "thinkingBudget": 2048}),
-        ("adaptive", {"includeThoughts": True, "thinkingBudget": -1}),
-        ("low", {"includeThoughts": True, "thinkingLevel": "low"}),
+        ("gemini-2.5-flash", 0, {"thinkingBudget": 0}),
+        ("gemini-2.5-flash", "off", {"thinkingBudget": 0}),
+        ("gemini-2.5-flash", 2048, {"includeThoughts": True, "thinkingBudget": 2048}),
+        ("gemini-2.5-flash", "adaptive", {"includeThoughts": True, "thinkingBudget": -1}),
+        ("gemini-3.6-flash", "low", {"includeThoughts": True, "thinkingLevel": "low"}),
+        ("gemini-3.6-flash", "adaptive", {"includeThoughts": True}),
     ],
 )
-def test_thinking_is_a_budget_or_a_level(thinking: int | str, config: dict[str, Any]) -> None:
-    body = encode(ask("hi"), options=Options(thinking=thinking))
+def test_thinking_is_a_budget_or_a_level(
+    model: str, thinking: int | str, config: dict[str, Any]
+) -> None:
+    body = encode(ask("hi"), options=Options(thinking=thinking), model=model)
     assert body["generationConfig"]["thinkingConfig"] == config
 
 

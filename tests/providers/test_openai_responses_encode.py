@@ -38,7 +38,10 @@ ASK = Conversation((Message.user("hi"),))
 
 
 def encode(
-    conversation: Conversation, *tools: ToolMeta, options: Options | None = None, model: str = "m"
+    conversation: Conversation,
+    *tools: ToolMeta,
+    options: Options | None = None,
+    model: str = "gpt-5.2",
 ) -> dict[str, Any]:
     provider = OpenAIResponses(model, api_key="k")
     return msgspec.json.decode(provider.request(conversation, tools, options or Options()).body)
@@ -77,7 +80,7 @@ def called(arguments: str, **more: Any) -> JsonObject:
 def test_nothing_is_stored_and_thoughts_come_sealed() -> None:
     body = encode(ASK)
     assert body == {
-        "model": "m",
+        "model": "gpt-5.2",
         "input": [{"role": "user", "content": "hi"}],
         "stream": True,
         "store": False,
@@ -114,7 +117,7 @@ def test_what_leads_is_the_instructions_and_what_comes_later_is_not() -> None:
         (Options(parallel_tool_calls=False), {"parallel_tool_calls": False}),
         (Options(thinking="xhigh"), {"reasoning": {"effort": "xhigh"}}),
         (Options(thinking="off"), {"reasoning": {"effort": "none"}}),
-        (Options(thinking=0), {"reasoning": {"effort": "minimal"}}),
+        (Options(thinking=0), {"reasoning": {"effort": "none"}}),
         (Options(thinking=1024), {"reasoning": {"effort": "low"}}),
         (Options(thinking=8000), {"reasoning": {"effort": "medium"}}),
         (Options(thinking=32000), {"reasoning": {"effort": "high"}}),

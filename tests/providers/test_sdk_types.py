@@ -215,6 +215,8 @@ CONTENT: dict[str, tuple[Image | Document | Audio, ...]] = {
     "gemini": (Image(file_id="f"), Document(file_id="f", title="t"), WAV),
     "ollama": (Document("text/plain", data=TEXT), Document(url="https://h/d.pdf")),
 }
+# Models that take each option.
+MODELS = {"anthropic": "claude-opus-4-6", "openai_chat": "gpt-5.2", "openai_responses": "gpt-5.2"}
 OPTIONS: dict[str, Options] = {
     "none": Options(),
     "numbers": Options(max_tokens=4000, temperature=0.5, stop_sequences=("x", "y")),
@@ -236,7 +238,7 @@ OPTIONS: dict[str, Options] = {
 def encoded(
     name: str, messages: tuple[Message, ...], options: Options, *, system: str | None = "S"
 ) -> dict[str, Any]:
-    provider = PROVIDERS[name]("m", api_key="k")
+    provider = PROVIDERS[name](MODELS.get(name, "m"), api_key="k")
     return msgspec.json.decode(
         provider.request(Conversation(messages, system), TOOLS, options).body
     )

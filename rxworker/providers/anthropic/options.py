@@ -19,8 +19,6 @@ from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.schema import PROGRAMMATIC, held_arguments, refuse_grammar
 
-OFF = ("off", "none", "disabled")
-
 
 def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
     """A tool as the model sees it.
@@ -114,11 +112,17 @@ def limit_of(options: Options, default: int) -> int:
 
 
 def encode_thinking(thinking: int | str | None) -> JsonObject:
-    """How hard the model thinks: the fields of the body for it."""
+    """How hard the model thinks: the fields of the body for it.
+
+    Args:
+        thinking: The amount, as the model takes it.
+    """
     if thinking is None:
         return {}
-    if thinking in OFF or thinking == 0:
+    if thinking == 0:
         return {"thinking": {"type": "disabled"}}
+    if thinking == "between_tools":  # the least that Claude Sonnet 5.5 takes
+        return {"thinking": {"type": thinking}}
     if isinstance(thinking, int):
         return {"thinking": {"type": "enabled", "budget_tokens": thinking}}
     # Since Claude Opus 4.7 the text is left out unless the request requires it.

@@ -20,6 +20,7 @@ from rxworker.providers.endpoint import (
     host_of,
     read_key,
 )
+from rxworker.providers.models import ModelInfo
 from rxworker.providers.service import ApiKey, Service
 
 PATH = "/messages"
@@ -44,6 +45,7 @@ class Anthropic(Service):
         address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request, such as ``anthropic-beta`` or another ``anthropic-version``. With an ``authorization`` or
             ``x-api-key`` among them no key is looked for.
+        info: What the model takes and costs, if it is not what the table of `rxworker.providers.model_info` has.
         max_tokens: The maximum of tokens of an answer, if the request's options have none.
         now: Returns the time in seconds since the epoch. A container of the code execution tool is sent until it expires.
 
@@ -62,6 +64,7 @@ class Anthropic(Service):
     name = NAME
     _variable = "ANTHROPIC_API_KEY"
     _key_headers = ("authorization", "x-api-key")
+    _vendors = ("anthropic",)
     _frame_decoder = AnthropicDecoder
     _numbers = staticmethod(numbers)
 
@@ -73,6 +76,7 @@ class Anthropic(Service):
         base_url: str | None = None,
         address: str | None = None,
         headers: Mapping[str, str] | None = None,
+        info: ModelInfo | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -84,10 +88,14 @@ class Anthropic(Service):
             base_url=base_url,
             address=address,
             headers={"anthropic-version": VERSION} | checked_headers(headers or {}),
+            info=info,
         )
-        self._max_tokens = max_tokens
+        self._max_tokens = self._room = max_tokens
         self._now = now
         self._remembered = Remembered[MessagesEncoder](encode_tool)
+
+    def _host(self) -> str:
+        return host_of(self._request_url())
 
     def _url(self) -> str:
         return _messages_at(base_address(self._base_url, "ANTHROPIC_BASE_URL", BASE_URL))
@@ -110,7 +118,7 @@ class Anthropic(Service):
             max_tokens=self._max_tokens,
             now=self._now(),
         )
-        is_own = host_of(self._request_url()).endswith(OWN_HOSTS)
+        is_own = self._host().endswith(OWN_HOSTS)
         new = MessagesEncoder(takes_unsealed=not is_own)
         return self._remembered.encode(request.conversation.messages, new, body)
 

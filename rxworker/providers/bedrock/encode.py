@@ -129,6 +129,10 @@ def encode(model: str, request: Request) -> Body:
 def encode_effort(model: str, thinking: int | str) -> JsonObject:
     """How hard the model thinks, in the words of its family.
 
+    Args:
+        model: The id of the model.
+        thinking: The amount, as the model takes it; ``0`` turns it off.
+
     Raises:
         ConfigurationError: The family is not known.
 
@@ -139,12 +143,13 @@ def encode_effort(model: str, thinking: int | str) -> JsonObject:
     """
     if "anthropic." in model:
         return encode_thinking(thinking)
+    if "amazon.nova" in model and thinking == 0:
+        return {"reasoningConfig": {"type": "disabled"}}
     if isinstance(thinking, str):
         if "openai." in model:
             return {"reasoning_effort": thinking}
         if "amazon.nova" in model:
-            config: JsonObject = {"type": "enabled", "maxReasoningEffort": thinking}
-            return {"reasoningConfig": {"type": "disabled"} if thinking == "off" else config}
+            return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": thinking}}
     raise ConfigurationError(
         f"thinking={thinking!r} cannot be sent to {model!r} over Bedrock: leave it out, or send it in the model's own words with "
         'Options(extra={"additionalModelRequestFields": {...}})'

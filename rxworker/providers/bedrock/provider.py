@@ -29,6 +29,7 @@ from rxworker.providers.bedrock.finish import numbers, stream_failure
 from rxworker.providers.bedrock.signing import Signer
 from rxworker.providers.encode_cache import Body, Remembered
 from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
+from rxworker.providers.models import ModelInfo
 from rxworker.providers.service import ApiKey, Service
 
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -46,6 +47,7 @@ class BedrockService(Service):
 
     _variable = "AWS_BEARER_TOKEN_BEDROCK"
     _accept = (STREAM,)
+    _vendors = ("anthropic",)
     _operation: str
 
     def __init__(
@@ -58,11 +60,17 @@ class BedrockService(Service):
         base_url: str | None = None,
         address: str | None = None,
         headers: Mapping[str, str] | None = None,
+        info: ModelInfo | None = None,
     ) -> None:
         if base_url:
             endpoint(base_url, "", "")
         super().__init__(
-            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            address=address,
+            headers=headers,
+            info=info,
         )
         if region is not None and not _REGION.fullmatch(region):
             raise ConfigurationError(f"the region {region!r} is not one; write it like us-east-1")
@@ -165,6 +173,7 @@ class AnthropicBedrock(BedrockService):
         base_url: As for `Bedrock`.
         address: As for `Bedrock`.
         headers: As for `Bedrock`.
+        info: As for `Bedrock`.
         max_tokens: The maximum of tokens of an answer, if the request's options have none.
 
     Raises:
@@ -191,6 +200,7 @@ class AnthropicBedrock(BedrockService):
         base_url: str | None = None,
         address: str | None = None,
         headers: Mapping[str, str] | None = None,
+        info: ModelInfo | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
     ) -> None:
         super().__init__(
@@ -201,8 +211,9 @@ class AnthropicBedrock(BedrockService):
             base_url=base_url,
             address=address,
             headers=headers,
+            info=info,
         )
-        self._max_tokens = max_tokens
+        self._max_tokens = self._room = max_tokens
         self._remembered = Remembered[MessagesEncoder](encode_tool)
 
     def _body(self, request: Request) -> bytes:

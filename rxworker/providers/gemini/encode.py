@@ -45,6 +45,7 @@ from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import arguments, check_media, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
+from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini.part import CALL, SIGNATURE, split
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
 
@@ -181,7 +182,8 @@ def encode(model: str, request: Request) -> Body:
     """
     tools, options = request.tools, request.options
     system, messages = split_system(request.conversation)
-    contents: list[Json] = list(encode_contents(messages, bool(_SINCE_3.search(model))))
+    since_3 = bool(_SINCE_3.search(model))
+    contents: list[Json] = list(encode_contents(messages, since_3))
     body: Body = {"contents": contents}
     if system:
         body["systemInstruction"] = {"role": "user", "parts": [{"text": system}]}
@@ -189,7 +191,7 @@ def encode(model: str, request: Request) -> Body:
         body["tools"] = encode_tools(tools)
         if options.tool_choice is not None:
             body["toolConfig"] = encode_choice(options.tool_choice)
-    generation = encode_generation(options)
+    generation = encode_generation(options, since_3)
     if generation:
         body["generationConfig"] = generation
     return with_extra(body, options.extra)
@@ -320,8 +322,6 @@ MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
 
 
 MODES = {"auto": "AUTO", "none": "NONE", "any": "ANY", "tool": "ANY"}
-OFF = ("off", "none", "disabled")
-DYNAMIC = ("adaptive", "dynamic", "auto")
 
 
 def encode_tools(tools: Sequence[ToolMeta]) -> list[Json]:
@@ -359,8 +359,13 @@ def encode_choice(choice: ToolChoice) -> JsonObject:
     return {"functionCallingConfig": config}
 
 
-def encode_generation(options: Options) -> JsonObject:
-    """The limits, the randomness, the thinking, and what the answer must look like."""
+def encode_generation(options: Options, since_3: bool = False) -> JsonObject:
+    """The limits, the randomness, the thinking, and what the answer must look like.
+
+    Args:
+        options: Settings.
+        since_3: Whether the model is Gemini 3 or later.
+    """
     encoded = settings_as(
         options,
         max_tokens="maxOutputTokens",
@@ -368,25 +373,29 @@ def encode_generation(options: Options) -> JsonObject:
         stop_sequences="stopSequences",
     )
     if options.thinking is not None:
-        encoded["thinkingConfig"] = encode_thinking(options.thinking)
+        encoded["thinkingConfig"] = encode_thinking(options.thinking, since_3)
     if options.output is not None:
         encoded["responseMimeType"] = "application/json"
         encoded["responseJsonSchema"] = options.output.schema
     return encoded
 
 
-def encode_thinking(thinking: int | str) -> JsonObject:
+def encode_thinking(thinking: int | str, since_3: bool = False) -> JsonObject:
     """How hard the model thinks; its thoughts are then reported in summaries.
 
     A number is a budget in tokens, a word is a level, and ``adaptive`` leaves it to the model.
 
-    >>> encode_thinking("high"), encode_thinking("off")
+    Args:
+        thinking: The amount, as the model takes it.
+        since_3: Whether the model is Gemini 3 or later, which has no budget that leaves it to the model.
+
+    >>> encode_thinking("high"), encode_thinking(0)
     ({'includeThoughts': True, 'thinkingLevel': 'high'}, {'thinkingBudget': 0})
     """
-    if thinking in OFF or thinking == 0:
+    if thinking == 0:
         return {"thinkingBudget": 0}
     if isinstance(thinking, int):
         return {"includeThoughts": True, "thinkingBudget": thinking}
     if thinking in DYNAMIC:
-        return {"includeThoughts": True, "thinkingBudget": -1}
+        return {"includeThoughts": True, **({} if since_3 else {"thinkingBudget": -1})}
     return {"includeThoughts": True, "thinkingLevel": thinking}

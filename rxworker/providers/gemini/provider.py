@@ -21,6 +21,7 @@ from rxworker.providers.endpoint import (
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.finish import numbers
+from rxworker.providers.models import ModelInfo
 from rxworker.providers.service import ApiKey, Service
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
@@ -100,6 +101,7 @@ class Gemini(Service):
         location: Its region; without one, ``GOOGLE_CLOUD_LOCATION``, or else ``global``.
         address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With an ``authorization`` or ``x-goog-api-key`` among them no key is looked for.
+        info: What the model takes and costs, if it is not what the table of `rxworker.providers.model_info` has.
         access_token: The token for Vertex AI, or a function or a coroutine function that returns one and is called for each request,
             since tokens expire within the hour.
 
@@ -118,6 +120,7 @@ class Gemini(Service):
     name = NAME
     _variable = "GEMINI_API_KEY"
     _key_headers = ("authorization", "x-goog-api-key")
+    _vendors = ("gemini",)
     _frame_decoder = GeminiDecoder
     _numbers = staticmethod(numbers)
 
@@ -129,6 +132,7 @@ class Gemini(Service):
         base_url: str | None = None,
         address: str | None = None,
         headers: Mapping[str, str] | None = None,
+        info: ModelInfo | None = None,
         project: str | None = None,
         location: str | None = None,
         access_token: ApiKey | None = None,
@@ -136,7 +140,12 @@ class Gemini(Service):
         if base_url:
             developer_url(base_url, model)
         super().__init__(
-            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            address=address,
+            headers=headers,
+            info=info,
         )
         self._project = project
         self._location = location

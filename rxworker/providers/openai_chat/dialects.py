@@ -30,6 +30,7 @@ class Dialect(Struct, frozen=True):
             take is text.
         demands_reasoning: Which answers must have ``reasoning_content``, even if it is empty or from another provider: none, those with
             ``calls``, or all ``answers`` of a request with tools.
+        switch: Whether thinking is turned off by the member ``thinking`` instead of an effort: https://api-docs.deepseek.com/guides/thinking_mode
         ids: What an id of a call must look like; ``None``: whatever the protocol's own answers had.
         id_length: How long an id is that takes the place of one that looks otherwise.
     """
@@ -37,6 +38,7 @@ class Dialect(Struct, frozen=True):
     limit: str = "max_tokens"
     echoes: tuple[str, ...] = (REASONING_CONTENT, REASONING, DETAILS, EXTRA_CONTENT, REFUSAL)
     demands_reasoning: Literal["", "calls", "answers"] = ""
+    switch: bool = False
     ids: re.Pattern[str] | None = None
     id_length: int = LONGEST_ID
 
@@ -59,13 +61,13 @@ COMPATIBLE = Dialect()
 OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,40}"))
 MISTRAL = Dialect(echoes=(), ids=re.compile("[a-zA-Z0-9]{9}"), id_length=9)
 
-KIMI = Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="calls")
+KIMI = Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="calls", switch=True)
 
 # By the host or its end.
 DIALECTS = {
     "openai.com": OPENAI,
     "openai.azure.com": OPENAI,
-    "deepseek.com": Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="answers"),
+    "deepseek.com": Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="answers", switch=True),
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,
     "kimi.com": KIMI,

@@ -103,7 +103,9 @@ def encode(
             body["parallel_tool_calls"] = options.parallel_tool_calls
     limit = encoder.dialect.limit
     body |= settings_as(options, max_tokens=limit, stop_sequences="stop", temperature="temperature")
-    if options.thinking is not None:
+    if options.thinking == 0 and encoder.dialect.switch:
+        body["thinking"] = {"type": "disabled"}
+    elif options.thinking is not None:
         body["reasoning_effort"] = effort(options.thinking)
     if options.output is not None:
         body["response_format"] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from rxworker.providers.base import Request
-from rxworker.providers.endpoint import host_of
+from rxworker.providers.models import ModelInfo
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import Dialect, dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
@@ -25,6 +25,7 @@ class OpenAIChat(OpenAIService):
             else OpenAI. A query, such as Azure's ``?api-version=...``, is kept.
         address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With an ``authorization`` or ``api-key`` among them no key is looked for.
+        info: What the model takes and costs, if it is not what the table of `rxworker.providers.model_info` has.
         dialect: The requirements of the server; without one, those of its host, as far as it is known.
 
     Raises:
@@ -50,15 +51,21 @@ class OpenAIChat(OpenAIService):
         base_url: str | None = None,
         address: str | None = None,
         headers: Mapping[str, str] | None = None,
+        info: ModelInfo | None = None,
         dialect: Dialect | None = None,
     ) -> None:
         super().__init__(
-            model, api_key=api_key, base_url=base_url, address=address, headers=headers
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            address=address,
+            headers=headers,
+            info=info,
         )
         self._dialect = dialect
 
     def _body(self, request: Request) -> bytes:
-        dialect = self._dialect or dialect_of(host_of(self._request_url()))
+        dialect = self._dialect or dialect_of(self._host())
         new = MessagesEncoder(dialect, has_tools=bool(request.tools))
         body = partial(encode, self.model, request, known=self._remembered.tools)
         return self._remembered.encode(request.conversation.messages, new, body)

@@ -17,9 +17,7 @@ The input is a row of items: messages, calls and their results each stand for th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -85,10 +83,7 @@ LONGEST_ID = 64
 OUTPUT = "function_call_output"
 CUSTOM_OUTPUT = "custom_tool_call_output"
 STORAGE = ("store", "include")
-OFF = ("off", "disabled")
 SEALED = "reasoning.encrypted_content"
-# OpenAI's models without reasoning, which refuse requests for encrypted reasoning.
-THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
 
 
 def encode(
@@ -96,6 +91,8 @@ def encode(
     request: Request,
     encoder: InputEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
+    *,
+    thinks: bool = True,
 ) -> Body:
     """The body.
 
@@ -104,6 +101,7 @@ def encode(
         request: The conversation so far, the tools that the model may call, and the settings.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
+        thinks: Whether the model can think. One that cannot refuses a request for sealed reasoning.
 
     Raises:
         ConfigurationError: A tool is strict, and the model cannot be held to its schema.
@@ -117,7 +115,11 @@ def encode(
     if tools:
         is_changed = "tools" in options.extra
         body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
-    body |= encode_options(options, tools) | encode_storage(model)
+    body |= encode_options(options, tools)
+    # Nothing is kept by the service, so that what it thought must come with the answer, sealed.
+    body["store"] = False
+    if thinks:
+        body["include"] = [SEALED]
     if not options.extra:
         return body
     if options.extra.get("background") is True:
@@ -440,20 +442,10 @@ def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
     if is_choice and options.parallel_tool_calls is not None:
         body["parallel_tool_calls"] = options.parallel_tool_calls
     if options.thinking is not None:
-        body["reasoning"] = {
-            "effort": "none" if options.thinking in OFF else effort(options.thinking)
-        }
+        body["reasoning"] = {"effort": effort(options.thinking)}
     if options.output is not None:
         body["text"] = {"format": {"type": "json_schema", **answer_schema(options.output)}}
     return body
-
-
-@lru_cache(maxsize=64)  # used for each request, and always the same
-def encode_storage(model: str) -> Body:
-    """Nothing is kept by the service, so that what it thought must come with the answer, sealed. Not to be changed."""
-    if THOUGHTLESS.match(model.rpartition("/")[2]):
-        return {"store": False}
-    return {"store": False, "include": [SEALED]}
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:

@@ -58,7 +58,8 @@ class OpenAIResponses(OpenAIService):
     _numbers = staticmethod(numbers)
 
     def _body(self, request: Request) -> bytes:
-        body = partial(encode, self.model, request, known=self._remembered.tools)
+        thinks = self.info.efforts != ()
+        body = partial(encode, self.model, request, known=self._remembered.tools, thinks=thinks)
         return self._remembered.encode(request.conversation.messages, InputEncoder(), body)
 
     def background_decoder(self) -> ResumableDecoder:

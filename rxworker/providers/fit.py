@@ -1,0 +1,117 @@
+"""The settings of a request, fitted to what its model takes. Pure.
+
+An amount of thinking is sent in the form that the model has for it: a budget becomes an effort by its size, and an effort a budget. A setting for which the
+model has no form is refused before the request is sent. What an application puts into ``extra`` is sent as it is, but for the sampling parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError
+from rxworker.providers.base import Options
+from rxworker.providers.extra import effort
+from rxworker.providers.models import ADAPTIVE, ModelInfo, nearest_effort
+
+OFF = ("off", "none", "disabled")
+DYNAMIC = (ADAPTIVE, "dynamic", "auto")
+SAMPLING = ("temperature", "top_p", "top_k")
+# The budget for an effort; `effort` gives the same effort for it.
+BUDGETS = {"low": 2_048, "medium": 8_192, "high": 24_576}
+
+
+def fitted(model: str, info: ModelInfo, options: Options, room: int | None = None) -> Options:
+    """The settings as the model takes them.
+
+    Args:
+        model: The model's name, for errors.
+        info: What the model takes.
+        options: The settings as they were given.
+        room: The maximum of tokens that the provider sends where none is given. A budget that becomes an effort counts on top of it.
+
+    Raises:
+        ConfigurationError: The model does not take a setting; the message names what it takes.
+
+    >>> from rxworker.providers.models import model_info
+    >>> fitted("claude-opus-4-8", model_info("claude-opus-4-8"), Options(thinking=8_000)).thinking
+    'medium'
+    >>> fitted("claude-opus-4-8", model_info("claude-opus-4-8"), Options(temperature=0.2))
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: 'claude-opus-4-8' takes no temperature: leave it out (if that has changed, pass info=ModelInfo(...) to the provider)
+    """
+    changed: dict[str, Any] = {}
+    thinking = _thinking(model, info, options.thinking)
+    if thinking != options.thinking:
+        changed["thinking"] = thinking
+        budget = options.thinking
+        if isinstance(budget, int) and options.max_tokens is None and room is not None:
+            # An effort counts against the limit as its budget would have.
+            most = room + budget
+            changed["max_tokens"] = min(most, info.output or most)
+    given = {**options.extra, "temperature": options.temperature}
+    given = {name: given.get(name) for name in SAMPLING if given.get(name) is not None}
+    if given and info.sampling != "always" and _thinks(info, options.thinking):
+        for name, value in given.items():
+            if value != 1:  # the default, which every model takes
+                raise _refused(model, f"takes no {name}{_unless(info)}: leave it out")
+        if info.sampling == "never":
+            changed["temperature"] = None
+    if info.output is not None and (options.max_tokens or 0) > info.output:
+        raise _refused(model, f"writes at most {info.output} tokens: lower max_tokens")
+    choice = options.tool_choice
+    if not info.forced and choice is not None and choice.mode in ("any", "tool"):
+        raise _refused(model, "cannot be forced to call a tool: use ToolChoice('auto')")
+    if info.structured is False and options.output is not None:
+        raise _refused(model, "cannot be held to a schema: leave output out, and describe the form")
+    return replace(options, **changed) if changed else options
+
+
+def _thinking(model: str, info: ModelInfo, thinking: int | str | None) -> int | str | None:
+    """The amount of thinking, in a form that the model takes."""
+    if thinking is None:
+        return None
+    efforts = info.efforts
+    words = [word for word in efforts or () if word != ADAPTIVE]
+    if thinking == 0 or thinking in OFF:
+        if info.off is None:
+            least = f"thinking={words[0]!r}" if words else f"thinking={info.budget}"
+            raise _refused(model, f"always thinks: leave thinking out, or use {least}")
+        return None if info.off == "" else info.off
+    if isinstance(thinking, int):
+        if info.budget is not None and thinking >= info.budget:
+            return thinking
+        if info.budget is not None:
+            raise _refused(model, f"takes a thinking budget from {info.budget} tokens up")
+        word = nearest_effort(effort(thinking), words)
+        if efforts is None or word is not None:
+            return word or thinking
+    elif efforts is None or thinking in efforts:
+        return thinking
+    elif thinking in DYNAMIC and ADAPTIVE in efforts:
+        return ADAPTIVE
+    elif info.budget is not None and thinking in BUDGETS:
+        return BUDGETS[thinking]
+    if not (words or info.budget):
+        raise _refused(model, "does not think: leave thinking out")
+    taken = [f"thinking={word!r}" for word in efforts or ()]
+    taken += [f"a budget, such as thinking={BUDGETS['low']}"] if info.budget else []
+    raise _refused(model, f"does not take thinking={thinking!r}: use {' or '.join(taken)}")
+
+
+def _thinks(info: ModelInfo, thinking: int | str | None) -> bool:
+    """Whether the model thinks, so that it takes no sampling parameters."""
+    if info.sampling == "never":
+        return True
+    return not info.idle if thinking is None else not (thinking == 0 or thinking in OFF)
+
+
+def _unless(info: ModelInfo) -> str:
+    return "" if info.sampling == "never" else " unless thinking=0"
+
+
+def _refused(model: str, what: str) -> ConfigurationError:
+    hint = "if that has changed, pass info=ModelInfo(...) to the provider"
+    return ConfigurationError(f"{model!r} {what} ({hint})")

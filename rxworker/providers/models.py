@@ -1,0 +1,449 @@
+"""What the models of each family take, what they cost, and until when they are served: one table. Pure.
+
+The table is of the day in `DATED`, from the public pages in `SOURCES` and from the types of the official SDKs. A number that no page gives is left out.
+Prices are those of the vendor's own service, in US dollars for a million tokens, for short prompts and without discounts of limited time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
+
+from msgspec.structs import replace
+
+from rxworker.messages.settings import Settings
+from rxworker.messages.usage import Prices
+
+DATED = "2026-11-26"
+SOURCES = {
+    "anthropic": (
+        "https://platform.claude.com/docs/en/about-claude/pricing",
+        "https://platform.claude.com/docs/en/build-with-claude/thinking",
+        "https://platform.claude.com/docs/en/about-claude/model-deprecations",
+        "anthropic 2.14: types/model.py, _data/deprecated_models.py",
+    ),
+    "openai": (
+        "https://developers.openai.com/api/docs/models",
+        "https://developers.openai.com/api/docs/pricing",
+        "https://developers.openai.com/api/docs/guides/deployment-checklist",
+        "openai 3.57: types/shared/chat_model.py, with the announced ends",
+    ),
+    "gemini": (
+        "https://ai.google.dev/gemini-api/docs/pricing",
+        "https://ai.google.dev/gemini-api/docs/deprecations",
+        "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/thinking",
+    ),
+    "deepseek": (
+        "https://api-docs.deepseek.com/guides/thinking_mode",
+        "https://api-docs.deepseek.com/quick_start/pricing",
+    ),
+}
+"""Where the rows of a vendor are from."""
+
+ADAPTIVE = "adaptive"
+
+
+class ModelInfo(Settings, frozen=True, kw_only=True):
+    """What a model takes, what it costs, and until when it is served. The defaults are those of a model of which nothing is known: it takes everything.
+
+    Attributes:
+        vendor: Who makes it.
+        names: A regular expression of the names of its family, without a date or a version at their end.
+        sampling: Whether it takes ``temperature``, ``top_p`` and ``top_k``: always, only when it does not think, or never.
+        budget: The least number of tokens that it takes as a budget for thinking; ``None``: it takes no budget.
+        efforts: The words for an effort that it takes, ``adaptive`` among them where the model itself decides; ``None``: any.
+        off: What is sent so that it does not think: ``0`` for the word that the protocol has for it, another word, or nothing (an empty text); ``None``:
+            it always thinks.
+        idle: Whether it does not think unless it is requested.
+        forced: Whether a request may force it to call a tool.
+        structured: Whether an answer can be held to a schema; ``None``: not known.
+        caching: Whether prompts are cached by marks in the request, or automatically; ``None``: not known.
+        context: Tokens that it reads and writes at once.
+        output: Tokens that it writes at most.
+        prices: Its prices.
+        until: The last day on which it is served, if its end was announced, as ``2027-01-31``.
+
+    Raises:
+        ConfigurationError: There is no such member.
+
+    >>> model_info("claude-haiku-4-5").budget, model_info("my-own-model").budget
+    (1024, 1)
+    """
+
+    vendor: str = ""
+    names: str = ""
+    sampling: Literal["always", "without thinking", "never"] = "always"
+    budget: int | None = 1
+    efforts: tuple[str, ...] | None = None
+    off: int | str | None = 0
+    idle: bool = False
+    forced: bool = True
+    structured: bool | None = None
+    caching: Literal["marks", "automatic"] | None = None
+    context: int | None = None
+    output: int | None = None
+    prices: Prices | None = None
+    until: str | None = None
+
+    def matches(self, model: str) -> bool:
+        """Whether a model is of this family, by its name.
+
+        >>> model_info("gpt-5.1").matches("ft:gpt-5.1-2025-11-13:acme"), model_info("gpt-5.1").matches("gpt-5.1-codex")
+        (True, False)
+        """
+        return bool(self.names) and _pattern(self.names).fullmatch(_bare(model)) is not None
+
+
+# What may follow the name of a family: a date, a version, a variant of a cloud.
+_END = r"(?:[-@](?:latest|default|preview|\d{8}|\d{4}-\d\d-\d\d|\d\d-\d\d|\d{3}))*(?:-v\d[\d.]*)?(?::.*)?"
+
+
+@lru_cache(maxsize=256)
+def _pattern(names: str) -> re.Pattern[str]:
+    return re.compile(f"(?:{names}){_END}")
+
+
+def _bare(model: str) -> str:
+    """The name without what a cloud or a gateway puts before it.
+
+    >>> _bare("us.anthropic.claude-haiku-4-5-20251001-v1:0"), _bare("models/gemini-3.8-flash"), _bare("ft:gpt-4.1:acme")
+    ('claude-haiku-4-5-20251001-v1:0', 'gemini-3.8-flash', 'gpt-4.1:acme')
+    """
+    return model.rpartition("/")[2].rpartition("anthropic.")[2].removeprefix("ft:")
+
+
+_COSTS = ("input", "output", "cache_read", "cache_creation")
+
+
+def _priced(
+    row: ModelInfo, prices: dict[str, tuple[float, ...]], until: str | None = None
+) -> list[ModelInfo]:
+    """A row for each of some families that differ by their prices: input, output, and if known read from a cache and written to it."""
+    return [
+        replace(
+            row,
+            names=names,
+            prices=Prices(**dict(zip(_COSTS, cost, strict=False))) if cost else None,
+            until=until or row.until,
+        )
+        for names, cost in prices.items()
+    ]
+
+
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_MILLION = 1_000_000
+
+# Since Claude Opus 4.7: no sampling parameters but their defaults, and an effort instead of a budget.
+_CLAUDE = ModelInfo(
+    vendor="anthropic",
+    sampling="never",
+    budget=None,
+    efforts=(ADAPTIVE, *_EFFORTS),
+    structured=True,
+    caching="marks",
+    context=_MILLION,
+    output=128_000,
+)
+_CLAUDE_ALWAYS = replace(_CLAUDE, off=None, forced=False)
+# Until Claude 4.6: a budget, and sampling parameters where it does not think.
+_CLAUDE_BUDGET = replace(
+    _CLAUDE,
+    sampling="without thinking",
+    budget=1_024,
+    efforts=(),
+    idle=True,
+    context=200_000,
+    output=64_000,
+)
+_CLAUDE_4_6 = replace(
+    _CLAUDE_BUDGET, efforts=(ADAPTIVE, "low", "medium", "high", "max"), context=_MILLION
+)
+_OPUS = (5.0, 25.0, 0.5, 6.25)
+
+_GPT = ModelInfo(
+    vendor="openai",
+    sampling="never",
+    budget=None,
+    efforts=_EFFORTS,
+    off=None,
+    structured=True,
+    caching="automatic",
+    context=1_050_000,
+    output=128_000,
+)
+# Sampling parameters only without thinking, which can be turned off.
+_GPT_EASED = replace(_GPT, sampling="without thinking", off=0)
+_GPT_5 = replace(_GPT_EASED, efforts=("low", "medium", "high", "xhigh"), context=400_000)
+_GPT_CHAT = replace(_GPT, sampling="always", efforts=(), off="", idle=True, context=None)
+_GPT_4_1 = replace(_GPT_CHAT, context=1_047_576, output=32_768)
+
+_GEMINI = ModelInfo(
+    vendor="gemini",
+    budget=None,
+    efforts=(ADAPTIVE, "low", "medium", "high"),
+    off=None,
+    structured=True,
+    caching="automatic",
+    context=1_048_576,
+    output=65_536,
+)
+# ``minimal`` matches no thinking for most requests, as the pages of Google have it.
+_GEMINI_FLASH = replace(
+    _GEMINI, efforts=(ADAPTIVE, "minimal", "low", "medium", "high"), off="minimal"
+)
+_GEMINI_2_5 = replace(_GEMINI, budget=1, efforts=(ADAPTIVE,), off=0)
+
+_DEEPSEEK = ModelInfo(
+    vendor="deepseek",
+    budget=None,
+    efforts=("minimal", *_EFFORTS),
+    caching="automatic",
+    context=_MILLION,
+    output=384_000,
+)
+
+MODELS: tuple[ModelInfo, ...] = (
+    # The first row of a vendor is that of its unknown models.
+    *_priced(_CLAUDE_ALWAYS, {"claude-opus-5-5": (4.0, 20.0, 0.2, 5.0)}),
+    replace(_CLAUDE_ALWAYS, names="claude-(fable|mythos)-5-2"),
+    *_priced(
+        _CLAUDE_ALWAYS,
+        {"claude-(fable|mythos)-5-1": (10.0, 50.0, 0.25, 12.5)},
+    ),
+    *_priced(
+        replace(_CLAUDE_ALWAYS, forced=True),
+        {"claude-(fable|mythos)-5": (10.0, 50.0, 1.0, 12.5)},
+    ),
+    replace(_CLAUDE_ALWAYS, names="claude-mythos", forced=True, until="2026-06-30"),
+    *_priced(
+        replace(_CLAUDE, off="between_tools", forced=False),
+        {"claude-sonnet-5-5": (2.0, 10.0, 0.1, 2.5)},
+    ),
+    # Five times as much for a prompt of more than 100,000 tokens.
+    *_priced(_CLAUDE, {"claude-haiku-5-5": (0.1, 0.5, 0.01, 0.125)}),
+    *_priced(_CLAUDE, {"claude-opus-5": _OPUS, "claude-sonnet-5": (2.0, 10.0, 0.2, 2.5)}),
+    # They do not think unless it is requested, and there is a doubt whether they take ``disabled``.
+    *_priced(replace(_CLAUDE, off="", idle=True), {"claude-opus-4-[78]": _OPUS}),
+    *_priced(replace(_CLAUDE_4_6, output=128_000), {"claude-opus-4-6": _OPUS}),
+    *_priced(replace(_CLAUDE_4_6, output=None), {"claude-sonnet-4-6": (3.0, 15.0, 0.3, 3.75)}),
+    *_priced(_CLAUDE_BUDGET, {"claude-haiku-4-5": (1.0, 5.0, 0.1, 1.25)}),
+    *_priced(_CLAUDE_BUDGET, {"claude-opus-4-5": _OPUS}, "2027-01-22"),
+    *_priced(_CLAUDE_BUDGET, {"claude-sonnet-4-5": (3.0, 15.0, 0.3, 3.75)}, "2026-11-30"),
+    replace(
+        _CLAUDE_BUDGET,
+        names="claude-(opus|sonnet)-4(-[01])?|claude-(3|2|instant).*|claude-4-.*",
+        structured=None,
+        context=None,
+        output=None,
+        until="2026-06-15",
+    ),
+    *_priced(
+        _GPT,
+        {
+            r"gpt-6\.2-sol": (2.0, 10.0, 0.1, 2.5),
+            r"gpt-6\.2-astra": (8.0, 40.0, 0.4, 10.0),
+            r"gpt-6\.1-sol": (2.0, 10.0, 0.1),
+            "gpt-6-astra": (10.0, 50.0, 1.0),
+        },
+    ),
+    *_priced(
+        _GPT_EASED,
+        {
+            r"gpt-6\.1-terra": (1.0, 5.0, 0.05, 1.25),
+            "gpt-6-sol": (2.0, 10.0, 0.2, 2.5),
+            "gpt-6-luna": (0.1, 0.5, 0.01, 0.125),
+            r"gpt-5\.6(-sol)?": (4.0, 20.0, 0.4),
+            r"gpt-5\.6-terra": (2.0, 12.0, 0.2),
+            r"gpt-5\.6-luna": (0.2, 1.2, 0.02),
+        },
+    ),
+    *_priced(replace(_GPT_5, context=_MILLION), {r"gpt-5\.5": (5.0, 30.0, 0.5)}),
+    *_priced(
+        replace(_GPT_5, idle=True, context=1_050_000),
+        {r"gpt-5\.4": (2.5, 15.0, 0.25)},
+    ),
+    *_priced(
+        replace(_GPT_5, idle=True),
+        {r"gpt-5\.4-mini": (0.75, 4.5, 0.075), r"gpt-5\.2": (1.75, 14.0, 0.175)},
+    ),
+    *_priced(
+        replace(_GPT_5, idle=True),
+        {r"gpt-5\.4-nano": (0.2, 1.25, 0.02)},
+        "2027-04-01",
+    ),
+    *_priced(
+        replace(_GPT_5, idle=True, efforts=("low", "medium", "high")),
+        {r"gpt-5\.1": (1.25, 10.0, 0.125)},
+        "2027-04-01",
+    ),
+    *_priced(
+        replace(_GPT_5, sampling="never", off=None, efforts=("medium", "high", "xhigh")),
+        {r"gpt-5\.[45]-pro": (30.0, 180.0), r"gpt-5\.2-pro": (21.0, 168.0)},
+    ),
+    replace(_GPT_5, names="gpt-5-pro", sampling="never", off=None, efforts=("high",)),
+    *_priced(
+        replace(_GPT_5, sampling="never", off=None),
+        {r"gpt-5\.3-codex": (1.75, 14.0, 0.175), r"gpt-5\.1-codex-max": ()},
+    ),
+    replace(
+        _GPT_5,
+        names=r"gpt-5(\.\d)?-codex.*|codex-mini",
+        sampling="never",
+        off=None,
+        efforts=("low", "medium", "high"),
+        until="2026-07-23",
+    ),
+    replace(_GPT_CHAT, names=r"gpt-5\.[23]-chat", until="2026-08-10"),
+    replace(_GPT_CHAT, names=r"gpt-5(\.1)?-chat", until="2026-07-23"),
+    *_priced(
+        replace(
+            _GPT_5,
+            sampling="never",
+            off="minimal",
+            efforts=("minimal", "low", "medium", "high"),
+        ),
+        {
+            "gpt-5": (1.25, 10.0, 0.125),
+            "gpt-5-mini": (0.25, 2.0, 0.025),
+            "gpt-5-nano": (0.05, 0.4, 0.005),
+        },
+        "2026-12-11",
+    ),
+    *_priced(
+        replace(_GPT, efforts=("low", "medium", "high"), context=200_000, output=100_000),
+        {"o3": (2.0, 8.0, 0.5)},
+        "2026-12-11",
+    ),
+    replace(
+        _GPT,
+        names="o[13]-pro|o[34](-mini)?-deep-research",
+        efforts=("low", "medium", "high"),
+        context=200_000,
+        output=100_000,
+    ),
+    replace(
+        _GPT,
+        names="o1(-mini|-preview)?|o[34]-mini",
+        efforts=("low", "medium", "high"),
+        structured=None,
+        context=None,
+        output=None,
+        until="2026-10-23",
+    ),
+    *_priced(
+        _GPT_4_1,
+        {r"gpt-4\.1": (2.0, 8.0, 0.5), r"gpt-4\.1-mini": (0.4, 1.6, 0.1)},
+        "2027-01-14",
+    ),
+    replace(_GPT_4_1, names=r"gpt-4\.1-nano", until="2026-10-23"),
+    *_priced(
+        replace(_GPT_CHAT, context=128_000, output=None),
+        {"gpt-4o(?!-2024-05-13)": (2.5, 10.0, 1.25), "gpt-4o-mini": (0.15, 0.6, 0.075)},
+        "2027-01-14",
+    ),
+    replace(
+        _GPT_CHAT,
+        names=r"(gpt-4|gpt-3\.5|chatgpt-4o).*",
+        structured=None,
+        caching=None,
+        output=None,
+        until="2026-10-23",
+    ),
+    *_priced(
+        replace(_GEMINI, efforts=(ADAPTIVE, "low", "medium", "high", "xhigh")),
+        {"gemini-4-hydrogen": (1.5, 7.5, 0.075), "gemini-4-neon": (3.0, 15.0, 0.15)},
+    ),
+    *_priced(
+        _GEMINI,
+        {
+            "gemini-4-(argon|carbon)": (4.0, 20.0, 0.2),
+            r"gemini-3\.[78]-flash": (1.5, 7.5, 0.15),
+            r"gemini-3\.1-pro-preview(-customtools)?": (2.0, 12.0, 0.2),
+        },
+    ),
+    *_priced(
+        _GEMINI_FLASH,
+        {
+            r"gemini-3\.6-flash": (1.5, 7.5, 0.15),
+            r"gemini-3\.5-flash": (1.5, 9.0, 0.15),
+            r"gemini-3\.5-flash-lite": (0.3, 2.5, 0.03),
+            "gemini-3-flash-preview": (0.5, 3.0, 0.05),
+        },
+    ),
+    *_priced(_GEMINI_FLASH, {r"gemini-3\.1-flash-lite": (0.25, 1.5, 0.025)}, "2027-05-07"),
+    replace(_GEMINI, names="gemini-3-pro", efforts=(ADAPTIVE, "low", "high"), until="2026-03-09"),
+    *_priced(
+        replace(_GEMINI_2_5, budget=128, off=None),
+        {r"gemini-2\.5-pro": (1.25, 10.0, 0.125)},
+        "2026-12-01",
+    ),
+    *_priced(_GEMINI_2_5, {r"gemini-2\.5-flash": (0.3, 2.5, 0.03)}, "2026-12-01"),
+    *_priced(replace(_GEMINI_2_5, budget=512), {r"gemini-2\.5-flash-lite": (0.1, 0.4, 0.01)}),
+    replace(
+        _GEMINI,
+        names=r"gemini-(1|2\.0).*",
+        efforts=(),
+        off="",
+        context=None,
+        output=None,
+        until="2026-06-01",
+    ),
+    replace(_DEEPSEEK, names="deepseek-flash|deepseek-v4-(pro|flash)"),
+    replace(_DEEPSEEK, names="deepseek-(chat|reasoner)", until="2026-07-24"),
+)
+"""The rows, the newest families of a vendor first."""
+
+UNKNOWN = ModelInfo()
+"""The row of a model of which nothing is known: it takes everything."""
+
+# Whose newest row an unknown name has, wherever it is served; the names of open weights do not show the service that has them.
+_FAMILIES = {
+    "anthropic": re.compile("claude"),
+    "openai": re.compile(r"(chat)?gpt-\d|o\d"),
+    "gemini": re.compile("gemini"),
+}
+# The own services of the vendors, where every name is theirs.
+_HOSTS = {
+    "api.anthropic.com": "anthropic",
+    "api.openai.com": "openai",
+    "generativelanguage.googleapis.com": "gemini",
+    "api.deepseek.com": "deepseek",
+}
+
+
+@lru_cache(maxsize=256)  # used for each request, and always the same
+def model_info(model: str, host: str | None = None) -> ModelInfo:
+    """What a model takes and costs, by the table.
+
+    A name that is not in the table has the newest row of its vendor, which its beginning shows, or the host. Any other name has a row that takes everything.
+
+    Args:
+        model: The name of the model, as a provider takes it.
+        host: Where it is served. Open weights take other settings at another host than their vendor's.
+
+    >>> model_info("claude-opus-5-5").prices
+    Prices(input=4.0, output=20.0, cache_read=0.2, cache_creation=5.0, currency='USD')
+    >>> model_info("gpt-5.1").off, model_info("gpt-7").efforts
+    (0, ('low', 'medium', 'high', 'xhigh', 'max'))
+    """
+    at = _HOSTS.get(host or "")
+    for row in MODELS:
+        if (row.vendor in _FAMILIES or host is None or row.vendor == at) and row.matches(model):
+            return row
+    named = (vendor for vendor, family in _FAMILIES.items() if family.match(_bare(model)))
+    vendor = next(named, at)
+    return next((row for row in MODELS if row.vendor == vendor), UNKNOWN)
+
+
+def nearest_effort(word: str, efforts: Sequence[str]) -> str | None:
+    """The effort that a model takes instead of one: the next higher, or else the highest.
+
+    >>> nearest_effort("medium", ("low", "high")), nearest_effort("max", ("low", "high")), nearest_effort("low", ())
+    ('high', 'high', None)
+    """
+    order = ("minimal", *_EFFORTS)
+    known = [one for one in order if one in efforts]
+    higher = [one for one in known if order.index(one) >= order.index(word)]
+    return next(iter(higher), known[-1] if known else None)

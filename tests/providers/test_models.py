@@ -1,0 +1,465 @@
+"""The table of the models, and the settings of requests fitted to it: provider, family, setting."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from datetime import date
+from functools import partial
+from itertools import product
+from typing import Any, get_args
+
+import pytest
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import Conversation, JsonObject, Message, OutputFormat, Prices
+from rxworker.providers import (
+    Anthropic,
+    AnthropicBedrock,
+    Bedrock,
+    Gemini,
+    ModelInfo,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+    Options,
+    ToolChoice,
+    model_info,
+)
+from rxworker.providers.fit import BUDGETS, fitted
+from rxworker.providers.models import DATED, MODELS, SOURCES, UNKNOWN
+from rxworker.providers.service import Service
+
+SAID = Conversation((Message.user("hi"),))
+DEEPSEEK = "https://api.deepseek.com"
+LOCAL = "http://127.0.0.1:8080"
+
+PROVIDERS: dict[str, Callable[..., Service]] = {
+    "anthropic": partial(Anthropic, api_key="k"),
+    "anthropic, compatible": partial(Anthropic, base_url=f"{DEEPSEEK}/anthropic"),
+    "chat": partial(OpenAIChat, api_key="k"),
+    "chat, deepseek": partial(OpenAIChat, api_key="k", base_url=DEEPSEEK),
+    "chat, local": partial(OpenAIChat, base_url=LOCAL),
+    "chat, openrouter": partial(OpenAIChat, base_url="https://openrouter.ai/api/v1"),
+    "responses": partial(OpenAIResponses, api_key="k"),
+    "gemini": partial(Gemini, api_key="k"),
+    "bedrock": partial(Bedrock, region="us-east-1", api_key="k"),
+    "claude on bedrock": partial(AnthropicBedrock, region="us-east-1", api_key="k"),
+    "ollama": Ollama,
+}
+
+
+def sent(provider: str, model: str, **options: Any) -> dict[str, Any]:
+    body = PROVIDERS[provider](model).request(SAID, (), Options(**options)).body
+    return json.loads(body)
+
+
+def thinking_of(provider: str, model: str, thinking: int | str) -> dict[str, Any]:
+    """The members of the body that are about thinking."""
+    body = sent(provider, model, thinking=thinking)
+    body |= body.get("additionalModelRequestFields", {})
+    body |= body.get("generationConfig", {})
+    names = ("thinking", "output_config", "reasoning_effort", "reasoning", "thinkingConfig")
+    found: dict[str, Any] = {name: body[name] for name in names if name in body}
+    kind = found.get("thinking", {})
+    assert kind.pop("display", "summarized") == "summarized"
+    assert found.get("thinkingConfig", {}).pop("includeThoughts", True) is True
+    return found
+
+
+OFF: JsonObject = {"thinking": {"type": "disabled"}}
+ADAPTIVE: JsonObject = {"thinking": {"type": "adaptive"}}
+
+
+def effort(word: str) -> JsonObject:
+    return {**ADAPTIVE, "output_config": {"effort": word}}
+
+
+def budget(tokens: int) -> JsonObject:
+    return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
+
+
+def chat(word: str) -> JsonObject:
+    return {"reasoning_effort": word}
+
+
+def responses(word: str) -> JsonObject:
+    return {"reasoning": {"effort": word}}
+
+
+def level(word: str) -> JsonObject:
+    return {"thinkingConfig": {"thinkingLevel": word}}
+
+
+def tokens(number: int) -> JsonObject:
+    return {"thinkingConfig": {"thinkingBudget": number}}
+
+
+# What is sent for `thinking=0`, for 2,000 tokens, for 32,000, for ``low`` and for ``max``; a text is a part of the error.
+ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
+    (
+        "anthropic",
+        "claude-haiku-4-5",
+        (OFF, budget(2_000), budget(32_000), budget(2_048), "use a budget, such as thinking=2048"),
+    ),
+    (
+        "anthropic",
+        "claude-opus-4-6",
+        (OFF, budget(2_000), budget(32_000), effort("low"), effort("max")),
+    ),
+    (
+        "anthropic",
+        "claude-opus-4-7",
+        ({}, effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
+    (
+        "anthropic",
+        "claude-opus-4-8",
+        ({}, effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
+    (
+        "anthropic",
+        "claude-sonnet-5",
+        (OFF, effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
+    (
+        "anthropic",
+        "claude-haiku-5-5",
+        (OFF, effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
+    (
+        "anthropic",
+        "claude-sonnet-5-5",
+        (
+            {"thinking": {"type": "between_tools"}},
+            effort("low"),
+            effort("high"),
+            effort("low"),
+            effort("max"),
+        ),
+    ),
+    (
+        "anthropic",
+        "claude-opus-5-5",
+        (
+            "always thinks: leave thinking out, or use thinking='low'",
+            effort("low"),
+            effort("high"),
+            effort("low"),
+            effort("max"),
+        ),
+    ),
+    (
+        "anthropic",
+        "claude-opus-9",
+        ("always thinks", effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
+    (
+        "anthropic, compatible",
+        "deepseek-v4-pro",
+        (OFF, budget(2_000), budget(32_000), effort("low"), effort("max")),
+    ),
+    (
+        "claude on bedrock",
+        "us.anthropic.claude-opus-5-5",
+        ("always thinks", effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
+    (
+        "bedrock",
+        "eu.anthropic.claude-opus-4-7-v1:0",
+        ({}, effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
+    (
+        "bedrock",
+        "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+        (OFF, budget(2_000), budget(32_000), budget(2_048), "use a budget"),
+    ),
+    ("chat", "gpt-4.1-mini", ({}, *["does not think"] * 4)),
+    (
+        "chat",
+        "gpt-5",
+        (chat("minimal"), chat("low"), chat("high"), chat("low"), "use thinking='minimal' or"),
+    ),
+    (
+        "chat",
+        "gpt-5.1",
+        (chat("none"), chat("low"), chat("high"), chat("low"), "does not take thinking='max'"),
+    ),
+    ("chat", "gpt-5.6", (chat("none"), chat("low"), chat("high"), chat("low"), chat("max"))),
+    ("chat", "gpt-6.2-sol", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
+    ("chat", "o3", ("always thinks", chat("low"), chat("high"), chat("low"), "use thinking='low'")),
+    ("chat", "gpt-7", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
+    (
+        "chat, deepseek",
+        "deepseek-v4-pro",
+        (OFF, chat("low"), chat("high"), chat("low"), chat("max")),
+    ),
+    (
+        "chat, local",
+        "deepseek-v4-pro",
+        (chat("none"), chat("low"), chat("high"), chat("low"), chat("max")),
+    ),
+    (
+        "chat, openrouter",
+        "anthropic/claude-opus-4.8",
+        (chat("none"), chat("low"), chat("high"), chat("low"), chat("max")),
+    ),
+    ("responses", "gpt-4.1", ({}, *["does not think"] * 4)),
+    (
+        "responses",
+        "gpt-5-mini",
+        (
+            responses("minimal"),
+            responses("low"),
+            responses("high"),
+            responses("low"),
+            "does not take thinking='max'",
+        ),
+    ),
+    (
+        "responses",
+        "gpt-5.2-2025-12-11",
+        (responses("none"), responses("low"), responses("high"), responses("low"), "'max'"),
+    ),
+    (
+        "responses",
+        "gpt-6-luna",
+        (
+            responses("none"),
+            responses("low"),
+            responses("high"),
+            responses("low"),
+            responses("max"),
+        ),
+    ),
+    (
+        "gemini",
+        "gemini-2.5-flash",
+        (tokens(0), tokens(2_000), tokens(32_000), tokens(2_048), "use thinking='adaptive' or a"),
+    ),
+    (
+        "gemini",
+        "gemini-2.5-pro",
+        ("or use thinking=128", tokens(2_000), tokens(32_000), tokens(2_048), "use thinking"),
+    ),
+    (
+        "gemini",
+        "gemini-3.6-flash",
+        (level("minimal"), level("low"), level("high"), level("low"), "use thinking='adaptive' or"),
+    ),
+    (
+        "gemini",
+        "gemini-3.8-flash",
+        ("always thinks", level("low"), level("high"), level("low"), "does not take"),
+    ),
+    (
+        "gemini",
+        "models/gemini-5-oxygen",
+        ("always thinks", level("low"), level("high"), level("low"), "does not take"),
+    ),
+]
+AMOUNTS = (0, 2_000, 32_000, "low", "max")
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "amount", "expected"),
+    [
+        pytest.param(
+            provider, model, amount, expected, id=f"{provider}, {model.replace(':', '-')}: {amount}"
+        )
+        for provider, model, row in ROWS
+        for amount, expected in zip(AMOUNTS, row, strict=True)
+    ],
+)
+def test_an_amount_of_thinking_is_sent_in_the_form_of_the_family(
+    provider: str, model: str, amount: int | str, expected: JsonObject | str
+) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(ConfigurationError, match=re.escape(expected)):
+            thinking_of(provider, model, amount)
+    else:
+        assert thinking_of(provider, model, amount) == expected
+
+
+@pytest.mark.parametrize("word", ["off", "none", "disabled", 0])
+def test_each_word_for_no_thinking_means_the_same(word: int | str) -> None:
+    assert thinking_of("anthropic", "claude-haiku-4-5", word) == OFF
+    assert thinking_of("chat", "gpt-5.1", word) == chat("none")
+    assert thinking_of("responses", "gpt-5", word) == responses("minimal")
+    assert thinking_of("gemini", "gemini-2.5-flash", word) == tokens(0)
+    assert thinking_of("chat, deepseek", "deepseek-flash", word) == OFF
+    assert sent("ollama", "qwen3", thinking=word)["think"] is False
+
+
+def test_a_budget_below_the_least_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="budget from 1024 tokens up"):
+        sent("anthropic", "claude-haiku-4-5", thinking=1_000)
+
+
+def test_a_budget_that_becomes_an_effort_counts_against_the_limit() -> None:
+    assert sent("anthropic", "claude-opus-4-8", thinking=32_000)["max_tokens"] == 8_192 + 32_000
+    assert sent("anthropic", "claude-opus-4-8", thinking=500_000)["max_tokens"] == 128_000
+    assert sent("anthropic", "claude-opus-4-8", thinking=9_000, max_tokens=5)["max_tokens"] == 5
+    assert "max_completion_tokens" not in sent("chat", "gpt-5.1", thinking=32_000)
+
+
+@pytest.mark.parametrize("word", BUDGETS)
+def test_an_effort_and_its_budget_mean_each_other(word: str) -> None:
+    assert thinking_of("anthropic", "claude-haiku-4-5", word) == budget(BUDGETS[word])
+    assert thinking_of("anthropic", "claude-opus-4-8", BUDGETS[word]) == effort(word)
+
+
+# Of each of these, whether a temperature is taken: without thinking, with some, and turned off.
+SAMPLED: list[tuple[str, str, str]] = [
+    ("anthropic", "claude-haiku-4-5", "yes no yes"),
+    ("anthropic", "claude-opus-4-6", "yes no yes"),
+    ("anthropic", "claude-opus-4-7", "no no no"),
+    ("anthropic", "claude-sonnet-5", "no no no"),
+    ("anthropic", "claude-haiku-5-5", "no no no"),
+    ("claude on bedrock", "anthropic.claude-opus-4-8", "no no no"),
+    ("bedrock", "anthropic.claude-opus-4-7", "no no no"),
+    ("anthropic, compatible", "deepseek-v4-pro", "yes yes yes"),
+    ("chat", "gpt-5", "no no no"),
+    ("chat", "gpt-5.1", "yes no yes"),
+    ("responses", "gpt-5.6", "no no yes"),
+    ("responses", "gpt-6-luna", "no no yes"),
+    ("responses", "gpt-6.2-astra", "no no no"),
+    ("chat, deepseek", "deepseek-v4-pro", "yes yes yes"),
+    ("chat, local", "qwen3", "yes yes yes"),
+    ("gemini", "gemini-3.6-flash", "yes yes yes"),
+]
+
+
+@pytest.mark.parametrize(("provider", "model", "taken"), SAMPLED)
+def test_sampling_parameters_go_only_to_models_that_take_them(
+    provider: str, model: str, taken: str
+) -> None:
+    make = PROVIDERS[provider](model)
+    always = make.info.off is None
+    names = ("temperature",) if provider in ("gemini", "bedrock") else ("temperature", "top_p")
+    for name, (thinking, word) in product(names, zip((None, "low", 0), taken.split(), strict=True)):
+        if always and thinking == 0:
+            continue
+        options = Options(thinking=thinking)
+        if name == "temperature":
+            options = replace(options, temperature=0.5)
+        else:
+            options = replace(options, extra={name: 0.5})
+        if word == "yes":
+            body = json.loads(make.request(SAID, (), options).body)
+            whole = body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
+            assert whole[name] == 0.5
+        else:
+            with pytest.raises(ConfigurationError, match=f"takes no {name}.*: leave it out"):
+                make.request(SAID, (), options)
+
+
+def test_the_default_of_a_sampling_parameter_is_no_reason_to_refuse() -> None:
+    assert "temperature" not in sent("anthropic", "claude-opus-4-8", temperature=1.0)
+    assert sent("anthropic", "claude-opus-4-6", temperature=1.0, thinking=2_000)["temperature"] == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "error"),
+    [
+        ("claude-opus-5-5", Options(tool_choice=ToolChoice("any")), "cannot be forced"),
+        ("claude-sonnet-5-5", Options(tool_choice=ToolChoice("tool", "look")), "ToolChoice"),
+        ("claude-haiku-4-5", Options(max_tokens=64_001), "at most 64000 tokens"),
+    ],
+)
+def test_what_a_model_cannot_do_is_refused(model: str, options: Options, error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        Anthropic(model, api_key="k").request(SAID, (), options)
+
+
+def test_an_answer_that_cannot_be_held_to_a_schema_is_refused() -> None:
+    options = Options(output=OutputFormat({"type": "object"}))
+    assert fitted("m", UNKNOWN, options) == options
+    with pytest.raises(ConfigurationError, match="held to a schema"):
+        fitted("m", ModelInfo(structured=False), options)
+
+
+def test_a_row_can_be_replaced() -> None:
+    provider = Anthropic("claude-opus-4-8", api_key="k")
+    info = replace(provider.info, sampling="always", prices=Prices(input=1.0, output=2.0))
+    own = Anthropic("claude-opus-4-8", api_key="k", info=info)
+    assert json.loads(own.request(SAID, (), Options(temperature=0.2)).body)["temperature"] == 0.2
+    assert own.info.prices == Prices(input=1.0, output=2.0)
+    with pytest.raises(ConfigurationError, match="info=ModelInfo"):
+        Anthropic("claude-opus-4-8", info={"output": 1})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama"])
+def test_each_provider_takes_a_row(provider: str) -> None:
+    assert PROVIDERS[provider]("m", info=ModelInfo(output=7)).info.output == 7
+
+
+# --- the table
+
+
+def test_rows_are_whole() -> None:
+    """Each has the sources of its vendor and its day; dates are dates, and prices are in the order that prices have."""
+    assert date.fromisoformat(DATED)
+    for row in MODELS:
+        assert row.names, row
+        assert SOURCES[row.vendor], row
+        assert row.until is None or date.fromisoformat(row.until), row
+        if (prices := row.prices) is not None:
+            assert 0 < prices.input < prices.output, row
+            assert prices.cache_read is None or prices.cache_read < prices.input, row
+            assert prices.cache_creation is None or prices.cache_creation >= prices.input, row
+        if row.context is not None and row.output is not None:
+            assert row.output < row.context, row
+        assert row.sampling != "without thinking" or row.off is not None, row
+
+
+def of_sdk(module: str, name: str) -> Iterable[str]:
+    package = module.partition(".")[0]
+    found: Any = pytest.importorskip(module, reason=f"the package {package} is not installed")
+    listed = get_args(getattr(found, name))
+    return {word for one in listed for word in (get_args(one) or (one,)) if isinstance(word, str)}
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("anthropic.types.model", "Model"), ("openai.types.shared.chat_model", "ChatModel")],
+)
+def test_each_model_of_the_official_clients_has_one_row(module: str, name: str) -> None:
+    """Models for audio and search are not in the table, nor one that the client has for compatibility alone."""
+    named = of_sdk(module, name)
+    models = {one for one in named if not re.search("audio|search|gpt-5.1-mini", one)}
+    rows = {one: [row for row in MODELS if row.matches(one)] for one in models}
+    assert {one for one, found in rows.items() if not found} == set()
+    several = {one: [row.names for row in found] for one, found in rows.items() if len(found) > 1}
+    # The last row of a vendor is for what the rows before it left.
+    assert {one for one in several if not one.startswith("gpt-4")} == set()
+
+
+def test_an_announced_end_is_that_of_the_official_client() -> None:
+    data: Any = pytest.importorskip("anthropic._data", reason="the package anthropic is too old")
+    for model, announced in data.DEPRECATED_MODELS.items():
+        until = model_info(model).until
+        assert until is not None, model
+        day = date.fromisoformat(until)
+        assert f"{day:%B} {day.day}" in announced, model
+        assert str(day.year) in announced, model
+
+
+@pytest.mark.parametrize(
+    ("model", "host", "names"),
+    [
+        ("claude-opus-9", None, "claude-opus-5-5"),
+        ("gpt-5.1-2025-11-13", "models.inference.ai.azure.com", r"gpt-5\.1"),
+        ("gpt-oss-120b", "127.0.0.1", ""),
+        ("my-deployment", "mine.openai.azure.com", ""),
+        ("my-fine-model", "api.openai.com", r"gpt-6\.2-sol"),
+        ("deepseek-v4-pro", "127.0.0.1", ""),
+        ("deepseek-v4-pro", None, "deepseek-flash|deepseek-v4-(pro|flash)"),
+        ("publishers/google/models/gemini-3.8-flash-001", None, r"gemini-3\.[78]-flash"),
+        ("claude-opus-4-5@20251101", None, "claude-opus-4-5"),
+    ],
+)
+def test_a_name_has_its_row(model: str, host: str | None, names: str) -> None:
+    assert model_info(model, host).names == names
