@@ -29,6 +29,10 @@ UP_TO_DATE = "Stream-Up-To-Date"
 CLOSED = "Stream-Closed"
 CURSOR = "Stream-Cursor"
 
+OFFSET = Meta(
+    pattern=r"\A(-1|now|[0-9]{16}_[0-9]{16})\Z",
+    examples=["-1", "now", "a Stream-Next-Offset of this stream"],
+)
 _WHOLE_PAGE = "private, max-age=60, stale-while-revalidate=300"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -90,7 +94,7 @@ class StreamQuery(Struct, frozen=True):
         cursor: The ``Stream-Cursor`` of the last response.
     """
 
-    offset: Annotated[str, Meta(pattern=r"\A(-1|now|[0-9]{16}_[0-9]{16})\Z")] | None = None
+    offset: Annotated[str, OFFSET] | None = None
     live: Literal["", "long-poll", "sse"] = ""
     cursor: str = ""
 

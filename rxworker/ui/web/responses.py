@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import TypeVar
+from itertools import chain
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
@@ -23,6 +24,7 @@ from rxworker.ui.clean import format_error
 from rxworker.ui.web.request import WebRequest
 
 A = TypeVar("A")
+S = TypeVar("S", bound=Struct)
 
 logger = logging.getLogger("rxworker.ui.web")
 
@@ -145,16 +147,39 @@ def decode_body(body: bytes, read: Callable[[bytes], A]) -> A:
         raise ApiError(400, "bad_request", str(error)) from None
 
 
-def read_query(request: WebRequest, kind: type[A]) -> A:
+def read_query(request: WebRequest, kind: type[S]) -> S:
     """Read the parameters of the address as a value of this type. Unknown parameters are ignored, and of several with one name the first counts.
 
     Raises:
-        ApiError: They do not match the type.
+        ApiError: They do not match the type. The error names what a parameter may be, if its type does.
     """
+    given = dict(request.query)
     try:
-        return msgspec.convert(dict(request.query), kind, strict=False)
+        read = msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise ApiError(400, "bad_request", f"the parameters are not valid: {error}") from None
+        what = str(error)
+        name = what.partition("`$.")[2].removesuffix("`")
+    else:
+        names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+        # msgspec takes ``null`` for None, which a parameter that is there must not be.
+        empty = [n for n, field in names if n in given and getattr(read, field) is None]
+        if not empty:
+            return read
+        name = empty[0]
+        what = f"{given[name]!r:.60} is no value - at `$.{name}`"
+    fields = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
+    known = _choices(get_type_hints(kind, include_extras=True).get(fields.get(name, "")))
+    remedy = ": give " + " or ".join([", ".join(known[:-1]), known[-1]]) if known[1:] else ""
+    raise ApiError(400, "bad_request", f"the parameters are not valid: {what}{remedy}")
+
+
+def _choices(annotation: object) -> list[str]:
+    """What a value of a type may be, if the type has a list or examples of it."""
+    parts = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return [part for part in parts if part]
+    found = [part.examples for part in parts if isinstance(part, msgspec.Meta)]
+    return [*chain.from_iterable(filter(None, found)), *chain.from_iterable(map(_choices, parts))]
 
 
 INDEX, FLEET = "index.html", "fleet.html"

@@ -257,6 +257,21 @@ async def test_malformed_parameters_get_a_400(client: Client, log: EventLog, que
     assert (await client.get(f"/runs/run-1/stream?{query}")).status == 400
 
 
+@pytest.mark.parametrize(
+    ("query", "remedy"),
+    [
+        ("offset=1_2", "give -1, now or a Stream-Next-Offset of this stream"),
+        ("offset=-1&live=ever", "give long-poll or sse"),
+    ],
+)
+async def test_the_error_of_a_malformed_parameter_names_what_it_may_be(
+    client: Client, log: EventLog, query: str, remedy: str
+) -> None:
+    await begin(log, "run-1")
+    answer = await client.get(f"/runs/run-1/stream?{query}")
+    assert (await answer.json())["error"]["message"].endswith(remedy)
+
+
 @pytest.mark.parametrize("query", ["", "?offset=-1&live=long-poll", "?offset=now&live=sse"])
 @pytest.mark.parametrize("view", VIEWS)
 async def test_an_unknown_run_gets_a_404(client: Client, query: str, view: str) -> None:

@@ -73,12 +73,25 @@ async def test_runs_are_found_by_the_tools_that_they_have_started(open_desk: Ope
 
 
 @pytest.mark.parametrize(
-    "query", ["status=lost", "sort=random", "since=x", "min_cost=nan", "limit=0", "limit=1001"]
+    ("query", "remedy"),
+    [
+        ("status=lost", "$.status`: give running, paused, finished or aborted"),
+        ("status=null", "$.status`: give running, paused, finished or aborted"),
+        ("sort=random", "$.sort`: give newest, cost or duration"),
+        ("since=x", "$.since`"),
+        ("since=null", "$.since`"),
+        ("min_cost=nan", "$.min_cost`"),
+        ("limit=0", ">= 1 - at `$.limit`"),
+        ("limit=1001", "<= 1000 - at `$.limit`"),
+    ],
 )
-async def test_a_query_that_is_not_valid_is_refused(open_desk: OpenDesk, query: str) -> None:
+async def test_a_query_that_is_not_valid_is_refused(
+    open_desk: OpenDesk, query: str, remedy: str
+) -> None:
     desk = await open_desk()
     status, told = await desk.get(f"api/runs?{query}")
     assert (status, told["error"]["code"]) == (400, "bad_request")
+    assert remedy in told["error"]["message"]
 
 
 async def test_a_user_finds_no_run_of_another_and_a_server_more_than_it_keeps(
