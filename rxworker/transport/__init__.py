@@ -6,6 +6,7 @@ from rxworker.transport.client import Client
 from rxworker.transport.combine import fallback, race
 from rxworker.transport.http import HttpTransport
 from rxworker.transport.session import close_session
+from rxworker.transport.websocket import WebSocketTransport
 
 __all__ = [
     # seams
@@ -20,6 +21,7 @@ __all__ = [
     "race",
     # transports
     "HttpTransport",
+    "WebSocketTransport",
     "RecordingTransport",
     "from_recording",
     "close_session",

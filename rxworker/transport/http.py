@@ -8,7 +8,7 @@ become rxworker's own here and nowhere else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from io import BytesIO
 from typing import TypeVar
@@ -96,25 +96,36 @@ class HttpTransport:
 
         Where no event loop runs, it fails on subscription with a `LocalProtocolError`.
         """
-
-        def subscribe(
-            observer: abc.ObserverBase[bytes], _scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            exchange = _Exchange(request, observer, self._timeout)
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError as error:
-                message = "HTTP needs a running event loop: subscribe from within asyncio.run(...)"
-                observer.on_error(_because(error, LocalProtocolError(message)))
-            else:
-                exchange.task = loop.create_task(exchange.run(loop))
-            return exchange
-
-        return Stage(subscribe)
+        return on_subscribe(lambda observer: Exchange(request, observer, self._timeout))
 
 
-class _Exchange(abc.DisposableBase):
-    """One request and its response, for one observer. After the end, or after it is disposed, it emits nothing."""
+def on_subscribe(make: Callable[[abc.ObserverBase[bytes]], Exchange]) -> Observable[bytes]:
+    """Cold: each subscription makes an exchange, which begins at once."""
+
+    def subscribe(
+        observer: abc.ObserverBase[bytes], _scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        made = make(observer)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            message = "HTTP needs a running event loop: subscribe from within asyncio.run(...)"
+            observer.on_error(_because(error, LocalProtocolError(message)))
+        else:
+            made.task = loop.create_task(made.run(loop))
+        return made
+
+    return Stage(subscribe)
+
+
+class Exchange(abc.DisposableBase):
+    """One request and its response, for one observer. After the end, or after it is disposed, it emits nothing.
+
+    Args:
+        request: The request.
+        observer: The observer of the bytes.
+        timeout: How long a connection may take.
+    """
 
     __slots__ = ("_is_over", "_is_telling", "_observer", "_request", "_timeout", "task")
 
@@ -143,13 +154,7 @@ class _Exchange(abc.DisposableBase):
     async def run(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send the request and push what arrives."""
         try:
-            response = await self._answer_by(open_session(loop) or await shared_session())
-            try:
-                raised = await self._read(response)
-            finally:
-                # An answer that was read to its end has given its connection back, for the next request.
-                if response.connection is not None:
-                    response.close()
+            raised = await self._transfer(loop)
         except asyncio.CancelledError as error:
             task = asyncio.current_task(loop)
             if task is None or task.cancelling():
@@ -164,6 +169,16 @@ class _Exchange(abc.DisposableBase):
             self._end(raised, loop)
         finally:
             self.task = None  # which holds this
+
+    async def _transfer(self, loop: asyncio.AbstractEventLoop) -> Exception | None:
+        """Send the request and push what arrives; gives what the observer raises."""
+        response = await self._answer_by(open_session(loop) or await shared_session())
+        try:
+            return await self._read(response)
+        finally:
+            # An answer that was read to its end has given its connection back, for the next request.
+            if response.connection is not None:
+                response.close()
 
     def _answer_by(self, session: aiohttp.ClientSession) -> Awaitable[aiohttp.ClientResponse]:
         request, body = self._request, self._request.body
@@ -183,7 +198,6 @@ class _Exchange(abc.DisposableBase):
         """Push what arrives, until the end, or until it is left; gives what the observer raises."""
         if not _is_stream(response, self._request.accept):
             raise await _answer(response, shown(self._request.url))
-        pressure = PRESSURE.get()
         content = response.content
         # At the end nothing is awaited: most answers of a tool loop come with their end.
         while not (self._is_over or content.at_eof()) and (
@@ -191,16 +205,24 @@ class _Exchange(abc.DisposableBase):
         ):
             if len(chunk) > AHEAD:  # the rest may have been held back
                 chunk = with_rest(chunk, content)
-            self._is_telling = True
-            try:
-                self._observer.on_next(chunk)
-            except Exception as error:
-                return error
-            finally:
-                self._is_telling = False
-            # What is not read stays with the server: aiohttp and TCP stop taking it.
-            while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
-                await held
+            raised = await self._push(chunk)
+            if raised is not None:
+                return raised
+        return None
+
+    async def _push(self, chunk: bytes) -> Exception | None:
+        """Push bytes, and wait until more may be read; gives what the observer raises."""
+        self._is_telling = True
+        try:
+            self._observer.on_next(chunk)
+        except Exception as error:
+            return error
+        finally:
+            self._is_telling = False
+        pressure = PRESSURE.get()
+        # What is not read stays with the server: aiohttp and TCP stop taking it.
+        while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
+            await held
         return None
 
     def _end(self, raised: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
