@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rxworker.providers.bedrock.provider import AnthropicBedrock, Bedrock
     from rxworker.providers.cache_use import CacheChange, CacheUse, step_cache
     from rxworker.providers.gemini.provider import Gemini
+    from rxworker.providers.gemini_interactions.provider import GeminiInteractions
     from rxworker.providers.ollama.provider import Ollama
     from rxworker.providers.openai_chat.provider import OpenAIChat
     from rxworker.providers.openai_responses.provider import OpenAIResponses
@@ -33,6 +34,7 @@ _MODULES = {
     "Anthropic": "anthropic",
     "Bedrock": "bedrock",
     "Gemini": "gemini",
+    "GeminiInteractions": "gemini_interactions",
     "Ollama": "ollama",
     "OpenAIChat": "openai_chat",
     "OpenAIResponses": "openai_responses",
@@ -63,6 +65,7 @@ __all__ = [
     "AnthropicBedrock",
     "Bedrock",
     "Gemini",
+    "GeminiInteractions",
     "OpenAIChat",
     "OpenAIResponses",
     "Ollama",

@@ -55,6 +55,7 @@ KINDS = {
     "resource_exhausted": "rate_limit",
     "unavailable": "overloaded",
     "deadline_exceeded": "timeout",
+    "gateway_timeout": "timeout",
     "internal": "server",
     "invalid_argument": "invalid_request",
     "failed_precondition": "invalid_request",

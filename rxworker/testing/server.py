@@ -34,7 +34,7 @@ HOST = "127.0.0.1"
 # A client that obeys this header shows the server's error at once, and does not try again.
 FINAL = {"x-should-retry": "false"}
 # Where a response in the background is taken up again.
-RESUMED = re.compile(r"/responses/[^/]+$")
+RESUMED = re.compile(r"/(responses|interactions)/[^/]+$")
 
 
 class Received(Struct, frozen=True):
@@ -150,8 +150,8 @@ class ReplayServer:
     r"""Answers one request after the other, on a free port of this machine.
 
     The end of a path selects the protocol, and a `Reply` is rendered accordingly: ``/messages``,
-    ``/chat/completions``, ``/responses``, ``:streamGenerateContent`` or ``/api/chat``. What is not a reply is sent at any path.
-    Only ``POST`` takes an answer, and the ``GET`` that takes up a response in the background (``/responses/<id>``).
+    ``/chat/completions``, ``/responses``, ``:streamGenerateContent``, ``/interactions``, ``/converse-stream`` or ``/api/chat``. What is not a reply is sent at any path.
+    Only ``POST`` takes an answer, and the ``GET`` that takes up a response in the background (``/responses/<id>``, ``/interactions/<id>``).
 
     Args:
         answers: One answer for each request, or a function of what was received. A path is a recording, a text is a

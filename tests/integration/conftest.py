@@ -19,6 +19,7 @@ import pytest
 from rxworker.providers import (
     Anthropic,
     Gemini,
+    GeminiInteractions,
     Ollama,
     OpenAIChat,
     OpenAIResponses,
@@ -71,11 +72,15 @@ def gemini(base_url: str) -> Provider:
     return Gemini("a-model", api_key="sk-test-123", base_url=base_url)
 
 
+def gemini_interactions(base_url: str) -> Provider:
+    return GeminiInteractions("a-model", api_key="sk-test-123", base_url=base_url)
+
+
 def ollama(base_url: str) -> Provider:
     return Ollama("a-model", api_key="sk-test-123", base_url=base_url)
 
 
-EVENT_STREAMS = [anthropic, openai_chat, openai_responses, gemini]
+EVENT_STREAMS = [anthropic, openai_chat, openai_responses, gemini, gemini_interactions]
 """The protocols of server-sent events."""
 
 

@@ -51,6 +51,7 @@ OPTIONS = {
     "openai_chat": (None, "max_tokens"),
     "openai_responses": (None, "max_output_tokens"),
     "gemini": ("generationConfig", "maxOutputTokens"),
+    "gemini_interactions": ("generation_config", "max_output_tokens"),
     "ollama": ("options", "num_predict"),
 }
 

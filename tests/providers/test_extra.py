@@ -28,6 +28,7 @@ MODELS = {
     "anthropic": "claude-opus-4-6",
     "bedrock": "openai.m",
     "gemini": "gemini-3.6-flash",
+    "gemini_interactions": "gemini-3.5-flash",
     "ollama": "m",
     "openai_chat": "gpt-5.2",
     "openai_responses": "gpt-5.2",

@@ -86,6 +86,19 @@ def gemini(head: Any, end: Any) -> bytes:
     return sse(chunk("H") | head, chunk("i") | head, chunk("!", finishReason="STOP") | end)
 
 
+def interactions(head: Any, end: Any) -> bytes:
+    whole: Any = {"id": "i", "object": "interaction", "model": "m", "service_tier": "standard"}
+    text: Any = {"type": "text", "text": "Hi"}
+    return sse(
+        {"event_type": "interaction.created", "interaction": whole | head},
+        {"event_type": "step.delta", "index": 0, "delta": text},
+        {
+            "event_type": "interaction.completed",
+            "interaction": whole | {"status": "completed"} | head | end,
+        },
+    )
+
+
 def ollama(head: Any, end: Any) -> bytes:
     line: dict[str, Any] = {"model": "m", "created_at": "now", "message": {"content": "Hi"}}
     return b"\n".join(
@@ -111,6 +124,7 @@ STREAMS = {
     "openai_chat": chat,
     "openai_responses": responses,
     "gemini": gemini,
+    "gemini_interactions": interactions,
     "ollama": ollama,
     "bedrock": bedrock,
 }

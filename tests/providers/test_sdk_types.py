@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 
+from rxworker.events import ResponseEvent
 from rxworker.messages import (
     Audio,
     CachePoint,
@@ -38,6 +40,8 @@ from rxworker.messages import (
 from rxworker.providers import PROVIDERS, Options, ToolChoice
 from rxworker.providers.base import OutputFormat
 from rxworker.state import ResponseState, message_of, step_response
+from rxworker.testing import call, say, think
+from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 WRONG_TAG = " is none of "
@@ -52,6 +56,7 @@ MAPPINGS = (dict, collections.abc.Mapping)
 
 def problems(value: Any, hint: Any, at: str = "$") -> list[str]:
     """What about a JSON value does not fit a type. A member that a ``TypedDict`` does not name does not fit."""
+    hint = getattr(hint, "__value__", hint)  # an alias that has a name
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if hint in (Any, object):
         return []
@@ -213,10 +218,16 @@ CONTENT: dict[str, tuple[Image | Document | Audio, ...]] = {
     "openai_chat": (Document(file_id="f"), WAV, Audio("audio/mpeg", "AAAA")),
     "openai_responses": (Image(file_id="f"), Document(file_id="f")),
     "gemini": (Image(file_id="f"), Document(file_id="f", title="t"), WAV),
+    "gemini_interactions": (Image(file_id="f"), Document(file_id="f", title="t"), WAV),
     "ollama": (Document("text/plain", data=TEXT), Document(url="https://h/d.pdf")),
 }
 # Models that take each option.
-MODELS = {"anthropic": "claude-opus-4-6", "openai_chat": "gpt-5.2", "openai_responses": "gpt-5.2"}
+MODELS = {
+    "anthropic": "claude-opus-4-6",
+    "gemini_interactions": "gemini-3.5-flash",
+    "openai_chat": "gpt-5.2",
+    "openai_responses": "gpt-5.2",
+}
 OPTIONS: dict[str, Options] = {
     "none": Options(),
     "numbers": Options(max_tokens=4000, temperature=0.5, stop_sequences=("x", "y")),
@@ -371,3 +382,33 @@ class Other(typing.TypedDict):
 )
 def test_the_walk_finds_what_does_not_fit(value: Any, found: list[str]) -> None:
     assert problems(value, Named | Other) == found
+
+
+def test_interactions_know_all_that_is_sent() -> None:
+    module = "google.genai._gaos.types.interactions.createmodelinteraction"
+    assert_fits("gemini_interactions", from_sdk(module, "CreateModelInteractionParam"))
+
+
+def test_interactions_know_all_that_is_sent_back() -> None:
+    """The steps that an answer came as, as this package reads them."""
+    module = "google.genai._gaos.types.interactions"
+    hint = from_sdk(f"{module}.createmodelinteraction", "CreateModelInteractionParam")
+    event = from_sdk(f"{module}.interactionsseevent", "InteractionSSEEvent")
+    read = pydantic.TypeAdapter[Any](event).validate_json
+    reply = think("Hm.", "AAAA") + say("I look.") + call("look", at="sky")
+    decoder = PROVIDERS["gemini_interactions"]("m").decoder()
+    events: list[ResponseEvent] = []
+    for frame in gemini_interactions_frames(reply, is_background=True):
+        data = frame.partition(b"data: ")[2]
+        assert data.startswith(b"[DONE]") or not getattr(read(data), "is_unknown", False)
+        events += decoder.feed(frame)
+    answer = message_of(reduce(step_response, events, ResponseState()), "gemini_interactions")
+    assert answer is not None
+    body = encoded("gemini_interactions", (ASK, answer), Options())
+    assert [step["type"] for step in body["input"]] == [
+        "user_input",
+        "thought",
+        "model_output",
+        "function_call",
+    ]
+    assert problems(body, hint) == []

@@ -85,7 +85,7 @@ def test_a_caller_is_named_in_the_words_of_each_provider(caller: str) -> None:
     assert run["allowed_callers"] == ["programmatic"]
 
 
-@pytest.mark.parametrize("name", ["openai_chat", "gemini", "ollama"])
+@pytest.mark.parametrize("name", ["openai_chat", "gemini", "gemini_interactions", "ollama"])
 def test_a_tool_that_only_code_may_call_is_not_offered_to_the_model(name: str) -> None:
     only = msgspec.structs.replace(PLAIN, allowed_callers=("programmatic",))
     with pytest.raises(ConfigurationError, match=r"allowed_callers.*add 'direct'"):
@@ -98,7 +98,9 @@ def test_a_tool_for_code_needs_code_execution() -> None:
         body_of("anthropic", only)
 
 
-@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "gemini", "ollama"])
+@pytest.mark.parametrize(
+    "name", ["anthropic", "openai_chat", "gemini", "gemini_interactions", "ollama"]
+)
 def test_a_grammar_that_no_provider_would_enforce_is_refused(name: str) -> None:
     tool = msgspec.structs.replace(PLAIN, format=Grammar("[0-9]+", "regex"))
     with pytest.raises(
@@ -107,7 +109,9 @@ def test_a_grammar_that_no_provider_would_enforce_is_refused(name: str) -> None:
         body_of(name, tool)
 
 
-@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "gemini", "ollama"])
+@pytest.mark.parametrize(
+    "name", ["anthropic", "openai_chat", "gemini", "gemini_interactions", "ollama"]
+)
 def test_free_text_is_a_function_with_one_string_where_there_is_no_other_way(name: str) -> None:
     tool = msgspec.structs.replace(PLAIN, format="text")
     assert tools_of(name, tool) == tools_of(name, PLAIN)

@@ -106,11 +106,29 @@ GENERATED: Any = {
     "modelVersion": "m",
     "responseId": "r",
 }
+INTERACTION: Any = {
+    "id": "v1_1",
+    "object": "interaction",
+    "status": "requires_action",
+    "model": "m",
+    "steps": [
+        {"type": "thought", "summary": [{"type": "text", "text": "Look first."}]},
+        {"type": "model_output", "content": [{"type": "text", "text": "It is sunny."}]},
+        {
+            "type": "function_call",
+            "id": "call_1",
+            "name": "look",
+            "arguments": {"city": "Rome"},
+        },
+    ],
+    "usage": {"total_input_tokens": 3, "total_output_tokens": 4},
+}
 ANSWERS: dict[str, Any] = {
     "openai_chat": CHAT,
     "anthropic": MESSAGE,
     "openai_responses": RESPONSE,
     "gemini": GENERATED,
+    "gemini_interactions": INTERACTION,
 }
 
 

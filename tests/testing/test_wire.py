@@ -21,6 +21,7 @@ from rxworker.testing import (
     think,
 )
 from rxworker.testing.wire import wire_for
+from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
 
 Frames = Callable[[Reply], list[bytes]]
 Object = dict[str, Json]
@@ -30,6 +31,7 @@ ALL = [
     openai_chat_frames,
     openai_responses_frames,
     gemini_frames,
+    gemini_interactions_frames,
     ollama_frames,
 ]
 
@@ -284,6 +286,31 @@ def test_gemini_ends_with_bare_json_when_it_fails() -> None:
         assert msgspec.json.decode(frame) == error
 
 
+def test_interactions_send_a_step_for_each_block_and_a_done() -> None:
+    usage = Usage(input_tokens=100, output_tokens=7, reasoning_tokens=3)
+    reply = think("hm", "seal") + say("Look", usage=usage) + call("now")
+    told = payloads(gemini_interactions_frames(reply))
+
+    assert [at(p, "event_type") for p in told[:2]] == [
+        "interaction.created",
+        "interaction.status_update",
+    ]
+    assert [at(p, "step", "type") for p in told if b"step.start" in msgspec.json.encode(p)] == [
+        "thought",
+        "model_output",
+        "function_call",
+    ]
+    assert at(told[4], "delta") == {"type": "thought_signature", "signature": "seal"}
+    assert at(told[-2], "interaction", "status") == "requires_action"
+    assert at(told[-2], "interaction", "usage", "total_output_tokens") == 4
+    assert told[-1] == "[DONE]"
+
+
+def test_interactions_name_their_events_in_the_background() -> None:
+    frames = gemini_interactions_frames(say("Hi"), number=2, is_background=True)
+    assert [at(p, "event_id") for p in payloads(frames)[:-1]] == [f"2.{at}" for at in range(6)]
+
+
 def test_ollama_sends_a_line_for_each_piece_and_is_then_done() -> None:
     told = payloads(ollama_frames(think("hm") + say("Look") + call("get", city="Kyoto")))
 
@@ -327,6 +354,10 @@ def test_arguments_that_are_no_object_are_sent_as_they_are(frames: Frames) -> No
             {"type": "error", "error": {"type": "overloaded_error", "message": "later"}},
         ),
         (
+            gemini_interactions_frames,
+            {"event_type": "error", "error": {"code": "unavailable", "message": "later"}},
+        ),
+        (
             openai_chat_frames,
             {
                 "error": {
@@ -362,6 +393,7 @@ def test_a_cut_or_stalled_reply_is_the_beginning_of_the_whole_one(
         ("/messages", "anthropic"),
         ("/v1/chat/completions", "openai_chat"),
         ("/v1/responses", "openai_responses"),
+        ("/v1beta/interactions", "gemini_interactions"),
         ("/v1beta/models/m:streamGenerateContent", "gemini"),
         ("/v1beta/models/m:streamGenerateContent?alt=sse", "gemini"),
         ("/api/chat", "ollama"),

@@ -123,6 +123,7 @@ PROVIDERS = {
     "openai_chat": "openai",
     "openai_responses": "openai",
     "gemini": "gcp.gemini",
+    "gemini_interactions": "gcp.gemini",
 }
 """The conventions' names of our providers, where they differ."""
 

@@ -1,9 +1,10 @@
-"""The generateContent protocol of Google, as a provider: at the developer API, or in a project at Vertex AI."""
+"""The generateContent protocol of Google, as a provider, and the base of Google's protocols: at the developer API, or in a project at Vertex AI."""
 
 from __future__ import annotations
 
 import os
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -50,6 +51,18 @@ def vertex_url(base_url: str | None, project: str, location: str, model: str) ->
     >>> vertex_url(None, "mine", "us-central1", "gemini-2.5-flash").partition("/projects")[0]
     'https://us-central1-aiplatform.googleapis.com/v1'
     """
+    base, place = vertex_place(base_url, project, location)
+    return _streamed(
+        base, f"{place}/{_resource(model, 'publishers/google/models/')}{METHOD}", "/v1"
+    )
+
+
+def vertex_place(base_url: str | None, project: str, location: str) -> tuple[str, str]:
+    """The base address of a region of Vertex AI, and the path of a project in it.
+
+    Raises:
+        ConfigurationError: The project or the location cannot be right.
+    """
     if not _PROJECT.fullmatch(project):
         raise ConfigurationError(f"the project {project!r} is not the name of one")
     if not _LOCATION.fullmatch(location):
@@ -58,10 +71,7 @@ def vertex_url(base_url: str | None, project: str, location: str, model: str) ->
         )
     prefix = "" if location == GLOBAL else f"{location}-"
     base = base_url or f"https://{prefix}aiplatform.googleapis.com"
-    place = f"/projects/{project}/locations/{location}"
-    return _streamed(
-        base, f"{place}/{_resource(model, 'publishers/google/models/')}{METHOD}", "/v1"
-    )
+    return base, f"/projects/{project}/locations/{location}"
 
 
 def _resource(model: str, folder: str) -> str:
@@ -72,12 +82,21 @@ def _resource(model: str, folder: str) -> str:
 
 def _streamed(base_url: str, path: str, root: str) -> str:
     """The address, with the parameter for server-sent events instead of one JSON array."""
-    if any(name == "key" for name, _ in parse_qsl(urlsplit(base_url).query)):
-        raise ConfigurationError("the base_url holds a key; pass it as api_key=... instead")
-    url = endpoint(base_url, path, root, below_path=True)
+    url = google_url(base_url, path, root)
     if any(name == "alt" for name, _ in parse_qsl(urlsplit(url).query)):
         return url
     return f"{url}{'&' if '?' in url else '?'}alt=sse"
+
+
+def google_url(base_url: str, path: str, root: str) -> str:
+    """The address of one call.
+
+    Raises:
+        ConfigurationError: The base address is not one, or holds a key.
+    """
+    if any(name == "key" for name, _ in parse_qsl(urlsplit(base_url).query)):
+        raise ConfigurationError("the base_url holds a key; pass it as api_key=... instead")
+    return endpoint(base_url, path, root, below_path=True)
 
 
 OTHER_KEY = "GOOGLE_API_KEY"
@@ -86,7 +105,104 @@ PROJECT = "GOOGLE_CLOUD_PROJECT"
 LOCATION = "GOOGLE_CLOUD_LOCATION"
 
 
-class Gemini(Service):
+class GoogleService(Service):
+    """The base of Google's protocols: the place, and the key or the token. A subclass has the addresses of its protocol."""
+
+    _variable = "GEMINI_API_KEY"
+    _key_headers = ("authorization", "x-goog-api-key")
+    _vendors = ("gemini",)
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: ApiKey | None = None,
+        base_url: str | None = None,
+        address: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        info: ModelInfo | None = None,
+        project: str | None = None,
+        location: str | None = None,
+        access_token: ApiKey | None = None,
+    ) -> None:
+        if base_url:
+            self._developer_url(base_url, model)
+        super().__init__(
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            address=address,
+            headers=headers,
+            info=info,
+        )
+        self._project = project
+        self._location = location
+        self._access_token = access_token
+        self._at_vertex = bool(project or location or access_token)
+
+    def __repr__(self) -> str:
+        named = {
+            "base_url": hidden_url(self._base_url or ""),
+            "address": hidden_url(self._address or ""),
+            "project": self._project,
+            "location": self._location,
+        }
+        shown = [f", {name}={value!r}" for name, value in named.items() if value]
+        return f"{type(self).__name__}({self.model!r}{''.join(shown)})"
+
+    @staticmethod
+    @abstractmethod
+    def _developer_url(base_url: str, model: str, /) -> str:
+        """The address of the requests at the developer API."""
+
+    @staticmethod
+    @abstractmethod
+    def _vertex_url(base_url: str | None, project: str, location: str, model: str, /) -> str:
+        """The address of the requests at Vertex AI."""
+
+    @property
+    def _credential(self) -> str:
+        return "access_token=..." if self._at_vertex else self._variable
+
+    def _secrets(self) -> tuple[str | None, ...]:
+        return (*super()._secrets(), *current_secrets(None, OTHER_KEY))
+
+    def _url(self) -> str:
+        if not self._at_vertex:
+            return self._developer_url(base_address(self._base_url, BASE, DEVELOPER), self.model)
+        project = self._project or os.environ.get(PROJECT)
+        if not project:
+            raise ConfigurationError(
+                f"no project: set the environment variable {PROJECT}, or pass project=..."
+            )
+        location = self._location or os.environ.get(LOCATION) or GLOBAL
+        return self._vertex_url(self._base_url, project, location, self.model)
+
+    @property
+    def _given(self) -> ApiKey | None:
+        return self._access_token or self._api_key
+
+    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
+        if self._at_vertex and (self._access_token or not self._api_key):
+            return self._bearer(given)
+        variable = self._variable
+        if os.environ.get(OTHER_KEY) and not os.environ.get(variable):
+            variable = OTHER_KEY
+        key = read_key(given, variable, needed=url.startswith(DEVELOPER + "/"))
+        return {"x-goog-api-key": key} if key else {}
+
+    def _bearer(self, token: str | None) -> dict[str, str]:
+        if token:
+            return checked_headers({"authorization": f"Bearer {token}"})
+        if self._base_url:
+            return {}
+        raise ConfigurationError(
+            "no access token for Vertex AI: pass access_token=..., a token or a function that "
+            "gets one, for example from `gcloud auth print-access-token`"
+        )
+
+
+class Gemini(GoogleService):
     """Gemini, by Google's generateContent protocol.
 
     A ``project``, a ``location`` or an ``access_token`` means Vertex AI; without any of them it is the developer API.
@@ -118,90 +234,10 @@ class Gemini(Service):
     """
 
     name = NAME
-    _variable = "GEMINI_API_KEY"
-    _key_headers = ("authorization", "x-goog-api-key")
-    _vendors = ("gemini",)
     _frame_decoder = GeminiDecoder
     _numbers = staticmethod(numbers)
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: ApiKey | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
-        project: str | None = None,
-        location: str | None = None,
-        access_token: ApiKey | None = None,
-    ) -> None:
-        if base_url:
-            developer_url(base_url, model)
-        super().__init__(
-            model,
-            api_key=api_key,
-            base_url=base_url,
-            address=address,
-            headers=headers,
-            info=info,
-        )
-        self._project = project
-        self._location = location
-        self._access_token = access_token
-        self._at_vertex = bool(project or location or access_token)
-
-    def __repr__(self) -> str:
-        named = {
-            "base_url": hidden_url(self._base_url or ""),
-            "address": hidden_url(self._address or ""),
-            "project": self._project,
-            "location": self._location,
-        }
-        shown = [f", {name}={value!r}" for name, value in named.items() if value]
-        return f"Gemini({self.model!r}{''.join(shown)})"
+    _developer_url = staticmethod(developer_url)
+    _vertex_url = staticmethod(vertex_url)
 
     def _body(self, request: Request) -> bytes:
         return msgspec.json.encode(encode(self.model, request))
-
-    @property
-    def _credential(self) -> str:
-        return "access_token=..." if self._at_vertex else self._variable
-
-    def _secrets(self) -> tuple[str | None, ...]:
-        return (*super()._secrets(), *current_secrets(None, OTHER_KEY))
-
-    def _url(self) -> str:
-        if not self._at_vertex:
-            return developer_url(base_address(self._base_url, BASE, DEVELOPER), self.model)
-        project = self._project or os.environ.get(PROJECT)
-        if not project:
-            raise ConfigurationError(
-                f"no project: set the environment variable {PROJECT}, or pass project=..."
-            )
-        location = self._location or os.environ.get(LOCATION) or GLOBAL
-        return vertex_url(self._base_url, project, location, self.model)
-
-    @property
-    def _given(self) -> ApiKey | None:
-        return self._access_token or self._api_key
-
-    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
-        if self._at_vertex and (self._access_token or not self._api_key):
-            return self._bearer(given)
-        variable = self._variable
-        if os.environ.get(OTHER_KEY) and not os.environ.get(variable):
-            variable = OTHER_KEY
-        key = read_key(given, variable, needed=url.startswith(DEVELOPER + "/"))
-        return {"x-goog-api-key": key} if key else {}
-
-    def _bearer(self, token: str | None) -> dict[str, str]:
-        if token:
-            return checked_headers({"authorization": f"Bearer {token}"})
-        if self._base_url:
-            return {}
-        raise ConfigurationError(
-            "no access token for Vertex AI: pass access_token=..., a token or a function that "
-            "gets one, for example from `gcloud auth print-access-token`"
-        )

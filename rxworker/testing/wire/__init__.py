@@ -5,7 +5,15 @@ Written from the protocols and not from our decoders, so that each can be tested
 
 from __future__ import annotations
 
-from rxworker.testing.wire import anthropic, bedrock, gemini, ollama, openai_chat, openai_responses
+from rxworker.testing.wire import (
+    anthropic,
+    bedrock,
+    gemini,
+    gemini_interactions,
+    ollama,
+    openai_chat,
+    openai_responses,
+)
 from rxworker.testing.wire.format import Wire
 
 WIRES = {
@@ -13,6 +21,7 @@ WIRES = {
     "/chat/completions": openai_chat.WIRE,
     "/responses": openai_responses.WIRE,
     ":streamGenerateContent": gemini.WIRE,
+    "/interactions": gemini_interactions.WIRE,
     "/api/chat": ollama.WIRE,
     "/converse-stream": bedrock.WIRE,
 }

@@ -1,0 +1,321 @@
+"""Frames of the Interactions stream to events.
+
+An interaction is a list of steps: `rxworker.providers.gemini_interactions.step` turns them into blocks. A step that the stream continues without its start
+begins with its first delta. The interaction ends at its last event, which has its status and its usage; bytes that end before are a truncated response, unless an
+update has reported its end. A second ``interaction.created`` of the same interaction is a repetition; one of another retracts what came before it.
+
+See https://ai.google.dev/gemini-api/docs/streaming
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
+from rxworker.framing.sse_frame import SseFrame
+from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages.lenient_json import read_json
+from rxworker.providers.block_factory import BlockFactory
+from rxworker.providers.failure import RETRYABLE_KINDS, Failure, read_failure
+from rxworker.providers.gemini.finish import merge_usage
+from rxworker.providers.gemini_interactions.finish import (
+    CANCELLED,
+    CONTINUES,
+    ENDS,
+    FAILED,
+    WHOLE,
+    ended_failure,
+    read_stop,
+    read_usage,
+)
+from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
+from rxworker.providers.gemini_interactions.wire import (
+    INTERACTION,
+    WireEvent,
+    WireInteraction,
+    decode_event,
+    word,
+)
+from rxworker.providers.ids import made_id
+from rxworker.providers.malformed import (
+    BROKEN,
+    NO_REASON,
+    UNREADABLE,
+    LenientDecoder,
+    read_loosely,
+    stream_failure,
+)
+
+Events: TypeAlias = Sequence[ResponseEvent]
+
+DONE = b"[DONE]"
+ERROR = "error"
+TOKEN = "continuation_token"
+NOTHING = WireInteraction()
+
+
+class GeminiInteractionsDecoder(LenientDecoder):
+    """`SseFrame` to events, for one interaction.
+
+    Args:
+        new_id: Makes an id for a tool call that came without one.
+        outlives_errors: Whether an error that may pass ends only the stream of events, since the interaction goes on at the service.
+
+    >>> decoder = GeminiInteractionsDecoder()
+    >>> data = b'{"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hi"}}'
+    >>> decoder.feed(SseFrame(data))[-1]
+    TextDelta(index=0, text='Hi', choice=0)
+    """
+
+    _growing = ("text", "arguments")
+
+    def __init__(
+        self, new_id: Callable[[], str] = made_id, *, outlives_errors: bool = False
+    ) -> None:
+        super().__init__(new_id)
+        self._outlives_errors = outlives_errors
+        self._failure: Failure | None = None  # that may have ended the stream of events alone
+        self._begin()
+
+    def _begin(self) -> None:
+        """Reset."""
+        self._blocks = BlockFactory()
+        self._started: str | None = None  # the interaction's id, once it has started; perhaps empty
+        self._open: dict[int, Step] = {}
+        self._count = 0  # of the steps so far
+        self._called = self._malformed = False
+        self._status = ""
+        self._usage: JsonObject = {}
+        self._emitted_usage: JsonObject = {}
+
+    @property
+    def response_id(self) -> str:
+        """The service's name for the interaction; empty where it has not come."""
+        return self._started or ""
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether a step has begun."""
+        return self._count > 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the interaction has ended or failed."""
+        return self._over or self._broken
+
+    def feed(self, frame: SseFrame, /) -> Events:
+        """Take the next frame; return what happened."""
+        if self._over or frame.data == DONE:
+            return ()
+        if self._is_careful:
+            if self._broken:
+                return self._fail(BROKEN)
+            frame = replace(frame, data=self._joiner.joined(frame.data))
+        try:
+            event = decode_event(frame.data)
+        except msgspec.ValidationError:
+            return self._take_loose(frame)
+        except UNREADABLE:
+            return self._take_garbage(frame)
+        events: list[ResponseEvent] = []
+        self._take(_named(event, frame), frame.data, events)
+        return events
+
+    def finish(self) -> Events:
+        """The bytes ended. Before the end of the interaction, that is an error."""
+        if self._over:
+            return ()
+        if self._status not in ENDS or self._broken:
+            return self._fail(self._failure or self._cut())
+        events: list[ResponseEvent] = []
+        self._end(NOTHING, events)
+        return events
+
+    def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
+        kind = event.event_type
+        if kind == ERROR or (event.error and not kind):
+            self._take_error(read_json(data), events)
+        elif kind in HANDLERS:
+            self._failure = None
+            HANDLERS[kind](self, event, events)
+            if event.interaction is not None:
+                new = self._heads.new_in(data, kind, INTERACTION, "interaction")
+                before_end = len(events) - self._over
+                events[before_end:before_end] = new
+        else:
+            raw = read_json(data)
+            if isinstance(raw, dict) and raw.get("object") == "interaction":
+                events += self.feed(_whole_frame(raw))
+            else:
+                events.append(Opaque(kind, raw))
+
+    # the interaction
+
+    def _take_created(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+        interaction = event.interaction or NOTHING
+        if self._count and word(interaction.id) != self._started:
+            events += self._blocks.abort_all("the provider started the response again")
+            self._begin()
+        self._start(interaction, events)
+
+    def _start(self, interaction: WireInteraction, events: list[ResponseEvent]) -> None:
+        if self._started is None:
+            self._started = word(interaction.id)
+            self._has_begun = True
+            model = word(interaction.model) or word(interaction.agent)
+            status = Status(ResponseStatus.STARTED, self._started or None, model or None)
+            events.append(status)
+
+    def _take_status(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+        self._start(NOTHING, events)
+        self._status = word(event.status)
+        self._take_usage(event.usage)
+
+    def _take_completed(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+        interaction = event.interaction or NOTHING
+        self._start(interaction, events)
+        if not self._count and isinstance(interaction.steps, list):
+            for step in interaction.steps:
+                if isinstance(step, dict):
+                    self._stop_step(self._new_step(step, events), events)
+        self._status = word(interaction.status) or self._status
+        self._end(interaction, events)
+
+    def _end(self, interaction: WireInteraction, events: list[ResponseEvent]) -> None:
+        self._take_usage(interaction.usage)
+        status = self._status
+        if status in (FAILED, CANCELLED):
+            events += self._fail(self._failure or ended_failure(status, interaction.errors))
+            return
+        for step in self._open.values():
+            if status in WHOLE or isinstance(step, Output):
+                self._stop_step(step, events)
+            else:
+                step.abort(f"the interaction was cut: {status}", events)
+        events += self._new_usage()
+        self._over = True
+        token = word(interaction.continuation_token)
+        echo: JsonObject | None = {TOKEN: token} if token and status == CONTINUES else None
+        stop = read_stop(status, called=self._called, malformed=self._malformed)
+        named = word(interaction.id)
+        response_id = named if named != self._started else None
+        ended = Status(ResponseStatus.COMPLETED, response_id or None, stop_reason=stop, echo=echo)
+        events.append(ended)
+
+    # its steps
+
+    def _take_start(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+        self._start(NOTHING, events)
+        step = event.step or {}
+        index = self._count if event.index is None else event.index
+        before = self._open.get(index)
+        if before is not None and before.kind == word(step.get("type")):
+            return  # sent again
+        if before is not None:
+            before.abort("the provider started another step in its place", events)
+        self._open[index] = self._new_step(step, events)
+
+    def _take_delta(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+        self._start(NOTHING, events)
+        delta = event.delta or {}
+        index = next(reversed(self._open), self._count) if event.index is None else event.index
+        step = self._open.get(index)
+        if step is None:
+            kind = word(delta.get("type"))
+            step = self._open[index] = self._new_step({"type": IMPLIED.get(kind, kind)}, events)
+        step.take(delta, events)
+        if isinstance(event.metadata, dict):
+            self._take_usage(event.metadata.get("total_usage"))
+
+    def _take_stop(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+        index = next(reversed(self._open), self._count) if event.index is None else event.index
+        step = self._open.pop(index, None)
+        if step is not None:
+            self._stop_step(step, events)
+        self._take_usage(event.usage)
+        events += self._new_usage()
+
+    def _new_step(self, step: JsonObject, events: list[ResponseEvent]) -> Step:
+        self._count += 1
+        kind = word(step.get("type"))
+        made = KINDS.get(kind, Step)(kind, self._blocks, self._new_id)
+        made.start(step, events)
+        return made
+
+    def _stop_step(self, step: Step, events: list[ResponseEvent]) -> None:
+        step.stop(events)
+        self._called |= step.called
+        self._malformed |= step.malformed
+
+    # its usage
+
+    def _take_usage(self, usage: Json) -> None:
+        if isinstance(usage, dict):
+            self._usage = merge_usage(self._usage, usage)
+
+    def _new_usage(self) -> Events:
+        """The newest usage, if it was not emitted yet."""
+        if self._usage == self._emitted_usage:
+            return ()
+        self._emitted_usage = self._usage
+        return (read_usage(self._usage),)
+
+    # what went wrong, and what does not fit
+
+    def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:
+        failure = read_failure(raw) or Failure(NO_REASON, ERROR)
+        if self._outlives_errors and self._started and failure.kind in RETRYABLE_KINDS:
+            self._failure = failure
+        else:
+            events += self._fail(failure)
+
+    def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
+        return [*self._new_usage(), *super()._fail(failure, stop)]
+
+    def _take_loose(self, frame: SseFrame) -> Events:
+        """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
+        raw = read_json(frame.data)
+        if raw is None:
+            return self._take_garbage(frame)
+        events: list[ResponseEvent] = []
+        event, rest = read_loosely(raw, WireEvent) if isinstance(raw, dict) else (WireEvent(), {})
+        event = _named(event, frame)
+        if stream_failure(frame.event, raw):
+            self._take_error(raw, events)
+        elif event.event_type not in HANDLERS:
+            events.append(Opaque(event.event_type or frame.event, raw))
+        else:
+            if rest:
+                events.append(Opaque(event.event_type, rest))
+            self._take(event, frame.data, events)
+        return events
+
+
+def _named(event: WireEvent, frame: SseFrame) -> WireEvent:
+    """The event under its own name, or under its frame's where it has none."""
+    if event.event_type or (event.error and frame.event == "message"):
+        return event
+    return replace(event, event_type=frame.event)
+
+
+def _whole_frame(interaction: JsonObject) -> SseFrame:
+    """The last event of an interaction that came whole, from a server that does not stream."""
+    event: JsonObject = {"event_type": "interaction.completed", "interaction": interaction}
+    return SseFrame(msgspec.json.encode(event))
+
+
+Handler: TypeAlias = Callable[[GeminiInteractionsDecoder, WireEvent, list[ResponseEvent]], None]
+
+# What an event does; any other travels on as `Opaque`.
+HANDLERS: dict[str, Handler] = {
+    "interaction.created": GeminiInteractionsDecoder._take_created,
+    "interaction.status_update": GeminiInteractionsDecoder._take_status,
+    "interaction.completed": GeminiInteractionsDecoder._take_completed,
+    "step.start": GeminiInteractionsDecoder._take_start,
+    "step.delta": GeminiInteractionsDecoder._take_delta,
+    "step.stop": GeminiInteractionsDecoder._take_stop,
+}

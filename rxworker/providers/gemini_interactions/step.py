@@ -1,0 +1,271 @@
+"""One step of an interaction, from its start to its end, as blocks.
+
+A step is an output of the model, which holds texts, pictures and other contents (`Output`), a thought (`Thought`), a call of a client's tool (`Call`),
+or anything else, such as a call of one of Google's own tools or its result, which is one block and is kept whole (`Step`). A step that starts may hold
+content already; its deltas add to it.
+
+The encoder finds in the echo of a block what the next request must repeat beside what the block itself holds: see `STEP`, `CONTENT` and `JOINS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.events import (
+    BlockType,
+    CitationDelta,
+    InputJsonDelta,
+    Opaque,
+    ResponseEvent,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
+)
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
+from rxworker.messages import Json, JsonObject
+from rxworker.providers.block_factory import BlockFactory
+from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT, word
+
+# In the echo of a block: the members of its step that the block does not have, the content of an output other than a text,
+# and a mark for a content of the same output as the block before it.
+STEP, CONTENT, JOINS = "step", "content", "joins"
+
+SIGNATURE = "thought_signature"
+SUMMARY = "thought_summary"
+ANNOTATIONS = "text_annotation_delta"
+ARGUMENTS = "arguments_delta"
+# The kind of a step of which the start was not sent, by its delta; any other delta has the type of its step.
+IMPLIED = {
+    **dict.fromkeys(("text", ANNOTATIONS, "image", "audio", "document", "video"), OUTPUT),
+    **dict.fromkeys((SIGNATURE, SUMMARY), THOUGHT),
+    ARGUMENTS: CALL,
+}
+CALLS, RESULTS = "_call", "_result"
+
+Events = list[ResponseEvent]
+
+
+class Step(Struct, eq=False):
+    """The state of a step that is one block and is kept whole.
+
+    Attributes:
+        kind: Its type.
+        blocks: Opens blocks; shared by all steps.
+        new_id: Makes an id for a call that came without one.
+        members: Its members, as far as no block has them.
+        open: The index of the block that is open.
+        called: Whether it is a whole call of a client's tool.
+        malformed: Whether it is a call that names no tool.
+    """
+
+    kind: str
+    blocks: BlockFactory
+    new_id: Callable[[], str]
+    members: JsonObject = {}
+    open: int | None = None
+    called: bool = False
+    malformed: bool = False
+
+    def start(self, step: JsonObject, events: Events) -> None:
+        """Start the step, with what it holds already."""
+        self.members = step
+        block_type, metadata = BlockType.OPAQUE, OpaqueMetadata(self.kind)
+        if self.kind.endswith(CALLS):
+            block_type, name = BlockType.SERVER_TOOL_USE, self.kind.removesuffix(CALLS)
+            named = word(step.get("id")) or self.new_id(), word(step.get("name")) or name
+            self._open(events, block_type, ToolUseMetadata(*named))
+        elif self.kind.endswith(RESULTS):
+            block_type, name = BlockType.SERVER_TOOL_RESULT, self.kind.removesuffix(RESULTS)
+            self._open(events, block_type, ToolResultMetadata(word(step.get("call_id")), name))
+        else:
+            self._open(events, block_type, metadata)
+
+    def take(self, delta: JsonObject, events: Events) -> None:
+        """Take what is new of it: its members, of which lists grow."""
+        kind = word(delta.get("type"))
+        if kind != self.kind:
+            self._take_other(kind, delta, events)
+            return
+        for name, value in delta.items():
+            before = self.members.get(name)
+            if isinstance(before, list) and isinstance(value, list):
+                value = [*before, *value]
+            if value is not None:
+                self.members = {**self.members, name: value}
+
+    def stop(self, events: Events) -> None:
+        """End the step, which is whole."""
+        arguments = self.members.get("arguments")
+        if self.open is not None and self.kind.endswith(CALLS) and arguments:
+            events.append(InputJsonDelta(self.open, msgspec.json.encode(arguments).decode()))
+        self._close(events, {STEP: self.members})
+
+    def abort(self, reason: str, events: Events) -> None:
+        """End the step, which will not become whole."""
+        if self.open is not None:
+            events.append(self.blocks.abort(self.open, reason))
+            self.open = None
+
+    def _take_other(self, kind: str, delta: JsonObject, events: Events) -> None:
+        """Take a delta of another type than the step's: a signature belongs to any step, and what is not known travels on."""
+        if kind == SIGNATURE:
+            self.members = {**self.members, "signature": delta.get("signature")}
+        else:
+            events.append(Opaque(kind, delta))
+
+    def _open(
+        self, events: Events, block_type: BlockType, metadata: BlockMetadata | None = None
+    ) -> int:
+        start = self.blocks.start(block_type, metadata)
+        self.open = start.index
+        events.append(start)
+        return start.index
+
+    def _close(self, events: Events, echo: JsonObject | None) -> None:
+        if self.open is not None:
+            events.append(self.blocks.stop(self.open, None, echo))
+            self.open = None
+
+
+def _others(step: JsonObject, *known: str) -> JsonObject:
+    """The members of a step that no block has."""
+    return {k: v for k, v in step.items() if k not in ("type", *known) and v not in (None, "")}
+
+
+class Output(Step):
+    """The state of an output of the model: texts, and other contents that come whole."""
+
+    _is_joined: bool = False  # it has had a block
+
+    def start(self, step: JsonObject, events: Events) -> None:
+        """Start the step, with what it holds already."""
+        self.members = _others(step, "content")
+        for content in _objects(step.get("content")):
+            self.take(content, events)
+
+    def take(self, delta: JsonObject, events: Events) -> None:
+        """Take more of a text, its sources, or another content."""
+        kind, text = word(delta.get("type")), delta.get("text")
+        if kind == "text" and isinstance(text, str):
+            index = self._open(events, BlockType.TEXT) if self.open is None else self.open
+            if text:
+                events.append(TextDelta(index, text))
+            self._cite(delta, events)
+        elif kind == ANNOTATIONS:
+            self._cite(delta, events)
+        elif kind == SIGNATURE:
+            self._take_other(kind, delta, events)
+        else:
+            self.stop(events)
+            block_type = BlockType.IMAGE if kind == "image" else BlockType.OPAQUE
+            metadata = None if kind == "image" else OpaqueMetadata(kind)
+            self._open(events, block_type, metadata)
+            self._close(events, {CONTENT: delta, **self._marks()})
+
+    def stop(self, events: Events) -> None:
+        """End the text that is open."""
+        if self.open is not None:
+            self._close(events, self._marks() or None)
+
+    def _marks(self) -> JsonObject:
+        """What the encoder needs for the block that ends: whether it joins the one before it, and what else the step has."""
+        marks: JsonObject = {JOINS: True} if self._is_joined else {}
+        if self.members:
+            marks[STEP] = self.members
+        self._is_joined, self.members = True, {}
+        return marks
+
+    def _cite(self, delta: JsonObject, events: Events) -> None:
+        for source in _objects(delta.get("annotations")):
+            if self.open is None:
+                events.append(Opaque(ANNOTATIONS, source))
+            else:
+                events.append(CitationDelta(self.open, source))
+
+
+class Thought(Step):
+    """The state of a thought: its summary, and its signature, without which it cannot be sent back."""
+
+    _parts: list[JsonObject] = []
+    _has_pictures: bool = False
+
+    def start(self, step: JsonObject, events: Events) -> None:
+        """Start the step, with what it holds already."""
+        self.members = _others(step, "summary", "signature")
+        index = self._open(events, BlockType.THINKING)
+        for part in _objects(step.get("summary")):
+            self._add(part, events)
+        if signature := word(step.get("signature")):
+            events.append(SignatureDelta(index, signature))
+
+    def take(self, delta: JsonObject, events: Events) -> None:
+        """Take more of the summary, or the signature."""
+        kind = word(delta.get("type"))
+        content = delta.get("content")
+        if kind == SUMMARY and isinstance(content, dict):
+            self._add(content, events)
+        elif kind != SIGNATURE:
+            events.append(Opaque(kind, delta))
+        elif self.open is not None and (signature := word(delta.get("signature"))):
+            events.append(SignatureDelta(self.open, signature))
+
+    def stop(self, events: Events) -> None:
+        """End the thought."""
+        if self._has_pictures:
+            self.members = {**self.members, "summary": [*self._parts]}
+        self._close(events, {STEP: self.members} if self.members else None)
+
+    def _add(self, part: JsonObject, events: Events) -> None:
+        text = part.get("text")
+        self._parts.append(part)
+        if isinstance(text, str) and word(part.get("type")) in ("", "text"):
+            if text and self.open is not None:
+                events.append(ThinkingDelta(self.open, text))
+        else:
+            self._has_pictures = True
+
+
+class Call(Step):
+    """The state of a call of a client's tool. Its arguments stream as text, or came whole with its start."""
+
+    _arguments: Json = None
+
+    def start(self, step: JsonObject, events: Events) -> None:
+        """Start the call."""
+        self.members = _others(step, "id", "name", "arguments")
+        self._arguments = step.get("arguments")
+        name = word(step.get("name"))
+        if not name:
+            self.malformed = True
+            events.append(Opaque(self.kind, step))
+            return
+        call_id = word(step.get("id")) or self.new_id()
+        self._open(events, BlockType.TOOL_USE, ToolUseMetadata(call_id, name))
+
+    def take(self, delta: JsonObject, events: Events) -> None:
+        """Take more of the arguments."""
+        kind, text = word(delta.get("type")), delta.get("arguments")
+        if kind != ARGUMENTS or self.open is None or not isinstance(text, str):
+            self._take_other(kind, delta, events)
+        elif text:
+            self._arguments = None
+            events.append(InputJsonDelta(self.open, text))
+
+    def stop(self, events: Events) -> None:
+        """End the call, which is whole."""
+        if self.open is not None and self._arguments:
+            events.append(InputJsonDelta(self.open, msgspec.json.encode(self._arguments).decode()))
+        self.called = self.open is not None
+        self._close(events, {STEP: self.members} if self.members else None)
+
+
+def _objects(value: Json) -> list[JsonObject]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+# What becomes of a step by its type; any other is a `Step`.
+KINDS: dict[str, type[Step]] = {OUTPUT: Output, THOUGHT: Thought, CALL: Call}
