@@ -14,6 +14,7 @@ from rxworker.messages import (
     JsonObject,
     Message,
     OpaqueBlock,
+    Text,
     Thinking,
     ToolCall,
     ToolMeta,
@@ -116,6 +117,24 @@ def test_a_point_before_everything_marks_the_system_text(said: Conversation) -> 
     assert body["system"] == [{"type": "text", "text": "S", "cache_control": mark}]
     assert "cache_control" not in body["tools"][-1]
     assert marks(body) == []
+
+
+@pytest.mark.parametrize("cache", [(), ("system",)])
+def test_a_point_between_two_texts_of_a_system_message_marks_the_first_alone(cache: Any) -> None:
+    system = Message("system", (Text("Always."), CachePoint(), Text("Today is Monday.")))
+    said = Conversation((Message("system", Message.system("You.").content), system), system="S")
+    body = body_of(said.add(Message.user("hi")), *TOOLS, cache=cache)
+    last = {"type": "text", "text": "Today is Monday."} | ({"cache_control": MARK} if cache else {})
+    first = {"type": "text", "text": "S\n\nYou.\n\nAlways.", "cache_control": MARK}
+    assert body["system"] == [first, last]
+    assert marks(body) == []
+    assert not any("cache_control" in tool for tool in body["tools"])
+
+
+def test_a_point_before_the_system_text_marks_the_tools() -> None:
+    said = Conversation((Message("system", (CachePoint(), Text("S"))), Message.user("hi")))
+    body = body_of(said, *TOOLS)
+    assert (body["system"], body["tools"][-1]["cache_control"]) == ("S", MARK)
 
 
 def test_a_point_before_everything_marks_the_tools_where_there_is_no_system_text() -> None:

@@ -105,7 +105,7 @@ def encode(
     """
     conversation, tools, options = request.conversation, request.tools, request.options
     system, messages = split_system(conversation)
-    point = leading_point(conversation)
+    point, head = leading_point(conversation)
     encoder.feed_new(messages)
     body: Body = {
         "model": model,
@@ -138,7 +138,8 @@ def encode(
     if moving and system and lifetimes:
         parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
     ttl = longest(options.cache_ttl, *lifetimes)
-    body, marks = mark_prefix(body, parts, point, ttl, most_of_tools=1 if moving else MOST_MARKS)
+    most = 1 if moving else MOST_MARKS
+    body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=most)
     if "messages" not in options.extra:
         body["messages"] = encoder.messages(marks, container_id(body), moving)
     return body

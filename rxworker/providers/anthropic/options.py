@@ -12,10 +12,12 @@ from typing import Any, cast
 
 from msgspec import Raw
 from msgspec.json import encode as to_json
+from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Conversation, Json, JsonObject, ToolMeta
 from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.content import split_system
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.schema import PROGRAMMATIC, held_arguments, refuse_grammar
 
@@ -153,16 +155,18 @@ def mark_last(blocks: list[JsonObject], end: int, mark: JsonObject) -> None:
             return
 
 
-def leading_point(conversation: Conversation) -> CachePoint | None:
-    """The point that stands before anything but the application's words at the beginning, if there is one."""
-    point = None
-    for message in conversation.messages:
-        for block in message.content:
+def leading_point(conversation: Conversation) -> tuple[CachePoint | None, str]:
+    """The last point that stands before anything but the application's words at the beginning, if there is one, and the system text before it."""
+    point, before = None, conversation
+    for place, message in enumerate(conversation.messages):
+        for at, block in enumerate(message.content):
             if isinstance(block, CachePoint):
+                head = replace(message, content=message.content[:at])
                 point = block
+                before = replace(conversation, messages=(*conversation.messages[:place], head))
             elif message.role != "system":
-                return point
-    return point
+                return point, split_system(before)[0]
+    return point, split_system(before)[0]
 
 
 LIFETIMES = {None: 0, "5m": 0, "1h": 1}
@@ -183,6 +187,7 @@ def mark_prefix(
     point: CachePoint | None,
     ttl: str | None = None,
     *,
+    head: str = "",
     most_of_tools: int = MOST_MARKS,
 ) -> tuple[Body, int]:
     """The body with marks on its last tool and its system text, as requested.
@@ -192,8 +197,9 @@ def mark_prefix(
     Args:
         body: The body of the request.
         parts: ``tools``, ``system``, or both.
-        point: One before the first message, which marks the system text, or the tools where there is none.
+        point: One before the first message, which marks the system text before it, or the tools where there is none.
         ttl: The longest lifetime of the marks of the messages, or that of the options.
+        head: The system text before the point.
         most_of_tools: How many marks the tools may have.
 
     Returns:
@@ -202,9 +208,10 @@ def mark_prefix(
     ttl = longest(ttl, point.ttl) if point else ttl
     system, tools = body.get("system"), body.get("tools")
     marked: Body = {}
-    if system and isinstance(system, str) and ("system" in parts or point):
-        text: JsonObject = {"type": "text", "text": system, "cache_control": cache_control(ttl)}
-        marked["system"] = [text]
+    if isinstance(system, str) and system:
+        head = head if point and system.startswith(head) else ""
+        if "system" in parts or head:
+            marked["system"] = _texts(system, head, cache_control(ttl), "system" in parts)
     count = _count(marked.get("system", system))
     if isinstance(tools, Raw):  # none of them has a mark
         if "tools" in parts:
@@ -212,7 +219,7 @@ def mark_prefix(
             marked["tools"] = Raw(b'%b,"cache_control":%b}]' % (bytes(tools)[:-2], mark))
             count += 1
         return body | marked, MOST_MARKS - count
-    if tools and isinstance(tools, list) and ("tools" in parts or (point and not system)):
+    if tools and isinstance(tools, list) and ("tools" in parts or (point and not head)):
         tools = marked["tools"] = _with_mark(tools, cache_control(ttl))
     if ttl and isinstance(tools, list) and _count(tools):
         tools = marked["tools"] = [_lasting(tool, ttl) for tool in tools]
@@ -220,6 +227,16 @@ def mark_prefix(
     if _count(tools) > most_of_tools:
         tools = marked["tools"] = _with_last_marks(tools, most_of_tools)
     return body | marked, MOST_MARKS - count - _count(tools)
+
+
+def _texts(system: str, head: str, mark: JsonObject, is_marked: bool) -> list[Json]:
+    """The system text with a mark on its head, and on its end as requested."""
+    rest = system[len(head) :]
+    texts: list[Json] = [{"type": "text", "text": head, "cache_control": mark}] if head else []
+    if rest.strip():
+        end: JsonObject = {"type": "text", "text": rest}
+        texts.append(end | {"cache_control": mark} if is_marked else end)
+    return texts
 
 
 def _with_mark(tools: list[Json], mark: JsonObject) -> list[Json]:
