@@ -29,7 +29,7 @@ from rxworker.events import (
 )
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
-from rxworker.messages import Conversation, JsonObject, Message, StopKind, StopReason
+from rxworker.messages import Conversation, Image, JsonObject, Message, StopKind, StopReason, Text
 from rxworker.providers import OpenAIChat
 from rxworker.providers.base import Options
 from rxworker.providers.batch_decoder import BatchDecoder
@@ -611,6 +611,30 @@ def test_citations_belong_to_the_open_text() -> None:
         chunk({"content": "a"}), chunk({"annotations": [{"type": "url_citation"}]}), DONE
     )
     assert CitationDelta(0, {"type": "url_citation"}) in events
+
+
+def test_the_transcript_of_speech_is_the_text_of_the_answer() -> None:
+    """https://platform.openai.com/docs/guides/audio: the content of such an answer is null."""
+    pieces = [{"id": "a"}, {"transcript": "Good "}, {"data": "UklG"}, {"transcript": "day."}]
+    spoken = [chunk({"content": None, "audio": piece}) for piece in pieces]
+    events = decode(*spoken, chunk(finish="stop"), DONE)
+    assert message_of(events).content == (Text("Good day."),)
+    assert [event.raw for event in events if isinstance(event, Opaque)] == pieces
+
+
+def test_pictures_leave_a_message_behind() -> None:
+    """https://openrouter.ai/docs/features/multimodal/image-generation"""
+    pictures: list[JsonObject] = [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{name}"}, "index": 0}
+        for name in ("AAAA", "BBBB")
+    ]
+    one, other = pictures
+    stop = chunk(finish="stop")
+    text = chunk({"content": "Here:", "images": [one]})
+    events = decode(text, chunk({"content": None, "images": [other]}), stop, DONE)
+    assert message_of(events).content == (Text("Here:"), Image(echo=one), Image(echo=other))
+    alone = decode(chunk({"content": "", "images": [one]}), stop, DONE)
+    assert message_of(alone).content == (Image(echo=one),)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from rxworker.messages import (
     Conversation,
+    Image,
     JsonObject,
     Message,
     Refusal,
@@ -187,6 +188,16 @@ def test_a_refusal_is_text_where_the_server_has_no_word_for_it(
     base_url: str, expected: dict[str, Any]
 ) -> None:
     assert messages(base_url, own(Refusal("No."))) == [{"role": "assistant", **expected}]
+
+
+def test_pictures_of_an_answer_go_back_to_openrouter_alone() -> None:
+    """Its schema of an assistant's message has them: https://openrouter.ai/openapi.json, ChatAssistantImages."""
+    picture: Any = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    answer = own(Image(echo=picture))
+    assert messages("https://openrouter.ai/api/v1", answer) == [
+        {"role": "assistant", "content": None, "images": [picture]}
+    ]
+    assert messages(OPENAI_URL, answer) == []
 
 
 @pytest.mark.parametrize(

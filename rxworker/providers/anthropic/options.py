@@ -235,7 +235,7 @@ def _texts(system: str, head: str, mark: JsonObject, is_marked: bool) -> list[Js
     texts: list[Json] = [{"type": "text", "text": head, "cache_control": mark}] if head else []
     if rest.strip():
         end: JsonObject = {"type": "text", "text": rest}
-        texts.append(end | {"cache_control": mark} if is_marked else end)
+        texts.append({**end, "cache_control": mark} if is_marked else end)
     return texts
 
 

@@ -7,6 +7,7 @@ Calls stay open until the choice ends, since their pieces may alternate. OpenRou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeGuard
 
 from rxworker.events import (
     BlockType,
@@ -73,6 +74,11 @@ def _join(group: list[JsonObject]) -> JsonObject:
     return joined
 
 
+def _is_image(image: Json) -> TypeGuard[JsonObject]:
+    address = image.get("image_url") if isinstance(image, dict) else None
+    return isinstance(address, dict) and bool(address.get("url"))
+
+
 # The encoder finds this in the echo of thinking that must be sent back under its name.
 FIELD = "field"
 REASONING_CONTENT = "reasoning_content"
@@ -80,7 +86,7 @@ REASONING = "reasoning"
 DETAILS = "reasoning_details"
 
 NO_REASON = WireChoice()
-OPAQUE_FIELDS = ("audio", "images", "executed_tools")
+OPAQUE_FIELDS = ("audio", "executed_tools")
 TEXT = BlockType.TEXT
 DELTAS = {
     TEXT: TextDelta,
@@ -186,9 +192,25 @@ class Choice:
             for piece in pieces:
                 self.tools.take(piece)
         if delta.audio is not None or delta.images is not None or delta.executed_tools is not None:
-            for field in OPAQUE_FIELDS:
-                if getattr(delta, field):
-                    self._emit(Opaque(field, getattr(delta, field)))
+            self._take_media(delta)
+
+    def _take_media(self, delta: WireDelta) -> None:
+        """Speech, whose transcript is the text of the answer; pictures; and what Groq's own tools did."""
+        audio: Json = delta.audio
+        if isinstance(audio, dict) and isinstance(transcript := audio.get("transcript"), str):
+            self._say(TEXT, transcript)
+        for field in OPAQUE_FIELDS:
+            if getattr(delta, field):
+                self._emit(Opaque(field, getattr(delta, field)))
+        images: Json = delta.images
+        for image in images if isinstance(images, list) else [images] if images else ():
+            if _is_image(image):
+                self._close_prose()
+                start = self._blocks.start(BlockType.IMAGE, echo=image, choice=self.index)
+                self._emit(start)
+                self._emit(self._blocks.stop(start.index))
+            else:
+                self._emit(Opaque("images", image))
 
     def _take_thinking(self, delta: WireDelta) -> None:
         details = delta.reasoning_details

@@ -18,6 +18,7 @@ from rxworker.providers.openai_chat.choice import DETAILS, REASONING, REASONING_
 
 EXTRA_CONTENT = "extra_content"
 REFUSAL = "refusal"
+IMAGES = "images"
 LONGEST_ID = 40
 
 
@@ -71,7 +72,7 @@ DIALECTS = {
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,
     "kimi.com": KIMI,
-    "openrouter.ai": Dialect(echoes=(DETAILS,)),
+    "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES)),
     "groq.com": Dialect(echoes=(REASONING,)),
     "together.xyz": Dialect(echoes=(REASONING,)),
     "together.ai": Dialect(echoes=(REASONING,)),

@@ -49,7 +49,7 @@ from rxworker.providers.openai_chat.choice import (
     REASONING_CONTENT,
     merge_details,
 )
-from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
+from rxworker.providers.openai_chat.dialects import COMPATIBLE, IMAGES, REFUSAL, Dialect
 from rxworker.providers.schema import (
     answer_schema,
     refuse_grammar,
@@ -176,6 +176,7 @@ class MessagesEncoder(MessageEncoder):
         own, dialect = message.provider == NAME, self.dialect
         text = refusal = ""
         calls: list[Json] = []
+        images: list[Json] = []
         thinking: list[Thinking] = []
         for block in message.content:
             if isinstance(block, ToolCall):
@@ -187,12 +188,16 @@ class MessagesEncoder(MessageEncoder):
                 refusal += block.text
             elif isinstance(block, Thinking) and own:
                 thinking.append(block)
+            elif isinstance(block, Image) and own and block.echo and IMAGES in dialect.echoes:
+                images.append(block.echo)
         # Thinking alone is not an answer: the response was cut before its text began.
-        if not (calls or refusal or text):
+        if not (calls or refusal or text or images):
             return
         encoded = _text_fields(text, refusal, own and REFUSAL in dialect.echoes)
         if calls:
             encoded["tool_calls"] = calls
+        if images:
+            encoded[IMAGES] = images
         demanded = dialect.demands_reasoning
         of_all = demanded == "answers" and self.has_tools
         is_demanded = of_all or (demanded != "" and bool(calls))
