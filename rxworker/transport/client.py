@@ -21,7 +21,7 @@ from reactivex import operators as ops
 from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
-from rxworker.messages import Conversation, Message
+from rxworker.messages import Conversation, Message, Prices
 from rxworker.messages.settings import check_number, check_type
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Stage
@@ -34,6 +34,7 @@ from rxworker.providers.base import (
     secrets_in,
 )
 from rxworker.providers.endpoint import masked
+from rxworker.providers.models import ModelInfo
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import Model, Transport
 from rxworker.transport.clock import LoopClock, loop_clock
@@ -130,6 +131,12 @@ class Client:
     def model(self) -> str:
         """The model's name."""
         return self.provider.model
+
+    @property
+    def prices(self) -> Prices | None:
+        """The prices of the model's tokens, if the provider knows them."""
+        info = getattr(self.provider, "info", None)
+        return info.prices if isinstance(info, ModelInfo) else None
 
     def stream(self, request: Request | Conversation | str) -> Observable[ResponseEvent]:
         """The answer as events. Cold: each subscription makes its own request; disposing it closes the connection.

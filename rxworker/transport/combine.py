@@ -25,6 +25,7 @@ from rxworker.events import (
     Status,
     Usage,
 )
+from rxworker.messages import Prices
 from rxworker.operators.kernel import Sink, connect
 from rxworker.providers.base import Provider, Request
 from rxworker.transport.base import Model
@@ -55,6 +56,12 @@ class CombinedModel:
     def model(self) -> str:
         """The first model's name."""
         return self.models[0].model
+
+    @property
+    def prices(self) -> Prices | None:
+        """The prices of the models' tokens, if they are known and the same for all."""
+        first, *others = [getattr(model, "prices", None) for model in self.models]
+        return first if all(one == first for one in others) else None
 
     def stream(self, request: Request) -> Observable[ResponseEvent]:
         """The answer, cold; disposing it ends all requests."""

@@ -35,6 +35,7 @@ from rxworker.messages import (
     Conversation,
     JsonObject,
     Message,
+    Prices,
     ToolCall,
     ToolResult,
 )
@@ -48,7 +49,7 @@ from rxworker.tools.run import EarlyCalls, run_call
 from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
-from rxworker.worker.limits import Budget, Limits
+from rxworker.worker.limits import Budget, Limits, check_priced
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
 
@@ -165,6 +166,12 @@ class RunSettings:
     workspace: Path
     stages: Sequence[TurnStage]
     starts_early: bool
+
+    @property
+    def prices(self) -> Prices | None:
+        """The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``."""
+        known = self.limits.prices or getattr(self.model, "prices", None)
+        return known if isinstance(known, Prices) else None
 
 
 class RunContext(Struct, frozen=True, eq=False):
@@ -410,12 +417,15 @@ def before_request(context: RunContext, emit: Emit) -> None:
 
     Raises:
         LimitExceededError: A limit of the run, or of a parent, is reached.
+        ConfigurationError: There is a limit on the cost, and the prices are not known.
     """
     check_limits(emit, context.worker.limits, max_turns=context.journal.state.turns)
     for run in context.line:  # the usage of a run includes that of nested runs
         limits, usage = run.worker.limits, run.journal.state.usage
         check_limits(emit, limits, max_tokens=usage.total_tokens)
-        if limits.prices is not None and (cost := limits.prices.cost(usage)) > 0:
+        prices = run.worker.prices
+        check_priced(limits, prices)
+        if prices is not None and (cost := prices.cost(usage)) > 0:
             check_limits(emit, limits, max_cost=cost)
     check_limits(emit, context.worker.limits, max_depth=len(context.parents) - 1)
 
@@ -448,10 +458,11 @@ async def admit(context: RunContext, emit: Emit) -> None:
 
     Raises:
         LimitExceededError: A budget is used up.
+        ConfigurationError: A budget limits the cost, and the prices are not known.
     """
     report(context)
     for budget in context.budgets:
-        found = await budget.admit()
+        found = await budget.admit(context.worker.prices)
         if found is not None:
             raise _reached(*found, emit)
 
@@ -459,7 +470,8 @@ async def admit(context: RunContext, emit: Emit) -> None:
 def report(context: RunContext) -> None:
     """Report the usage of the run itself to its budgets and those of its parents."""
     for budget in context.budgets:
-        budget.report(context.journal.run_id, context.journal.state.own_usage)
+        prices = context.worker.prices
+        budget.report(context.journal.run_id, context.journal.state.own_usage, prices)
 
 
 def end_reports(context: RunContext, *, paused: bool) -> None:

@@ -32,7 +32,7 @@ from rxworker.worker.arguments import (
     optional,
 )
 from rxworker.worker.context import ResponseOperator, RunSettings, StageName, TurnStage
-from rxworker.worker.limits import Budget, Limits
+from rxworker.worker.limits import Budget, Limits, check_priced
 from rxworker.worker.recovery import OnUnknown
 from rxworker.worker.run import Tracing
 from rxworker.worker.turn import STAGES, stages_of
@@ -88,6 +88,8 @@ class Definition(RunSettings):
             self.hooks.add(*expect_several("hooks", hooks, "hooks=[permit]"))
         self.options = optional("options", options, Options, "options=Options(...)") or SETTINGS
         self.limits = optional("limits", limits, Limits, "limits=Limits(max_turns=3)") or USUAL
+        if self.limits.names_cost:
+            check_priced(self.limits, self.prices)
         self.operators = () if operators == () else expect_operators(operators)
         self.parallel = parallel
         check_number("parallel", parallel, least=1, whole=True)

@@ -32,8 +32,9 @@ class Limits(Settings, frozen=True):
         max_continuations: Times that hooks may send an answer back with ``ContinueWithMessages``.
         max_tool_calls: Tool calls.
         max_tokens: Tokens read and written, all requests together; checked before each request.
-        max_cost: Their cost; needs ``prices``, and is checked before each request. Without prices the usual limit does not hold, and a given one is refused.
-        prices: The prices of the model's tokens.
+        max_cost: Their cost, checked before each request. Where the prices of the model are not known, the usual limit does not hold, and a given one
+            is refused by the worker.
+        prices: The prices of the model's tokens; without them, those that the model has, which for most are in the table of `rxworker.providers.model_info`.
         max_repeats: Turns in a row with the same calls and the same results, since such a run makes no progress.
         max_depth: The depth of nested runs.
         max_seconds: Wall clock.
@@ -56,7 +57,7 @@ class Limits(Settings, frozen=True):
         """Check the limits.
 
         Raises:
-            ConfigurationError: A limit is not a number, or is below 0, or there is a cost without prices.
+            ConfigurationError: A limit is not a number, or is below 0.
         """
         for name in self.__struct_fields__:
             if name == "prices":
@@ -65,10 +66,28 @@ class Limits(Settings, frozen=True):
             else:
                 whole = name not in ("max_cost", "max_seconds")
                 check_number(f"Limits({name})", getattr(self, name), whole=whole, optional=True)
-        cost = self.max_cost
-        if cost is not None and cost.__class__ is not UsualCost and self.prices is None:
-            message = f"max_cost={cost!r} needs prices, without which it limits nothing: Limits(max_cost={cost!r}, prices=Prices(...))"
-            raise ConfigurationError(message)
+
+    @property
+    def names_cost(self) -> bool:
+        """Whether a program has named the limit on the cost."""
+        return self.max_cost is not None and self.max_cost.__class__ is not UsualCost
+
+
+def check_priced(limits: Limits, prices: Prices | None) -> None:
+    """Check that a limit on the cost limits something.
+
+    Args:
+        limits: The limits.
+        prices: The prices that are known.
+
+    Raises:
+        ConfigurationError: A program has named the limit, and no prices are known.
+    """
+    if limits.names_cost and prices is None:
+        cost = limits.max_cost
+        raise ConfigurationError(
+            f"max_cost={cost!r} needs prices, and those of the model are not known: Limits(max_cost={cost!r}, prices=Prices(...))"
+        )
 
 
 KEPT_PAUSES = 10_000
@@ -85,11 +104,12 @@ class Budget:
 
     Args:
         max_tokens: Tokens of all runs together.
-        max_cost: Their cost; needs ``prices``.
-        prices: The prices of the tokens.
+        max_cost: Their cost.
+        prices: The prices of the tokens; without them, each run has those of its own model. A run whose model has none ends with a
+            `ConfigurationError` if there is a ``max_cost``.
 
     Raises:
-        ConfigurationError: A cost without prices, or a value that is not a number from 0 up.
+        ConfigurationError: A value is not a number from 0 up.
 
     Example:
         >>> from rxworker import Worker
@@ -109,10 +129,6 @@ class Budget:
         max_cost: float | None = None,
         prices: Prices | None = None,
     ) -> None:
-        if max_cost is not None and prices is None:
-            raise ConfigurationError(
-                "max_cost needs prices: Budget(max_cost=..., prices=Prices(...))"
-            )
         check_number("Budget(max_tokens)", max_tokens, whole=True, optional=True)
         check_number("Budget(max_cost)", max_cost, optional=True)
         example = "prices=Prices(input=3.0, output=15.0)"
@@ -123,6 +139,7 @@ class Budget:
         self._by_run: dict[str, Usage] = {}  # of runs that have not ended
         self._paused: dict[str, None] = {}
         self._spent = Usage()
+        self._cost = 0.0
         self._partial = 0  # how many reports are partial
         self._changes: Source[Usage] = Source()
         self._open = True
@@ -140,8 +157,8 @@ class Budget:
 
     @property
     def cost(self) -> float:
-        """The cost of the usage; 0 without prices."""
-        return self.prices.cost(self.spent) if self.prices is not None else 0.0
+        """The cost of the usage, by the prices of the budget, or else by those of each model."""
+        return self._cost if self.prices is None else self.prices.cost(self.spent)
 
     @property
     def changes(self) -> Observable[Usage]:
@@ -175,14 +192,22 @@ class Budget:
 
         return gate.subscribe(move)
 
-    def report(self, run_id: str, usage: Usage) -> None:
-        """Record the usage of a run so far, all its requests together."""
+    def report(self, run_id: str, usage: Usage, prices: Prices | None = None) -> None:
+        """Record the usage of a run so far, all its requests together.
+
+        Args:
+            run_id: The run's id.
+            usage: Its usage.
+            prices: The prices of its model, if the budget has none.
+        """
         before = self._by_run.get(run_id, NOTHING)
         if usage == before:
             return
         self._by_run[run_id] = usage
         self._partial += usage.is_partial - before.is_partial
         self._spent = _moved(self._spent, before, usage, is_partial=self._partial > 0)
+        if prices is not None:
+            self._cost += prices.cost(usage) - prices.cost(before)
         try:
             self._changes.on_next(self._spent)
         except Exception:  # the other watchers have received it
@@ -213,8 +238,19 @@ class Budget:
             del self._paused[before]
             self._by_run[run_id] = usage
 
-    async def admit(self) -> tuple[str, float] | None:
-        """Wait for the gate. Return the name and the value of a limit that is used up, if any."""
+    async def admit(self, prices: Prices | None = None) -> tuple[str, float] | None:
+        """Wait for the gate. Return the name and the value of a limit that is used up, if any.
+
+        Args:
+            prices: The prices of the model that is requested, if the budget has none.
+
+        Raises:
+            ConfigurationError: The cost is limited, and no prices are known.
+        """
+        if self.max_cost is not None and self.prices is None and prices is None:
+            raise ConfigurationError(
+                f"max_cost={self.max_cost!r} needs prices, and those of the model are not known: Budget(max_cost={self.max_cost!r}, prices=Prices(...))"
+            )
         while not self._open:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(future)

@@ -249,7 +249,7 @@ class LoggedRun(Struct, frozen=True):
 
         The row has what is allowed at the time. The times have the resolution of a log, so that watchers of this process see what is stored.
         """
-        journal, allowed, prices = context.journal, context.allowed, context.worker.limits.prices
+        journal, allowed, prices = context.journal, context.allowed, context.worker.prices
         journal.clock = _logged_time
         if self.run is not None:
             journal.load(self.run.records)

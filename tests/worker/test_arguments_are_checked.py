@@ -159,7 +159,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a budget": (of(Budget, max_tokens=-1), "from 0 up"),
     "a budget as text": (of(Budget, max_tokens="x"), "whole number"),
     "a budget's prices": (of(Budget, max_cost=1, prices=3), "prices=Prices"),
-    "a budget without prices": (of(Budget, max_cost=1), "needs prices"),
     "a pace": (of(Coalesce, every=True), "give a number above 0"),
     "no pace": (of(Coalesce, every=0), "give a number above 0"),
     "another pace": (of(Coalesce, evry=1), "did you mean 'every'"),

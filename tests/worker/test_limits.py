@@ -15,7 +15,9 @@ from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.events import LimitReached, Record, TurnStop, Usage
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Prices
+from rxworker.providers import Anthropic, ModelInfo, OpenAIChat, Provider
 from rxworker.testing import ScriptedModel, call, lint
+from rxworker.transport import Model, fallback
 from rxworker.worker import Budget
 
 PRICES = Prices(input=1_000_000.0, output=0.0)  # a token of input costs 1
@@ -97,8 +99,8 @@ async def test_a_budget_may_be_a_sum_of_money() -> None:
     await Worker(ScriptedModel(["one"]), budget=budget).run("go")
     assert budget.cost == 10.0
     assert await limit_of(Worker(ScriptedModel(["two"]), budget=budget)) == "budget.max_cost"
-    with pytest.raises(ConfigurationError, match="prices"):
-        Budget(max_cost=1.0)
+    with pytest.raises(ConfigurationError, match=r"needs prices.*Budget\(max_cost=1"):
+        await Worker(ScriptedModel(["three"]), budget=Budget(max_cost=1.0)).run("go")
 
 
 async def test_a_held_budget_makes_runs_wait() -> None:
@@ -175,16 +177,72 @@ async def test_a_watcher_of_a_budget_that_raises_harms_neither_run_nor_watchers(
 
 
 def test_a_limit_on_the_cost_that_a_program_names_needs_prices() -> None:
+    model = ScriptedModel(["one"])
     for cost in (1e-7, 50.0, 50, 0):
         with pytest.raises(ConfigurationError, match=r"max_cost=.* needs prices"):
-            Limits(max_cost=cost)
-        assert Limits(max_cost=cost, prices=PRICES).max_cost == cost
+            Worker(model, limits=Limits(max_cost=cost))
+        assert Worker(model, limits=Limits(max_cost=cost, prices=PRICES)).prices == PRICES
     assert Limits(max_cost=None).max_cost is None
     usual = replace(Limits(), max_turns=3)
     assert usual.max_cost == 50.0
     assert replace(usual, prices=PRICES).max_cost == 50.0
+    assert Worker(model).prices is None
+
+
+async def test_a_limit_on_the_cost_that_is_set_later_needs_prices() -> None:
+    worker = Worker(ScriptedModel(["one"]))
+    worker.limits = Limits(max_cost=2.0)
     with pytest.raises(ConfigurationError, match="needs prices"):
-        replace(Limits(max_cost=2.0, prices=PRICES), prices=None)
+        await worker.run("go")
+
+
+class Priced(ScriptedModel):
+    """A model that knows its prices, as a client of a provider does."""
+
+    prices = PRICES
+
+
+async def test_a_worker_finds_the_prices_of_its_model() -> None:
+    model = Priced(lambda _: call("look", at="x"))
+    worker = Worker(model, tools=[look], limits=Limits(max_cost=25.0))
+    assert worker.prices == PRICES
+    assert await limit_of(worker) == "max_cost"
+    usual = Worker(model, tools=[look], limits=Limits(max_repeats=None))
+    assert await limit_of(usual) == "max_cost"
+    own = Worker(Priced([]), limits=Limits(prices=Prices(input=7.0, output=7.0)))
+    assert own.prices == Prices(input=7.0, output=7.0)
+
+
+async def test_a_budget_counts_each_run_by_the_prices_of_its_model() -> None:
+    budget = Budget(max_cost=1_000.0)
+    await Worker(Priced(["one"]), budget=budget).run("go")
+    once = budget.cost
+    assert once == PRICES.cost(budget.spent) > 0
+    dear = Priced(["two"])
+    dear.prices = Prices(input=PRICES.input * 3, output=PRICES.output * 3)
+    await Worker(dear, budget=budget).run("go")
+    assert budget.cost == pytest.approx(once * 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "prices"),
+    [
+        (Anthropic("claude-opus-5-5", api_key="k"), Prices(4.0, 20.0, 0.2, 5.0)),
+        (OpenAIChat("gpt-5.4-mini", api_key="k"), Prices(0.75, 4.5, 0.075)),
+        (OpenAIChat("my-model", base_url="http://127.0.0.1:1"), None),
+        (Anthropic("m", api_key="k", info=ModelInfo(prices=PRICES)), PRICES),
+        (
+            fallback(Anthropic("claude-opus-4-8"), Anthropic("claude-opus-4-6")),
+            Prices(5.0, 25.0, 0.5, 6.25),
+        ),
+        (fallback(Anthropic("claude-opus-4-8"), Anthropic("claude-haiku-4-5")), None),
+    ],
+    ids=["claude", "gpt", "own server", "own row", "same prices", "other prices"],
+)
+def test_the_prices_of_a_model_are_those_of_the_table(
+    model: Provider | Model, prices: Prices | None
+) -> None:
+    assert Worker(model).prices == prices
 
 
 async def test_the_usual_limit_on_the_cost_holds_where_prices_are_known() -> None:

@@ -142,7 +142,7 @@ class TerminalApp(App[None]):
         if ended is not None and not is_stuck:
             await asyncio.wait([ended], timeout=seconds)
         totals = self.session.totals
-        usage = usage_line(totals.usage, self.session.worker.limits.prices)
+        usage = usage_line(totals.usage, self.session.worker.prices)
         self.exit(
             return_code=code, message=Text(usage, "dim") if usage and not self.is_gone else None
         )

@@ -189,7 +189,7 @@ class ConversationScreen(Screen[None]):
         who = who_line(worker.model.name, worker.model.model, len(list(worker.tools)))
         self.query_one("#who", TwoEnds).show(who, status + since)
         totals = session.totals
-        used = usage_line(totals.usage, worker.limits.prices)
+        used = usage_line(totals.usage, worker.prices)
         counted = count_line(totals.turns, totals.calls, self._watchers)
         self.query_one("#usage", TwoEnds).show(used, counted)
         waits = " · ".join(one_line(text, 60) for text in session.sent.queued.values())
