@@ -139,7 +139,7 @@ KEPT_TURNS = 20
 
 
 class RunSettings:
-    """What a run reads of its worker.
+    """What a run reads of its worker. The registries of tools and hooks may change while it runs.
 
     Attributes:
         model: The model.
@@ -174,11 +174,18 @@ class RunSettings:
         return known if isinstance(known, Prices) else None
 
 
+def settings_of(worker: RunSettings) -> RunSettings:
+    """The settings of a worker as they are now: a run keeps those with which it has begun."""
+    kept = RunSettings()
+    kept.__dict__.update({name: getattr(worker, name) for name in RunSettings.__annotations__})
+    return kept
+
+
 class RunContext(Struct, frozen=True, eq=False):
     """The values that stay the same during a run.
 
     Attributes:
-        worker: Its settings.
+        worker: The settings of its worker, as they were when it began.
         timeline: Receives the events of each response.
         options: Settings of each request.
         scheduler: The clock of the run.

@@ -52,7 +52,7 @@ from rxworker.worker.arguments import (
     to_messages,
 )
 from rxworker.worker.collected import Collected
-from rxworker.worker.context import INSIDE, RunContext, TurnScope
+from rxworker.worker.context import INSIDE, RunContext, TurnScope, settings_of
 from rxworker.worker.decisions import Decided, Decisions
 from rxworker.worker.definition import Definition
 from rxworker.worker.journal import Journal
@@ -93,15 +93,18 @@ def _in_script(
     verb: Callable[Concatenate[S, P], Run[R]],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[S, P], RunResult[R]]]:
     """The same verb for a script without a running event loop: it returns the result of the run. What is decorated gives it a name and a description."""
+    name, signature = verb.__name__, inspect.signature(verb)
+    result = signature.return_annotation.replace("Run[", "RunResult[", 1)
 
     def named(described: Callable[..., None]) -> Callable[Concatenate[S, P], RunResult[R]]:
-        @wraps(verb, assigned=())
         @wraps(described)
         def in_script(self: S, *args: P.args, **options: P.kwargs) -> RunResult[R]:
-            check_no_loop(described.__name__, f"await worker.{verb.__name__}(...)")
-            begin = partial(verb, self, *args, **options)
+            check_no_loop(described.__name__, f"await worker.{name}(...)")
+            own = getattr(self, name)  # that of a subclass, if it has one
+            begin = partial(own, *args, **options)
             return run_in(self.session.worker.scheduler, _complete(begin))
 
+        in_script.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
         return in_script
 
     return named
@@ -434,7 +437,7 @@ class Session(SessionVerbs):
         self.allowed = list(allowed)
         self._log = optional("log", log, EventLog, "log=MemoryLog()")
         self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
-        self.name = worker.name
+        self._name = ""
         self.timeline = worker.timeline.child()
         self._collected = Collected()
         self._current: Run[Any] | None = None
@@ -478,6 +481,15 @@ class Session(SessionVerbs):
             return Disposable(partial(self._observers.remove, observer))
 
         return Observable(subscribe)
+
+    @property
+    def name(self) -> str:
+        """The name of the worker in the log: that which the session was given, or that of the worker."""
+        return self._name or self.worker.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
 
     @property
     def log(self) -> EventLog | None:
@@ -799,7 +811,7 @@ class Session(SessionVerbs):
             # It applies to this run alone, and not to runs that its tools start.
             INSIDE.set(None)
         context = RunContext(
-            worker=worker,
+            worker=settings_of(worker),
             timeline=self.timeline,
             options=worker.options,
             scheduler=scheduler_of_run(worker.scheduler),

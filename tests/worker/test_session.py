@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -19,6 +20,7 @@ from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.timeline.kind import Kind
 from rxworker.tools import ToolContext
+from rxworker.worker.limits import Budget, Limits
 
 VALUES = (str, bytes, int, float, frozenset, Enum, type(None), Kind)
 CONSTANT = (*VALUES, type, ModuleType, FunctionType, BuiltinFunctionType)
@@ -246,3 +248,51 @@ async def test_a_run_whose_collectors_are_not_read_costs_nothing(
     assert folded == []
     worker.session.text_collector.collected()
     assert len(folded) > 3
+
+
+async def test_a_run_keeps_the_settings_with_which_it_has_begun() -> None:
+    first, other = Budget(max_tokens=1000), Budget(max_tokens=1)
+
+    @tool
+    def change() -> str:
+        """Change the worker while it runs."""
+        worker.model = ScriptedModel([say("Of another model.")])
+        worker.limits, worker.budget = Limits(max_turns=1), other
+        return "Changed."
+
+    model = ScriptedModel([call("change"), say("Of the same model.")])
+    worker = Worker(model, tools=[change], budget=first)
+    assert (await worker.run("Go")).text == "Of the same model."
+    assert first.spent.total_tokens > 0
+    assert other.spent.total_tokens == 0
+
+
+async def test_a_session_has_the_name_of_its_worker_unless_it_was_given_its_own() -> None:
+    worker = Worker(ScriptedModel([]))
+    session = worker.session
+    worker.name = "desk"
+    assert session.name == "desk"
+    session.name = "front"
+    assert (session.name, worker.new_session().name) == ("front", "desk")
+
+
+def test_a_verb_for_scripts_begins_the_run_of_a_subclass() -> None:
+    begun: list[Any] = []
+
+    class Noted(Worker):
+        def run(self, input: Any, *, output: Any = None) -> Run[Any]:  # noqa: A002
+            begun.append(input)
+            return super().run(input, output=output)
+
+    worker = Noted(ScriptedModel(["Hello!", "Hello!"]))
+    assert worker.run_sync("in one piece").text == "Hello!"
+    with worker.stream_sync("in pieces") as stream:
+        assert [*stream]
+    assert begun == ["in one piece", "in pieces"]
+
+
+@pytest.mark.parametrize("verb", ["run", "resume", "decide", "recover", "fork"])
+def test_a_verb_for_scripts_takes_what_the_other_takes_and_returns_a_result(verb: str) -> None:
+    signature = inspect.signature(getattr(Worker, f"{verb}_sync"))
+    assert signature.parameters == inspect.signature(getattr(Worker, verb)).parameters
+    assert str(signature.return_annotation).startswith("RunResult[")
