@@ -297,9 +297,24 @@ STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]]
         [output(text("Hi"))],
     ),
     "a start that is sent again": (
-        [start(0, "model_output"), delta(0, "text", text="Hi"), start(0, "model_output"), stop(0)],
-        (Text("Hi"),),
-        [output(text("Hi"))],
+        [
+            start(0, "model_output"),
+            delta(0, "text", text="Hel"),
+            start(0, "model_output"),
+            delta(0, "text", text="lo"),
+            stop(0),
+        ],
+        (Text("Hello"),),
+        [output(text("Hello"))],
+    ),
+    "arguments that came with the start and after it": (
+        [
+            start(0, "function_call", id="c1", name="look", arguments={"at": "sea"}),
+            delta(0, "arguments_delta", arguments='{"at":"sky"}'),
+            stop(0),
+        ],
+        (LOOK,),
+        [CALL],
     ),
 }
 each_step = pytest.mark.parametrize("name", STEPS)
@@ -634,6 +649,30 @@ def test_a_cut_by_the_limit_of_one_request_is_continued_with_its_token() -> None
     body = body_of(ASK.add(cut, again, Message.user("and?")))
     assert "continuation_token" not in body
     assert [step["type"] for step in body["input"]] == [
+        "user_input",
+        "model_output",
+        "model_output",
+        "user_input",
+    ]
+
+
+async def test_a_worker_goes_on_with_an_answer_that_was_cut_by_the_limit_of_one_request() -> None:
+    def served(words: str, last: JsonObject) -> ServedResponse:
+        steps = [start(0, "model_output"), delta(0, "text", text=words), stop(0)]
+        return ServedResponse.from_frames([*map(frame, [CREATED, *steps, last]), DONE])
+
+    first = served("one ", completed("requires_continuation", continuation_token="t1"))
+    async with ReplayServer(
+        [first, served("two", completed()), served("x", completed())]
+    ) as server:
+        worker = Worker(provider(base_url=server.base_url))
+        result = await worker.run("hi")
+        await worker.run("and?")
+        bodies: list[Any] = [one.body for one in server.requests]
+    asked, continued, later = bodies
+    assert [message.text for message in result.conversation.messages] == ["hi", "one ", "two"]
+    assert continued == {**asked, "continuation_token": "t1"}
+    assert [step["type"] for step in later["input"]] == [
         "user_input",
         "model_output",
         "model_output",
