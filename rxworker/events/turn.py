@@ -310,7 +310,7 @@ class RunAbort(Struct, frozen=True, tag="run_abort"):
 
 
 class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
-    """Another process continues a stored run whose process has ended. A response that was cut is retracted after it.
+    """Another process continues a stored run whose process has ended. A response that was cut is retracted after it; one in the background goes on.
 
     Attributes:
         epoch: The epoch of the new owner.

@@ -35,6 +35,7 @@ from rxworker.events import (
     RunAbort,
     RunPause,
     RunStop,
+    Status,
     ToolOutput,
     ToolStart,
     ToolStop,
@@ -116,6 +117,7 @@ class RunWriter:
         claim: The claim of the run.
         state: The state of the writer.
         stored_seq: The number of the last record that is stored.
+        keeps_cursor: Whether the start of a response is stored at once, since another process can continue the response by its name.
         on_failure: Called once, on the event loop, with the error when a claim or an append was refused or failed. Nothing is written after that.
     """
 
@@ -133,6 +135,7 @@ class RunWriter:
         self.state = _NEW
         self.stored_seq = 0 if claim is None else claim.last_seq
         self._durable_seq = self._put_seq = self.stored_seq
+        self.keeps_cursor = False
         self._run = run_id
         self._row = row
         self.on_failure: Callable[[Exception], None] = _ignore
@@ -243,6 +246,8 @@ class RunWriter:
             held = self._results.pop(event.place, None)
             if held is not None and event.result is None:
                 self._unseen[event.place] = held
+            self.flush()
+        elif self.keeps_cursor and event.__class__ is Status and event.response_id:
             self.flush()
         elif self._outstanding > MOST:
             self._flush()

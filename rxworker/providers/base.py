@@ -253,11 +253,28 @@ class Request(Struct, frozen=True):
         conversation: The conversation so far.
         tools: The tools that the model may call.
         options: Settings.
+        cursor: The provider's name of a response that another process has begun, as ``response_id`` of its `rxworker.events.Status` has it: a model for which
+            `is_background` holds then emits that response from its start on, and sends no request for a new one.
     """
 
     conversation: Conversation
     tools: tuple[ToolMeta, ...] = ()
     options: Options = Options()
+    cursor: str = ""
+
+
+def is_background(model: object, options: Options) -> bool:
+    """Whether the responses of a model or a provider go on at the service without their connection, so that a `Request` with a ``cursor`` continues one.
+
+    Args:
+        model: The model or provider. It has a method of this name; of one without it no response goes on.
+        options: The settings of the requests.
+
+    >>> is_background(object(), Options())
+    False
+    """
+    check: Callable[[Options], bool] | None = getattr(model, "is_background", None)
+    return check is not None and check(options)
 
 
 ResponseDecoder: TypeAlias = Decoder[bytes, ResponseEvent]
@@ -318,6 +335,14 @@ class Provider(Protocol):
 class BackgroundProvider(Provider, Protocol):
     """A provider whose responses may go on without their connection."""
 
-    def background_decoder(self) -> ResumableDecoder:
-        """A fresh machine from the bytes of such a response to events."""
+    def is_background(self, options: Options) -> bool:
+        """Whether a response with these settings does."""
+        ...
+
+    def background_decoder(self, cursor: str = "") -> ResumableDecoder:
+        """A fresh machine from the bytes of such a response to events.
+
+        Args:
+            cursor: The provider's name of a response that has begun: ``resume`` then gives the request for all of its events.
+        """
         ...

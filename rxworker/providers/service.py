@@ -136,15 +136,18 @@ class Service(ABC):
                 headers |= self._authorization(url, cast("str | None", self._given))
         options = fitted(self.model, self.info, options, self._room)
         body = self._body(Request(conversation, tuple(tools), options))
-        is_background = self._has_background and options.extra.get("background") is True
         return HttpRequest(
             url,
             headers | own,
             body,
             self._accept,
-            is_background=is_background,
+            is_background=self.is_background(options),
             authorize=authorize,
         )
+
+    def is_background(self, options: Options) -> bool:
+        """Whether a response with these settings goes on at the service without its connection."""
+        return self._has_background and options.extra.get("background") is True
 
     @property
     def info(self) -> ModelInfo:

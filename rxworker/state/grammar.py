@@ -26,6 +26,7 @@ from rxworker.events import (
     BlockType,
     Error,
     Event,
+    HandOver,
     InputJsonDelta,
     InputValueDelta,
     Record,
@@ -72,6 +73,7 @@ FITTING: dict[type[object], frozenset[BlockType]] = {
 
 
 _ALL = frozenset(BlockType)
+_AFTER_A_CUT = (AttemptStart, AttemptRetract, TurnStop, RunStop, RunAbort, RunPause)
 _AFTER_THE_END = (RunStart, RunResume, RunRequeue, WatcherDetach)
 
 
@@ -243,6 +245,7 @@ class RunGrammar:
         self._held: set[tuple[str, int]] = set()
         self._in_turn: bool | None = False  # None: a resumed run may go on within a turn
         self._over: str | None = None
+        self._is_cut = False  # its process has ended, and nothing of the response has come since
 
     def feed(self, event: Event) -> list[str]:
         """Take the next event; return what is wrong with it."""
@@ -253,9 +256,12 @@ class RunGrammar:
             yield f"{name} after {self._over}"
             return
         if is_meta(event) or is_block_event(event):
+            self._is_cut = False  # it goes on
             if self._responses:
                 yield from self._response.feed(event)
             return
+        if self._is_cut and isinstance(event, _AFTER_A_CUT):
+            self._abandon()
         match event:
             case AttemptStart():
                 yield from self._response.finish()
@@ -278,11 +284,13 @@ class RunGrammar:
                 self._over = None
                 self._in_turn = None if isinstance(event, RunResume) else False
             case RunRecover():
-                # What its process has left open is retracted, or started again.
+                # What its process has left open is retracted, started again, or goes on.
                 self._running.clear()
-                self._response.abandon()
+                self._is_cut = True
                 # The end of an answered turn is decided again, and stops it again.
                 self._in_turn = self._in_turn or None
+            case HandOver():
+                self._is_cut = True
             case RunStop() | RunAbort() | RunPause():
                 if isinstance(event, RunAbort):  # a response that was broken off has no status
                     yield from self._response.retract()
@@ -298,7 +306,14 @@ class RunGrammar:
 
     def finish(self) -> list[str]:
         """There are no more records; return what is missing."""
+        if self._is_cut:
+            self._abandon()
+            self._response.retract()
         return [*self._response.finish(), *self._no_tools("the end")]
+
+    def _abandon(self) -> None:
+        self._is_cut = False
+        self._response.abandon()
 
     def _tool(self, event: ToolStart | ToolProgress | ToolStop | ToolOutput) -> Faults:
         """A tool that did not start may still stop: it was skipped."""

@@ -25,13 +25,19 @@ from typing import cast
 
 from reactivex import Observable, abc
 
-from rxworker.errors import HttpStatusError, RxWorkerError, TransportError, TransportTimeoutError
+from rxworker.errors import (
+    HttpStatusError,
+    ProviderError,
+    RxWorkerError,
+    TransportError,
+    TransportTimeoutError,
+)
 from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.messages.settings import Settings, check_number
 from rxworker.operators.kernel import connect
 from rxworker.operators.recovery import LOOKS
 from rxworker.providers.base import HttpRequest, ResponseDecoder, ResumableDecoder
-from rxworker.transport.base import PRESSURE, Transport
+from rxworker.transport.base import PRESSURE
 from rxworker.transport.clock import LoopClock, Ticker
 from rxworker.transport.receive import Receiver
 
@@ -224,7 +230,9 @@ class Answer(Receiver, abc.DisposableBase):
 
     def dispose(self) -> None:
         """Leave; the connection is closed."""
-        if self._background is not None and not self._over:
+        # A run knows whether another process continues the response.
+        is_left = getattr(self._pressure, "is_left", False)
+        if self._background is not None and not self._over and not is_left:
             self._background.cancel()
         if not self._over or self._timer is not None:
             self._stop()
@@ -270,6 +278,9 @@ class Answer(Receiver, abc.DisposableBase):
     def _goes_on(self, error: Exception | None) -> bool:
         """Take up a response in the background where its connection was cut, unless that has failed too often."""
         if self._background is None or self._clock is None:
+            return False
+        if isinstance(error, ProviderError) and error.status in (404, 410):
+            self._background = None  # the service has no such response: nothing to cancel
             return False
         source = self._background.resume()
         if self._background.has_progressed:
@@ -340,7 +351,7 @@ class Background:
     """One response that goes on without its connection.
 
     Args:
-        transport: Sends the requests.
+        send: Sends a request.
         sent: The request that began the response.
         decoder: Its decoder, a `ResumableDecoder`.
 
@@ -348,11 +359,16 @@ class Background:
         has_progressed: Whether an event has come between the last two resumptions.
     """
 
-    def __init__(self, transport: Transport, sent: HttpRequest, decoder: ResponseDecoder) -> None:
+    def __init__(
+        self,
+        send: Callable[[HttpRequest], Observable[bytes]],
+        sent: HttpRequest,
+        decoder: ResponseDecoder,
+    ) -> None:
         self._decoder = cast("ResumableDecoder", decoder)
         self.has_progressed = False
         self._resumed = ""  # the last address
-        self._transport = transport
+        self._send = send
         self._sent = sent
 
     def resume(self) -> Observable[bytes] | None:
@@ -362,7 +378,7 @@ class Background:
             return None
         # The address names the last event.
         self.has_progressed, self._resumed = request.url != self._resumed, request.url
-        return self._transport.send(request)
+        return self._send(request)
 
     def cancel(self) -> None:
         """Request the end of the response from the service, without waiting for its answer."""
@@ -380,7 +396,7 @@ class Background:
             if error is not None:
                 logger.warning("a response in the background could not be cancelled: %s", error)
 
-        source = self._transport.send(request)
+        source = self._send(request)
         # In a context of its own: the run that is left must not hold this request back.
         subscription = Context().run(source.subscribe, None, end, end)
         if not is_done:

@@ -28,9 +28,12 @@ from rxworker.operators.kernel import Stage
 from rxworker.providers.base import (
     BackgroundProvider,
     HttpRequest,
+    Options,
     Provider,
     Request,
     ResponseDecoder,
+    ResumableDecoder,
+    is_background,
     secrets_in,
 )
 from rxworker.providers.endpoint import masked
@@ -122,6 +125,10 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self.provider!r})"
 
+    def is_background(self, options: Options) -> bool:
+        """Whether a response with these settings goes on at the service without its connection; see `rxworker.providers.Request`."""
+        return is_background(self.provider, options)
+
     @property
     def name(self) -> str:
         """The provider's name."""
@@ -145,7 +152,7 @@ class Client:
         ``Status(FAILED)``), and by ``on_error`` to the subscribers that wait for the end. A failure before the first event is reported by ``on_error`` alone.
 
         A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` allows
-        without an event in between; disposing it also sends a request to cancel it.
+        without an event in between; disposing it also sends a request to cancel it. A request with a ``cursor`` continues one that another process has begun.
         """
         full_request = _as_request(request)
 
@@ -160,17 +167,21 @@ class Client:
             try:
                 # Built anew for each subscription: a key from the environment may have come since.
                 sent = self._request(full_request)
+                requests = [sent]
+                send = partial(_sent, self.transport, requests)
+                cursor, first = full_request.cursor, sent
                 if sent.is_background:
-                    make = cast("BackgroundProvider", self.provider).background_decoder
-                    background = partial(Background, self.transport, sent)
+                    provider = cast("BackgroundProvider", self.provider)
+                    make = partial(provider.background_decoder, cursor)
+                    background = partial(Background, send, sent)
+                if cursor:
+                    first = _continued(make(), sent)
                 # A provider's decoders have the usual limit already.
                 if self.max_frame != MAX_FRAME:
                     make = partial(_limited, make, self.max_frame or maxsize)
-                requests = [sent]
-                source = _sent(self.transport, requests)
                 hide = partial(_without_secrets, requests, full_request)
                 answer = Answer(
-                    source,
+                    send(first),
                     make,
                     explain,
                     observer,
@@ -204,9 +215,10 @@ class Client:
         return explained
 
 
-def _sent(transport: Transport, requests: list[HttpRequest]) -> Observable[bytes]:
-    """The answer to the first request, which is authorized each time that it is sent; the authorized one then follows it."""
-    first = requests[0]
+def _sent(
+    transport: Transport, requests: list[HttpRequest], first: HttpRequest
+) -> Observable[bytes]:
+    """The answer to a request, which is authorized each time that it is sent; the authorized one is then the second of the requests."""
     authorize = first.authorize
     if authorize is None:
         return transport.send(first)
@@ -223,6 +235,15 @@ def _sent(transport: Transport, requests: list[HttpRequest]) -> Observable[bytes
         return reactivex.from_future(asyncio.ensure_future(send())).pipe(ops.switch_latest())
 
     return reactivex.defer(begin)
+
+
+def _continued(decoder: ResponseDecoder, sent: HttpRequest) -> HttpRequest:
+    """The request for the events of a response that another process has begun."""
+    request = cast("ResumableDecoder", decoder).resume(sent) if sent.is_background else None
+    if request is None:
+        text = "a response that does not run in the background cannot be continued: send the request without its cursor"
+        raise ConfigurationError(text)
+    return request
 
 
 def _without_secrets(sent: Sequence[HttpRequest], request: Request, text: str) -> str:

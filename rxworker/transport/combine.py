@@ -27,7 +27,7 @@ from rxworker.events import (
 )
 from rxworker.messages import Prices
 from rxworker.operators.kernel import Sink, connect
-from rxworker.providers.base import Provider, Request
+from rxworker.providers.base import Options, Provider, Request, is_background
 from rxworker.transport.base import Model
 from rxworker.transport.client import as_model
 
@@ -46,6 +46,10 @@ class CombinedModel:
     def __repr__(self) -> str:
         how = self._contest.__name__.removeprefix("_").lower()
         return f"{how}({', '.join(repr(model) for model in self.models)})"
+
+    def is_background(self, options: Options) -> bool:
+        """Whether a response of one of them goes on at its service without its connection. Only those take a request with a ``cursor``."""
+        return any(is_background(model, options) for model in self.models)
 
     @property
     def name(self) -> str:
@@ -69,7 +73,10 @@ class CombinedModel:
         def subscribe(
             observer: abc.ObserverBase[ResponseEvent], _scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            return self._contest(self.models, request, observer).start()
+            models = self.models
+            if request.cursor:
+                models = [each for each in models if is_background(each, request.options)]
+            return self._contest(models, request, observer).start()
 
         return Observable(subscribe)
 

@@ -41,6 +41,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.pairs import calls_made
 from rxworker.providers import Options, Request
+from rxworker.providers.base import is_background
 from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import SharedState, Toolbox
@@ -52,6 +53,7 @@ from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits, check_priced
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
+from rxworker.worker.take_up import OpenResponse
 
 Emit = Callable[[Event], None]
 logger = logging.getLogger("rxworker.hooks")
@@ -153,6 +155,7 @@ class RunSettings:
         workspace: The folder that hooks work in.
         stages: The stages of a turn, in order.
         starts_early: Whether pure tools may start while the model still streams: not if the application calls the tools itself.
+        takes_up: Whether a response that goes on at the service may be continued: not if the application has a stage of its own for it.
     """
 
     model: Model
@@ -166,12 +169,18 @@ class RunSettings:
     workspace: Path
     stages: Sequence[TurnStage]
     starts_early: bool
+    takes_up: bool
 
     @property
     def prices(self) -> Prices | None:
         """The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``."""
         known = self.limits.prices or getattr(self.model, "prices", None)
         return known if isinstance(known, Prices) else None
+
+
+def continues(worker: RunSettings, options: Options) -> bool:
+    """Whether a process that recovers a run of a worker continues the response that was cut, since it goes on at the service."""
+    return worker.takes_up and is_background(worker.model, options)
 
 
 def settings_of(worker: RunSettings) -> RunSettings:
@@ -278,6 +287,7 @@ class TurnScope(Struct, eq=False):
         called: Whether tools ran, so that the model must receive their results.
         finished_by: The name of the hook that has finished the run at a tool point, if one has.
         error: Why a recovered run ends at once, if it does.
+        taken_up: The response that a recovered turn continues, if there is one.
     """
 
     variables: dict[str, object] = {}
@@ -291,6 +301,7 @@ class TurnScope(Struct, eq=False):
     called: bool = False
     finished_by: str = ""
     error: Exception | None = None
+    taken_up: OpenResponse | None = None
 
     @property
     def waiting(self) -> tuple[PausedCall, ...]:

@@ -121,10 +121,11 @@ class Definition(RunSettings):
         self.initial_state = shared_state
         example = "scheduler=TestScheduler()"
         self.scheduler = optional("scheduler", scheduler, abc.SchedulerBase, example)
-        self.stages, self.starts_early = USUAL_STAGES, True
+        self.stages, self.starts_early, self.takes_up = USUAL_STAGES, True, True
         if stages is not NONE or around is not NONE:
             self.stages = stages_of(stages, around)
             self.starts_early = "call_tools" not in stages
+            self.takes_up = "respond" not in stages
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, tools=[{self.tools}])"

@@ -47,7 +47,7 @@ from rxworker.tools.cancellation import is_destroyed
 from rxworker.worker.context import RunContext, TurnScope, end_reports
 from rxworker.worker.loop import Emitter, cut_off, repeat_turns
 from rxworker.worker.result import Paused, RunResult, T_co, result_of
-from rxworker.worker.shutdown import GRACE, cause_of, leave, shut_down
+from rxworker.worker.shutdown import GRACE, cancel_response, cause_of, leave, shut_down
 from rxworker.worker.turn import perform_turn
 
 CLOSING = RunCancelledError("its event loop is closing")
@@ -400,6 +400,7 @@ class RunDriver(Generic[T_co]):
         if isinstance(error, LogError | RunHandedOverError):
             await leave(self._context, error)
             return
+        cancel_response(self._context, self._scope)
         if self._cancelled_by:
             self._journal.emit(CommandTaken(self._cancelled_by, "cancel"))
         await shut_down(self._context, error)

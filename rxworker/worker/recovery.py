@@ -1,7 +1,7 @@
 """Continuing a stored run whose process has ended: where it stopped, and what to do about calls that were running.
 
 Theory of operation. Everything that the run has done is in its log, up to the last barrier. The records are folded, and the turn is continued
-after the last thing that is complete: a response that was cut is retracted and requested again, results that exist are used, and calls that had
+after the last thing that is complete: a response that was cut is retracted and requested again, unless it goes on at the service (see `take_up`), results that exist are used, and calls that had
 not started are started. For a call that had started and not ended, the effect of its tool decides: ``pure`` and ``idempotent`` run again, the
 latter with the same key, after the hooks that have not agreed to it have run; for ``write`` the tool's ``reconcile`` is called; what stays unknown is up to the worker's ``on_unknown``.
 """
@@ -9,7 +9,7 @@ latter with the same key, after the hooks that have not agreed to it have run; f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,8 @@ from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    BlockDelta,
+    BlockStart,
     CommandTaken,
     Event,
     HandOver,
@@ -38,6 +40,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
+from rxworker.events.deltas import Deltas
 from rxworker.events.pause import RECOVERY
 from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import numbered
@@ -52,6 +55,7 @@ from rxworker.worker.commands import reason_in
 from rxworker.worker.context import TurnScope
 from rxworker.worker.journal import SOURCE
 from rxworker.worker.stored import StoredRun
+from rxworker.worker.take_up import OpenResponse, open_response
 
 OnUnknown: TypeAlias = Literal["ask", "fail", "tell_model"]
 
@@ -64,13 +68,20 @@ UNKNOWN = "The process that ran this tool ended before it. Whether it had an eff
 
 
 def progress_of(records: Iterable[Record]) -> int:
-    """The number of the last record that was progress."""
-    progress = 0
+    """The number of the last record that was progress. So is a response that is continued after a recovery."""
+    progress, is_recovered = 0, False
     for record in records:
-        event = record.event
-        if isinstance(
-            event, RunStart | RunResume | RunRequeue | ToolStop | TurnStop | MessageAdd
-        ) or (isinstance(event, Status) and event.status is ResponseStatus.COMPLETED):
+        event: Any = record.event
+        if isinstance(event, RunRecover | AttemptStart):
+            is_recovered = isinstance(event, RunRecover)
+        is_continued = is_recovered and isinstance(event, Deltas | BlockStart | BlockDelta)
+        if (
+            is_continued
+            or isinstance(
+                event, RunStart | RunResume | RunRequeue | ToolStop | TurnStop | MessageAdd
+            )
+            or (isinstance(event, Status) and event.status is ResponseStatus.COMPLETED)
+        ):
             progress = record.seq
     return progress
 
@@ -116,9 +127,21 @@ class Continuation(Struct, frozen=True):
 
 
 async def continue_run(
-    stored: StoredRun, run_id: str, tools: Toolbox, on_unknown: OnUnknown
+    stored: StoredRun,
+    run_id: str,
+    tools: Toolbox,
+    on_unknown: OnUnknown,
+    taken_up: OpenResponse | None = None,
 ) -> Continuation:
-    """Find out how a stored run continues; calls the ``reconcile`` of tools."""
+    """Find out how a stored run continues; calls the ``reconcile`` of tools.
+
+    Args:
+        stored: The run.
+        run_id: The run's id.
+        tools: The tools of the worker.
+        on_unknown: What happens with a call whose effect is not known.
+        taken_up: The response that goes on at the service, if there is one.
+    """
     state, own = stored.state, [record for record in stored.records if not record.path]
     turn = _last_turn(own)
     if not turn:
@@ -135,8 +158,10 @@ async def continue_run(
     is_cut = response is not None and response.status is not ResponseStatus.COMPLETED
     if is_cut or (response is None and not isinstance(begin, RunResume)):
         is_open = isinstance(_last(turn, AttemptStart, AttemptRetract), AttemptStart)
-        first: list[Event] = [AttemptRetract(CUT)] if is_cut or is_open else []
-        return Continuation(first, TurnScope(variables=stored.variables, is_recovered=True))
+        is_retracted = (is_cut or is_open) and not (taken_up and taken_up.stored)
+        first: list[Event] = [AttemptRetract(CUT)] if is_retracted else []
+        scope = TurnScope(variables=stored.variables, is_recovered=True, taken_up=taken_up)
+        return Continuation(first, scope)
     resume = begin if isinstance(begin, RunResume) else None
     called = any(isinstance(r.event, MessageAdd) and r.event.source == "tools" for r in turn)
     scope = TurnScope(
@@ -151,6 +176,12 @@ async def continue_run(
         scope.is_resumed = not (resume.pause.refused or is_added)
         return Continuation([], scope)
     return await _with_calls(stored, turn, run_id, scope, tools, on_unknown, resume)
+
+
+def open_response_of(stored: StoredRun) -> OpenResponse | None:
+    """The response in which a stored run was cut off, if the provider has named it."""
+    own = [record for record in stored.records if not record.path]
+    return open_response(stored.state, _last_turn(own), stored.foreign)
 
 
 def _finished_by(turn: Sequence[Record], foreign: int) -> str:

@@ -1,19 +1,21 @@
 """Second stage of a turn: send the request and receive the response, through the worker's operators and the timeline.
 
-A response that fails after its first event is requested again, and the events show it.
+A response that fails after its first event is requested again, and the events show it. One that goes on at the service since another process has begun it is continued.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypeGuard
 
 import reactivex
+from msgspec.structs import replace
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.errors import ConfigurationError, TruncatedError, reason_of
+from rxworker.errors import ConfigurationError, ProviderError, TruncatedError, reason_of
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -26,8 +28,11 @@ from rxworker.operators import error_to_exception
 from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.call_tools import discard_early, start_early
-from rxworker.worker.context import RunContext, Turn, TurnScope, request_of
+from rxworker.worker.context import RunContext, Turn, TurnScope, continues, request_of
 from rxworker.worker.loop import Emitter
+from rxworker.worker.take_up import catch_up
+
+logger = logging.getLogger("rxworker.worker")
 
 
 def respond(turn: Turn) -> Observable[Event]:
@@ -47,7 +52,10 @@ def respond(turn: Turn) -> Observable[Event]:
 
 async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     model, history = context.worker.model, context.journal.hub.history
-    request = request_of(context, scope)
+    request, taken = request_of(context, scope), scope.taken_up
+    if taken is not None:
+        request = replace(request, cursor=taken.cursor)
+    goes_on = taken is not None and bool(taken.stored)
     started = AttemptStart(model.name, model.model, context.worker.tools.own_names)
     pressure, attempts = RunPressure(context), 0
     while True:
@@ -61,14 +69,19 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
         response = context.timeline(response)
         if context.worker.tools.starts_early and context.worker.starts_early:
             response = start_early(context, scope, response)
+        if taken is not None and goes_on:
+            response = catch_up(response, taken.stored, started)
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
         of_request = copy_context()
         of_request.run(PRESSURE.set, pressure)
-        before = history.last_seq
-        of_request.run(emitter.emit, started)
-        begun = history.last_seq
-        if begun == before:
-            raise ConfigurationError(_HELD_BACK)
+        if taken is not None and goes_on:
+            begun = taken.begun
+        else:
+            before = history.last_seq
+            of_request.run(emitter.emit, started)
+            begun = history.last_seq
+            if begun == before:
+                raise ConfigurationError(_HELD_BACK)
         try:
             await emitter.listen(response, context.scheduler, of_request)
             _expect_end(context)
@@ -76,7 +89,15 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
         except BaseException as error:
             discard_early(context, scope)
             wait = None
-            if isinstance(error, Exception) and _may_repeat(context, begun):
+            if taken is not None and _is_gone(error):
+                wait = 0.0
+                logger.warning(
+                    "the response %s cannot be continued, so it is requested again: %s",
+                    taken.cursor,
+                    reason_of(error),
+                    extra={"run": context.journal.run_id},
+                )
+            elif isinstance(error, Exception) and _may_repeat(context, begun):
                 wait = context.worker.response_retry.delay(error, attempts)
             if wait is None:
                 raise
@@ -85,6 +106,14 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             emitter.emit(AttemptRetract(reason_of(error), wait))
         pause: Observable[Any] = reactivex.timer(wait, scheduler=context.scheduler)
         await emitter.listen(pause.pipe(ops.ignore_elements()))
+        if taken is not None:
+            scope.taken_up = None  # the turn prepares another request
+            return
+
+
+def _is_gone(error: BaseException) -> TypeGuard[ProviderError]:
+    """Whether the service has no such response, or none that can be continued."""
+    return isinstance(error, ProviderError) and error.status in (400, 404, 410)
 
 
 def _expect_end(context: RunContext) -> None:
@@ -129,9 +158,16 @@ class RunPressure:
     """
 
     def __init__(self, context: RunContext) -> None:
-        journals = [run.journal for run in context.line]
+        self._context = context
+        self._journals = journals = [run.journal for run in context.line]
         several = [part for each in journals for part in (each.hub, each.writer)]
         self._parts = [part for part in several if part is not None]
+
+    @property
+    def is_left(self) -> bool:
+        """Whether another process continues the response."""
+        is_left = any(journal.is_left for journal in self._journals)
+        return is_left and continues(self._context.worker, self._context.options)
 
     @property
     def is_full(self) -> bool:

@@ -52,7 +52,7 @@ from rxworker.worker.arguments import (
     to_messages,
 )
 from rxworker.worker.collected import Collected
-from rxworker.worker.context import INSIDE, RunContext, TurnScope, settings_of
+from rxworker.worker.context import INSIDE, RunContext, TurnScope, continues, settings_of
 from rxworker.worker.decisions import Decided, Decisions
 from rxworker.worker.definition import Definition
 from rxworker.worker.journal import Journal
@@ -62,6 +62,7 @@ from rxworker.worker.recovery import (
     Continuation,
     continue_run,
     ending_of,
+    open_response_of,
     progress_of,
     will_be_cancelled,
 )
@@ -295,7 +296,7 @@ class SessionVerbs:
     ) -> Run[R]:
         """Continue a stored run that is queued, or whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
 
-        A response that was cut is retracted and requested again. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
+        A response that was cut is retracted and requested again; one in the background is continued. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
         ``on_unknown`` of the worker, for calls that were running.
 
         Args:
@@ -717,6 +718,9 @@ class Session(SessionVerbs):
             recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
             if output is None and stored.state.output_format is not None:
                 output = Output.from_format(stored.state.output_format)
+            taken_up = None
+            if self._performs and continues(self.worker, self.worker.options):
+                taken_up = open_response_of(stored)
             after = ending_of(stored, sent, progress)
             if after is not None or will_be_cancelled(stored, sent):
                 await end_nested(log, run_id)  # no call continues them any more
@@ -727,13 +731,14 @@ class Session(SessionVerbs):
                 on_unknown = self.worker.on_unknown
                 if on_unknown == "ask" and info.row.outer:
                     on_unknown = "tell_model"  # a nested run cannot wait for a decision
-                after = await continue_run(stored, run_id, self.worker.tools, on_unknown)
+                tools = self.worker.tools
+                after = await continue_run(stored, run_id, tools, on_unknown, taken_up)
         except BaseException:
             await release_shielded(log, claim)
             raise
         recoveries = info.row.recoveries + (info.status != "queued")
         row = replace(info.row, status="running", recoveries=recoveries)
-        scope = after.scope or TurnScope(variables=stored.variables)
+        scope = after.scope or TurnScope(variables=stored.variables, taken_up=taken_up)
         scope.error = after.error
         return Beginning(
             (recovered, *after.first),

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from rxworker.errors import (
     HookError,
     LimitExceededError,
@@ -25,7 +27,7 @@ from rxworker.events import (
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.state.closing import Cause, call_ends, response_ends
 from rxworker.tools.cancellation import is_destroyed
-from rxworker.worker.context import RunContext
+from rxworker.worker.context import RunContext, TurnScope, continues, ignore, request_of
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -70,13 +72,26 @@ async def leave(context: RunContext, error: Exception) -> None:
     await _settle(context)
     state = context.journal.state
     is_receiving = state.response is not None and not state.is_closed
-    interrupt = _close_response(context, reason_of(error), context.journal.emit)
+    goes_on = (
+        state.response is not None
+        and bool(state.response.response_id)
+        and continues(context.worker, context.options)
+    )
+    emit = ignore if goes_on else context.journal.emit
+    interrupt = _close_response(context, reason_of(error), emit)
     if isinstance(error, RunHandedOverError):
-        if is_receiving:
+        if is_receiving and not goes_on:
             context.journal.emit(AttemptRetract(reason_of(error)))
         context.journal.emit(HandOver(error.reason))
     if interrupt is not None:
         raise interrupt
+
+
+def cancel_response(context: RunContext, scope: TurnScope) -> None:
+    """Cancel, at the service, the response that the first turn of a recovered run would have continued."""
+    if scope.taken_up is not None:
+        request = replace(request_of(context, scope), cursor=scope.taken_up.cursor)
+        context.worker.model.stream(request).subscribe(on_error=ignore).dispose()
 
 
 def _log_handler(context: RunContext, raised: BaseException) -> None:

@@ -33,7 +33,7 @@ from rxworker.messages.usage import Usage
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
 from rxworker.tools.schema import NAMED
-from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.context import RunContext, TurnScope, continues
 from rxworker.worker.result import RunResult, result_of
 
 
@@ -263,9 +263,10 @@ class LoggedRun(Struct, frozen=True):
             own = replace(row, allowed=tuple(allowed))
             return own if journal is None else row_of(journal.state, own, prices)
 
-        journal.writer = RunWriter(
+        journal.writer = writer = RunWriter(
             self.log, journal.run_id, last_values, scope.variables, self.claim, held
         )
+        writer.keeps_cursor = continues(context.worker, context.options)
 
 
 def _logged_time(now: Callable[[], float] = time.time) -> float:

@@ -90,13 +90,17 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
     [ perform_turn ]
     --a--b--c--d--e--f--g|
 
-    A turn that continues a paused run begins with its calls. A stage that has ended or paused the run is the last one.
+    A turn that continues a paused run begins with its calls, and one that continues a response with that. A stage that has ended or paused the run is the last one.
     """
     journal, one = context.journal, Turn(context, scope)
     stages = context.worker.stages[2:] if scope.is_resumed else context.worker.stages
 
     async def follow(emitter: Emitter[Event]) -> None:
-        for stage in stages:
+        left, taken = stages, scope.taken_up
+        if taken is not None:  # no request is sent, unless the response is gone
+            await emitter.follow(stages[1](one), context.scheduler)
+            left = stages[2:] if scope.taken_up is taken else stages
+        for stage in left:
             # A stage that is a coroutine is awaited here, in the task of the run: it costs one call.
             await emitter.follow(stage(one), context.scheduler)
             # The usual ones before the calls end no run, and each look at the state folds the records that are new.

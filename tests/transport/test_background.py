@@ -12,7 +12,7 @@ from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
 from rxworker import Worker
-from rxworker.errors import ProviderError, RxWorkerError, TransportError
+from rxworker.errors import ConfigurationError, ProviderError, RxWorkerError, TransportError
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.messages import Conversation, JsonObject, Message
 from rxworker.providers import OpenAIResponses, Options, Request
@@ -264,3 +264,31 @@ async def test_cancelling_a_run_cancels_the_response() -> None:
         await run.cancel()
         await server.wait_requests(2)
         assert paths(server)[1:] == ["POST /v1/responses/resp%2F1/cancel"]
+
+
+async def test_a_response_is_continued_by_its_name() -> None:
+    """Another process has begun it. Its connection may be cut here, too."""
+    async with ReplayServer([part(1, cut_after=3), part(4)]) as server:
+        got: list[ResponseEvent] = []
+        source = client(server).stream(msgspec.structs.replace(ASKED, cursor="resp/1"))
+        await source.pipe(ops.do_action(got.append), ops.to_list())
+        assert [one.method for one in server.requests] == ["GET", "GET"]
+        numbers = [one.path.partition("starting_after=")[2][:1] for one in server.requests]
+        assert numbers == ["0", "3"]
+    assert got == await whole()
+
+
+async def test_a_response_without_background_cannot_be_continued() -> None:
+    async with ReplayServer([]) as server:
+        asked = Request(ASKED.conversation, cursor="resp/1")
+        with pytest.raises(ConfigurationError, match="without its cursor"):
+            await client(server).stream(asked)
+        assert server.requests == []
+
+
+async def test_a_key_that_a_function_gives_is_on_each_request() -> None:
+    async with ReplayServer([part(0, cut_after=4), part(4)]) as server:
+        provider = OpenAIResponses("m", api_key=lambda: "late", base_url=server.base_url)
+        _, error = await taken(Client(provider, retry=AGAIN))
+        assert ["authorization" in one.headers for one in server.requests] == [True, True]
+    assert error is None

@@ -62,9 +62,9 @@ class OpenAIResponses(OpenAIService):
         body = partial(encode, self.model, request, known=self._remembered.tools, thinks=thinks)
         return self._remembered.encode(request.conversation.messages, InputEncoder(), body)
 
-    def background_decoder(self) -> ResumableDecoder:
-        """The same, for a response that goes on without its connection (``extra={"background": True}``)."""
-        return BackgroundDecoder()
+    def background_decoder(self, cursor: str = "") -> ResumableDecoder:
+        """The same, for a response that goes on without its connection (``extra={"background": True}``); see `BackgroundProvider`."""
+        return BackgroundDecoder(cursor)
 
 
 class _Numbered(Struct, gc=False):
@@ -86,6 +86,11 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
     another address. They continue the same response, so the decoder of its events stays, and only the one of its bytes is replaced: half a frame may have
     been left in it. Events whose number was seen are dropped, since a server may send them twice. See https://developers.openai.com/api/docs/guides/background
 
+    A response that another process has begun is requested after its event 0, which has nothing but the name of the response.
+
+    Args:
+        cursor: The id of such a response.
+
     >>> decoder = BackgroundDecoder()
     >>> data = b'data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1"}}\n\n'
     >>> len(decoder.feed(data)), decoder.feed(data)
@@ -94,7 +99,8 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
     'https://api.openai.com/v1/responses/resp_1?stream=true&starting_after=0'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cursor: str = "") -> None:
+        self._cursor = cursor
         self._response = OpenAIResponsesDecoder()
         super().__init__(SseDecoder(stray=True), self._response)
         self._last: int | None = None  # the number of the last event
@@ -120,10 +126,10 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
         Returns:
             ``None``: the response has ended, or too little of it is known.
         """
-        if self._last is None or not self._is_running:
+        if not self._is_running or (self._last is None and not self._cursor):
             return None
         self._framing = SseDecoder(stray=True, limit=self.limit)
-        query = [("stream", "true"), ("starting_after", str(self._last))]
+        query = [("stream", "true"), ("starting_after", str(self._last or 0))]
         include = _sent(sent.body).include
         for one in include if isinstance(include, list) else ():
             query.append(("include[]", str(one)))
@@ -139,11 +145,15 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
 
     @property
     def _is_running(self) -> bool:
-        return bool(self._response.response_id) and not self._response.is_over
+        return bool(self._id) and not self._response.is_over
+
+    @property
+    def _id(self) -> str:
+        return self._response.response_id or self._cursor
 
     def _url(self, sent: HttpRequest, end: str, query: Sequence[tuple[str, str]] = ()) -> str:
         parts = urlsplit(sent.url)
-        path = f"{parts.path}/{quote(self._response.response_id, safe='')}{end}"
+        path = f"{parts.path}/{quote(self._id, safe='')}{end}"
         full_query = "&".join(part for part in (parts.query, urlencode(query)) if part)
         return urlunsplit(parts._replace(path=path, query=full_query))
 
