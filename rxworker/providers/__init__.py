@@ -18,11 +18,13 @@ from rxworker.providers.models import ModelInfo, model_info
 
 if TYPE_CHECKING:
     from rxworker.providers.anthropic.provider import Anthropic
+    from rxworker.providers.anthropic.vertex import AnthropicVertex
     from rxworker.providers.bedrock.provider import AnthropicBedrock, Bedrock
     from rxworker.providers.cache_use import CacheChange, CacheUse, step_cache
     from rxworker.providers.gemini.provider import Gemini
     from rxworker.providers.gemini_interactions.provider import GeminiInteractions
     from rxworker.providers.ollama.provider import Ollama
+    from rxworker.providers.openai_chat.dialects import Dialect
     from rxworker.providers.openai_chat.provider import OpenAIChat
     from rxworker.providers.openai_responses.provider import OpenAIResponses
     from rxworker.providers.service import Service
@@ -41,15 +43,23 @@ _MODULES = {
 }
 """The module of each provider, which is also its name in `PROVIDERS`."""
 
+_BESIDE = {
+    "AnthropicBedrock": "bedrock.provider",
+    "AnthropicVertex": "anthropic.vertex",
+    "CacheChange": "cache_use",
+    "CacheUse": "cache_use",
+    "Dialect": "openai_chat.dialects",
+    "step_cache": "cache_use",
+}
+"""The modules of the other names that are imported late."""
+
 
 def __getattr__(name: str) -> object:
     value: object
     if name == "PROVIDERS":
         value = {module: __getattr__(provider) for provider, module in _MODULES.items()}
-    elif name == "AnthropicBedrock":
-        value = import_module(f"{__name__}.bedrock.provider").AnthropicBedrock
-    elif name in ("CacheChange", "CacheUse", "step_cache"):
-        value = getattr(import_module(f"{__name__}.cache_use"), name)
+    elif name in _BESIDE:
+        value = getattr(import_module(f"{__name__}.{_BESIDE[name]}"), name)
     elif name in _MODULES:
         value = getattr(import_module(f"{__name__}.{_MODULES[name]}.provider"), name)
     else:
@@ -63,10 +73,12 @@ __all__ = [
     "PROVIDERS",
     "Anthropic",
     "AnthropicBedrock",
+    "AnthropicVertex",
     "Bedrock",
     "Gemini",
     "GeminiInteractions",
     "OpenAIChat",
+    "Dialect",
     "OpenAIResponses",
     "Ollama",
     # what models take and cost

@@ -16,14 +16,14 @@ _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 
 
 @lru_cache(maxsize=64)  # used for each request, and always the same
-def endpoint(base_url: str, path: str, root: str = "/v1", *, below_path: bool = False) -> str:
+def endpoint(base_url: str, path: str, root: str = "/v1", version: str = "") -> str:
     """The address of one call.
 
     Args:
         base_url: As the user gives it. Without a path it means the protocol's own root; a query stays at the end.
         path: The path that the protocol appends, for example ``/messages``. An address that ends with it is not changed.
         root: The path before it where the address has none.
-        below_path: Whether ``root`` also follows a path that does not end with a version, as the SDKs of Anthropic and Google have it.
+        version: What follows a path that does not end with a version, as the SDKs of Anthropic and Google have it.
 
     Raises:
         ConfigurationError: It is not an address of the web.
@@ -32,7 +32,7 @@ def endpoint(base_url: str, path: str, root: str = "/v1", *, below_path: bool = 
     'https://api.anthropic.com/v1/messages'
     >>> endpoint("http://127.0.0.1:8080/v1/", "/messages")
     'http://127.0.0.1:8080/v1/messages'
-    >>> endpoint("https://api.deepseek.com/anthropic", "/messages", below_path=True)
+    >>> endpoint("https://api.deepseek.com/anthropic", "/messages", version="/v1")
     'https://api.deepseek.com/anthropic/v1/messages'
     """
     if _UNPRINTABLE.search(base_url):
@@ -54,8 +54,8 @@ def endpoint(base_url: str, path: str, root: str = "/v1", *, below_path: bool = 
             f"the base_url {base_url!r} is not an address; write it like https://example.com/v1"
         )
     below = parts.path.rstrip("/") or root
-    if below_path and not (_VERSION.search(below) or below.endswith(path)):
-        below += root
+    if version and not (_VERSION.search(below) or below.endswith(path)):
+        below += version
     if not below.endswith(path):
         below += path
     return urlunsplit((parts.scheme, parts.netloc, below, parts.query, ""))
@@ -68,7 +68,10 @@ def host_of(url: str) -> str:
     >>> host_of("https://API.openai.com:443/v1")
     'api.openai.com'
     """
-    return urlsplit(url).hostname or ""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def base_address(argument: str | None, variable: str, default: str) -> str:
@@ -100,35 +103,35 @@ def read_model(name: object) -> str:
     return name
 
 
-def read_key(argument: str | None, variable: str, *, needed: bool) -> str | None:
-    """The key: the argument, else the environment variable, read now.
+def read_key(argument: str | None, *variables: str, needed: bool) -> str | None:
+    """The key: the argument, else the first environment variable that is set, read now.
 
     Args:
         argument: The argument of the provider.
-        variable: The environment variable.
+        variables: The environment variables.
         needed: Whether there must be one.
 
     Raises:
         ConfigurationError: There is none, or it cannot be sent. The message does not show it.
     """
-    key = argument or os.environ.get(variable) or None
+    key = argument or next(filter(None, map(os.environ.get, variables)), None)
     if key is None:
         if needed:
             raise ConfigurationError(
-                f"no API key: set the environment variable {variable}, or pass api_key=..."
+                f"no API key: set the environment variable {variables[0]}, or pass api_key=..."
             )
         return None
     if not _KEY.fullmatch(key):
         raise ConfigurationError(
             "the API key holds a line end, a space or a character that is not ASCII, and cannot be "
-            f"sent; copy it again, without what stands around it ({variable} or api_key=...)"
+            f"sent; copy it again, without what stands around it ({variables[0]} or api_key=...)"
         )
     return key
 
 
-def current_secrets(argument: str | None, variable: str) -> tuple[str | None, ...]:
+def current_secrets(argument: str | None, *variables: str) -> tuple[str | None, ...]:
     """The keys that may be in use, to be masked."""
-    return argument, os.environ.get(variable)
+    return argument, *map(os.environ.get, variables)
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:

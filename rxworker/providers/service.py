@@ -49,6 +49,7 @@ from rxworker.providers.failure import (
     readable,
 )
 from rxworker.providers.fit import fitted
+from rxworker.providers.hosts import OPENAI_HOSTS, Host, Hosts, row_of
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
@@ -226,26 +227,62 @@ class Service(ABC):
     @property
     def _credential(self) -> str:
         """The setting for authentication, for errors."""
-        return self._variable
+        return self._variables[0]
+
+    @property
+    def _variables(self) -> tuple[str, ...]:
+        """The environment variables that may hold the key, the first one first."""
+        return (self._variable,)
 
     def _secrets(self) -> tuple[str | None, ...]:
         """The secrets that a response may repeat, and that an error must not show."""
         secret = [value for name, value in self._headers.items() if is_secret(name)]
         known = self._given if isinstance(self._given, str) else self._last_key
-        own = current_secrets(known, self._variable)
+        own = current_secrets(known, *self._variables)
         return (*own, *(value.removeprefix("Bearer ") for value in secret))
 
 
 OPENAI = "https://api.openai.com/v1"
-AZURE = ".azure.com"
 
 
-class OpenAIService(Service):
+class HostedService(Service):
+    """The base of a protocol that many hosts speak: where it is at each, and with which key.
+
+    A subclass has the row of a host that is not in the table; its `Host.variable` is also read at the others.
+    """
+
+    _hosts: ClassVar[Hosts]
+    _own: ClassVar[Host]  # the row of a host that is not in the table
+
+    @property
+    def _row(self) -> Host:
+        return row_of(self._hosts, self._address or self._base(), self._own)
+
+    @abstractmethod
+    def _base(self) -> str:
+        """The address of the service, as it was given."""
+
+    def _host(self) -> str:
+        return host_of(self._request_url())
+
+    @property
+    def _variables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self._row.variable, self._variable)))
+
+    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
+        host = row_of(self._hosts, url, self._own)
+        key = read_key(given, *self._variables, needed=host is not self._own)
+        return host.authorization(key) if key else {}
+
+
+class OpenAIService(HostedService):
     """The base of OpenAI's two protocols, which share their address, their key and their arguments. A subclass has the name, the path and the form of a tool."""
 
     _variable = "OPENAI_API_KEY"
     _key_headers = ("authorization", "api-key")
     _vendors = ("openai", "deepseek")
+    _hosts = OPENAI_HOSTS
+    _own = Host(_variable)
     _path: str
     _encode_tool: ClassVar[Callable[[ToolMeta], JsonObject]]
 
@@ -271,17 +308,11 @@ class OpenAIService(Service):
         )
         self._remembered = Remembered[Any](type(self)._encode_tool)
 
-    def _host(self) -> str:
-        return host_of(self._request_url())
+    def _base(self) -> str:
+        return base_address(self._base_url, "OPENAI_BASE_URL", OPENAI)
 
     def _url(self) -> str:
-        return endpoint(base_address(self._base_url, "OPENAI_BASE_URL", OPENAI), self._path)
-
-    def _authorization(self, url: str, given: str | None) -> dict[str, str]:
-        key = read_key(given, self._variable, needed=url == endpoint(OPENAI, self._path))
-        if key and host_of(url).endswith(AZURE):
-            return {"api-key": key}
-        return {"authorization": f"Bearer {key}"} if key else {}
+        return endpoint(self._base(), self._path, self._row.root or "/v1")
 
 
 RETRYABLE = frozenset({408, 409, 429})

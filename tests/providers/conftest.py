@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rxworker.providers.hosts import ANTHROPIC_HOSTS, OPENAI_HOSTS
 from tests.over_recordings import RECORDINGS, pytest_generate_tests
 
 __all__ = ["pytest_generate_tests"]
@@ -28,6 +29,9 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",
         "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_VERTEX_BASE_URL",
+        "ANTHROPIC_VERTEX_PROJECT_ID",
+        "CLOUD_ML_REGION",
         "GEMINI_API_KEY",
         "GOOGLE_API_KEY",
         "GOOGLE_CLOUD_LOCATION",
@@ -38,5 +42,6 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "OPENAI_API_KEY",
         "OPENAI_BASE_URL",
     )
-    for name in names:
+    hosts = (*OPENAI_HOSTS.values(), *ANTHROPIC_HOSTS.values())
+    for name in (*names, *(host.variable for host in hosts)):
         monkeypatch.delenv(name, raising=False)

@@ -12,7 +12,16 @@ from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, HttpStatusError, ProviderError
 from rxworker.messages import Conversation, Message
-from rxworker.providers import PROVIDERS, AnthropicBedrock, HttpRequest, Options
+from rxworker.providers import (
+    PROVIDERS,
+    Anthropic,
+    AnthropicBedrock,
+    AnthropicVertex,
+    HttpRequest,
+    OpenAIChat,
+    Options,
+)
+from rxworker.providers.hosts import ANTHROPIC_HOSTS, OPENAI_HOSTS, Host
 from rxworker.transport import Client, Retry
 
 MADE: dict[str, Any] = {**PROVIDERS, "anthropic_bedrock": AnthropicBedrock}
@@ -161,3 +170,59 @@ def test_the_token_of_anthropic_is_sent_as_a_bearers_and_a_key_that_was_given_re
     headers = MADE["anthropic"]("m", api_key="mine").request(Conversation(), (), Options()).headers
     assert headers["x-api-key"] == "mine"
     assert "authorization" not in headers
+
+
+HOST_KEYS = [
+    *((OpenAIChat, end, row) for end, row in OPENAI_HOSTS.items()),
+    *((Anthropic, end, row) for end, row in ANTHROPIC_HOSTS.items()),
+]
+
+
+@pytest.mark.parametrize(("make", "end", "row"), HOST_KEYS)
+def test_the_key_of_a_known_host_is_its_variable_or_else_that_of_the_protocol(
+    make: Any, end: str, row: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = make("m", base_url=f"https://{end}")
+    with pytest.raises(ConfigurationError, match=f"environment variable {row.variable}, or pass"):
+        provider.request(Conversation(), (), Options())
+    protocol = "OPENAI_API_KEY" if make is OpenAIChat else "ANTHROPIC_API_KEY"
+    for variable in dict.fromkeys((protocol, row.variable)):
+        monkeypatch.setenv(variable, f"of-{variable}")
+        headers = provider.request(Conversation(), (), Options()).headers
+        assert headers.items() >= row.authorization(f"of-{variable}").items()
+        body = f'{{"error": {{"message": "of-{variable}"}}}}'.encode()
+        error = provider.error(401, {}, body)
+        assert variable not in error.message.partition(" - ")[0]
+        assert f"check the key: {row.variable}" in error.message
+
+
+def test_the_token_of_anthropic_is_not_sent_where_the_host_has_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "other-token")
+    provider = Anthropic("m", base_url="https://api.deepseek.com")
+    headers = provider.request(Conversation(), (), Options()).headers
+    assert headers["authorization"] == "Bearer other-token"
+    monkeypatch.setenv("DEEPSEEK_API_KEY", KEY)
+    headers = provider.request(Conversation(), (), Options()).headers
+    assert headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_claude_at_vertex_needs_a_project_and_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    conversation = Conversation((Message.user("Hi"),))
+    with pytest.raises(ConfigurationError, match="no project"):
+        AnthropicVertex("m").request(conversation, (), Options())
+    monkeypatch.setenv("ANTHROPIC_VERTEX_PROJECT_ID", "mine")
+    monkeypatch.setenv("CLOUD_ML_REGION", "us-east5")
+    with pytest.raises(ConfigurationError, match="no access token"):
+        AnthropicVertex("m").request(conversation, (), Options())
+    request = AnthropicVertex("m", access_token=KEY).request(conversation, (), Options())
+    assert "/mine/locations/us-east5/" in request.url
+    with pytest.raises(ConfigurationError, match="the location 'a b' is not one"):
+        AnthropicVertex("m", location="a b", access_token=KEY).request(conversation, (), Options())
+
+
+def test_claude_at_vertex_reads_the_events_of_anthropic() -> None:
+    decoder = AnthropicVertex("m", project="mine", access_token=KEY).decoder()
+    data = b'{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{}}}'
+    assert decoder.feed(b"event: message_start\ndata: " + data + b"\n\n")

@@ -213,4 +213,4 @@ def test_pictures_of_an_answer_go_back_to_openrouter_alone() -> None:
     ],
 )
 def test_a_host_is_known_by_its_end(host: str, known: bool) -> None:
-    assert dialect_of(host) is (OPENAI if known else COMPATIBLE)
+    assert dialect_of(f"https://{host}/v1") is (OPENAI if known else COMPATIBLE)

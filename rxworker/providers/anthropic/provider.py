@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -9,6 +10,7 @@ from functools import partial
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.finish import numbers
+from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS
 from rxworker.providers.anthropic.options import encode_tool
 from rxworker.providers.base import Request
 from rxworker.providers.encode_cache import Remembered
@@ -17,23 +19,21 @@ from rxworker.providers.endpoint import (
     checked_headers,
     current_secrets,
     endpoint,
-    host_of,
     read_key,
 )
+from rxworker.providers.hosts import ANTHROPIC_HOSTS, X_API_KEY, Host, row_of
 from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Service
+from rxworker.providers.service import ApiKey, HostedService
 
 PATH = "/messages"
 BASE_URL = "https://api.anthropic.com"
-HOME = endpoint(BASE_URL, PATH)
 VERSION = "2023-06-01"
 OWN_HOSTS = ("anthropic.com", "azure.com", "googleapis.com", "amazonaws.com", "api.aws")
 """Where Claude itself answers, which demands the signatures of its thinking."""
 TOKEN = "ANTHROPIC_AUTH_TOKEN"
-DEFAULT_MAX_TOKENS = 8192
 
 
-class Anthropic(Service):
+class Anthropic(HostedService):
     """Claude, by Anthropic's Messages protocol.
 
     Args:
@@ -63,8 +63,10 @@ class Anthropic(Service):
 
     name = NAME
     _variable = "ANTHROPIC_API_KEY"
-    _key_headers = ("authorization", "x-api-key")
+    _key_headers = ("authorization", "x-api-key", "api-key")
     _vendors = ("anthropic",)
+    _hosts = ANTHROPIC_HOSTS
+    _own = Host(_variable, headers=X_API_KEY)
     _frame_decoder = AnthropicDecoder
     _numbers = staticmethod(numbers)
 
@@ -81,7 +83,7 @@ class Anthropic(Service):
         now: Callable[[], float] = time.time,
     ) -> None:
         if base_url:
-            _messages_at(base_url)
+            endpoint(base_url, PATH)
         super().__init__(
             model,
             api_key=api_key,
@@ -94,17 +96,18 @@ class Anthropic(Service):
         self._now = now
         self._remembered = Remembered[MessagesEncoder](encode_tool)
 
-    def _host(self) -> str:
-        return host_of(self._request_url())
+    def _base(self) -> str:
+        return base_address(self._base_url, "ANTHROPIC_BASE_URL", BASE_URL)
 
     def _url(self) -> str:
-        return _messages_at(base_address(self._base_url, "ANTHROPIC_BASE_URL", BASE_URL))
+        return endpoint(self._base(), PATH, f"{self._row.root}/v1", "/v1")
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
-        if given is None and (token := read_key(None, TOKEN, needed=False)):
+        variable = row_of(ANTHROPIC_HOSTS, url, self._own).variable
+        is_of_host = variable != self._variable and os.environ.get(variable)
+        if given is None and not is_of_host and (token := read_key(None, TOKEN, needed=False)):
             return {"authorization": f"Bearer {token}"}
-        key = read_key(given, self._variable, needed=url == HOME)
-        return {"x-api-key": key} if key else {}
+        return super()._authorization(url, given)
 
     def _secrets(self) -> tuple[str | None, ...]:
         return (*super()._secrets(), *current_secrets(None, TOKEN))
@@ -121,7 +124,3 @@ class Anthropic(Service):
         is_own = self._host().endswith(OWN_HOSTS)
         new = MessagesEncoder(takes_unsealed=not is_own)
         return self._remembered.encode(request.conversation.messages, new, body)
-
-
-def _messages_at(base_url: str) -> str:
-    return endpoint(base_url, PATH, below_path=True)

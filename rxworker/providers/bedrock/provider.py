@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import re
-import time
 from collections.abc import Mapping
 from functools import partial
 from urllib.parse import quote
@@ -17,17 +16,14 @@ from rxworker.framing.event_stream import EventStreamDecoder, EventStreamMessage
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.anthropic.decode import AnthropicDecoder
-from rxworker.providers.anthropic.encode import MessagesEncoder
-from rxworker.providers.anthropic.encode import encode as encode_messages
 from rxworker.providers.anthropic.finish import numbers as numbers_of_messages
-from rxworker.providers.anthropic.options import encode_tool
+from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS, HostedMessages
 from rxworker.providers.base import Authorize, HttpRequest, Request, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder, Events
 from rxworker.providers.bedrock.decode import BedrockDecoder
 from rxworker.providers.bedrock.encode import NAME, encode
 from rxworker.providers.bedrock.finish import numbers, stream_failure
 from rxworker.providers.bedrock.signing import Signer
-from rxworker.providers.encode_cache import Body, Remembered
 from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.service import ApiKey, Service
@@ -35,7 +31,6 @@ from rxworker.providers.service import ApiKey, Service
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
 STREAM = "application/vnd.amazon.eventstream"
-DEFAULT_MAX_TOKENS = 8192
 VERSION = "bedrock-2023-05-31"
 
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
@@ -213,23 +208,12 @@ class AnthropicBedrock(BedrockService):
             headers=headers,
             info=info,
         )
-        self._max_tokens = self._room = max_tokens
-        self._remembered = Remembered[MessagesEncoder](encode_tool)
+        self._room = max_tokens
+        self._messages = HostedMessages(model, VERSION, max_tokens, ("model", "stream"))
 
     def _body(self, request: Request) -> bytes:
-        def encoded(encoder: MessagesEncoder) -> Body:
-            known = self._remembered.tools
-            body = encode_messages(
-                self.model, request, encoder, known, self._max_tokens, time.time()
-            )
-            del body["model"], body["stream"]
-            body.setdefault("anthropic_version", VERSION)
-            headers = self._headers | checked_headers(request.options.headers)
-            if betas := headers.get("anthropic-beta"):  # Bedrock reads it in the body
-                body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
-            return body
-
-        return self._remembered.encode(request.conversation.messages, MessagesEncoder(), encoded)
+        headers = self._headers | checked_headers(request.options.headers)
+        return self._messages.encode(request, headers.get("anthropic-beta"))  # read in the body
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -14,7 +13,6 @@ from rxworker.errors import ConfigurationError
 from rxworker.providers.base import Request, hidden_url
 from rxworker.providers.endpoint import (
     base_address,
-    checked_headers,
     current_secrets,
     endpoint,
     read_key,
@@ -24,13 +22,10 @@ from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.finish import numbers
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.service import ApiKey, Service
+from rxworker.providers.vertex import GLOBAL, LOCATION, PROJECT, bearer, resource, vertex_place
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
 METHOD = ":streamGenerateContent"
-GLOBAL = "global"
-
-_LOCATION = re.compile(r"[a-z0-9-]+")
-_PROJECT = re.compile(r"[A-Za-z0-9:._-]+")
 
 
 def developer_url(base_url: str, model: str) -> str:
@@ -39,10 +34,10 @@ def developer_url(base_url: str, model: str) -> str:
     >>> developer_url(DEVELOPER, "gemini-2.5-flash")
     'https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse'
     """
-    return _streamed(base_url, f"/{_resource(model, 'models/')}{METHOD}", "/v1beta")
+    return _streamed(base_url, f"/{resource(model, 'models/')}{METHOD}", "/v1beta")
 
 
-def vertex_url(base_url: str | None, project: str, location: str, model: str) -> str:
+def vertex_url(base_url: str | None, project: str | None, location: str, model: str) -> str:
     """The address of a model at Vertex AI.
 
     Raises:
@@ -52,32 +47,7 @@ def vertex_url(base_url: str | None, project: str, location: str, model: str) ->
     'https://us-central1-aiplatform.googleapis.com/v1'
     """
     base, place = vertex_place(base_url, project, location)
-    return _streamed(
-        base, f"{place}/{_resource(model, 'publishers/google/models/')}{METHOD}", "/v1"
-    )
-
-
-def vertex_place(base_url: str | None, project: str, location: str) -> tuple[str, str]:
-    """The base address of a region of Vertex AI, and the path of a project in it.
-
-    Raises:
-        ConfigurationError: The project or the location cannot be right.
-    """
-    if not _PROJECT.fullmatch(project):
-        raise ConfigurationError(f"the project {project!r} is not the name of one")
-    if not _LOCATION.fullmatch(location):
-        raise ConfigurationError(
-            f"the location {location!r} is not one; write it like us-central1, or {GLOBAL}"
-        )
-    prefix = "" if location == GLOBAL else f"{location}-"
-    base = base_url or f"https://{prefix}aiplatform.googleapis.com"
-    return base, f"/projects/{project}/locations/{location}"
-
-
-def _resource(model: str, folder: str) -> str:
-    """The model's name below its folder; a name with a folder of its own stays."""
-    name = quote(model.strip("/"), safe="/:@")
-    return name if "/" in name else folder + name
+    return _streamed(base, f"{place}/{resource(model, 'publishers/google/models/')}{METHOD}", "/v1")
 
 
 def _streamed(base_url: str, path: str, root: str) -> str:
@@ -96,13 +66,11 @@ def google_url(base_url: str, path: str, root: str) -> str:
     """
     if any(name == "key" for name, _ in parse_qsl(urlsplit(base_url).query)):
         raise ConfigurationError("the base_url holds a key; pass it as api_key=... instead")
-    return endpoint(base_url, path, root, below_path=True)
+    return endpoint(base_url, path, root, root)
 
 
 OTHER_KEY = "GOOGLE_API_KEY"
 BASE = "GOOGLE_GEMINI_BASE_URL"
-PROJECT = "GOOGLE_CLOUD_PROJECT"
-LOCATION = "GOOGLE_CLOUD_LOCATION"
 
 
 class GoogleService(Service):
@@ -157,7 +125,7 @@ class GoogleService(Service):
 
     @staticmethod
     @abstractmethod
-    def _vertex_url(base_url: str | None, project: str, location: str, model: str, /) -> str:
+    def _vertex_url(base_url: str | None, project: str | None, location: str, model: str, /) -> str:
         """The address of the requests at Vertex AI."""
 
     @property
@@ -171,10 +139,6 @@ class GoogleService(Service):
         if not self._at_vertex:
             return self._developer_url(base_address(self._base_url, BASE, DEVELOPER), self.model)
         project = self._project or os.environ.get(PROJECT)
-        if not project:
-            raise ConfigurationError(
-                f"no project: set the environment variable {PROJECT}, or pass project=..."
-            )
         location = self._location or os.environ.get(LOCATION) or GLOBAL
         return self._vertex_url(self._base_url, project, location, self.model)
 
@@ -184,22 +148,12 @@ class GoogleService(Service):
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
         if self._at_vertex and (self._access_token or not self._api_key):
-            return self._bearer(given)
+            return bearer(given, self._base_url)
         variable = self._variable
         if os.environ.get(OTHER_KEY) and not os.environ.get(variable):
             variable = OTHER_KEY
         key = read_key(given, variable, needed=url.startswith(DEVELOPER + "/"))
         return {"x-goog-api-key": key} if key else {}
-
-    def _bearer(self, token: str | None) -> dict[str, str]:
-        if token:
-            return checked_headers({"authorization": f"Bearer {token}"})
-        if self._base_url:
-            return {}
-        raise ConfigurationError(
-            "no access token for Vertex AI: pass access_token=..., a token or a function that "
-            "gets one, for example from `gcloud auth print-access-token`"
-        )
 
 
 class Gemini(GoogleService):

@@ -11,13 +11,14 @@ from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json
 from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, Request, ResumableDecoder
-from rxworker.providers.gemini.provider import GoogleService, google_url, vertex_place
+from rxworker.providers.gemini.provider import GoogleService, google_url
 from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDecoder
 from rxworker.providers.gemini_interactions.encode import NAME, encode
 from rxworker.providers.gemini_interactions.finish import numbers
 from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.service import ApiKey
+from rxworker.providers.vertex import vertex_place
 
 PATH = "/interactions"
 REVISION = "2026-05-20"
@@ -92,7 +93,9 @@ class GeminiInteractions(GoogleService):
         return google_url(base_url, PATH, "/v1beta")
 
     @staticmethod
-    def _vertex_url(base_url: str | None, project: str, location: str, _model: str, /) -> str:
+    def _vertex_url(
+        base_url: str | None, project: str | None, location: str, _model: str, /
+    ) -> str:
         base, place = vertex_place(base_url, project, location)
         return google_url(base, place + PATH, "/v1beta1")
 

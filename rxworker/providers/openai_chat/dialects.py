@@ -8,11 +8,11 @@ request, which of it is sent and what it will not do without. A server that is n
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
+from rxworker.providers.hosts import row_of
 from rxworker.providers.ids import hashed, shortened
 from rxworker.providers.openai_chat.choice import DETAILS, REASONING, REASONING_CONTENT
 
@@ -34,6 +34,8 @@ class Dialect(Struct, frozen=True):
         switch: Whether thinking is turned off by the member ``thinking`` instead of an effort: https://api-docs.deepseek.com/guides/thinking_mode
         ids: What an id of a call must look like; ``None``: whatever the protocol's own answers had.
         id_length: How long an id is that takes the place of one that looks otherwise.
+        usage_option: Whether usage is sent for ``stream_options``; without it, the server sends usage anyway and refuses the member.
+        has_schemas: Whether it takes a schema for the answer; without it, it is sent ``json_object``, and the model reads the schema.
     """
 
     limit: str = "max_tokens"
@@ -42,6 +44,8 @@ class Dialect(Struct, frozen=True):
     switch: bool = False
     ids: re.Pattern[str] | None = None
     id_length: int = LONGEST_ID
+    usage_option: bool = True
+    has_schemas: bool = True
 
     def named(self, call_id: str, own: bool) -> str:
         """How a call is named to the server, the same each time.
@@ -60,24 +64,35 @@ class Dialect(Struct, frozen=True):
 
 COMPATIBLE = Dialect()
 OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,40}"))
-MISTRAL = Dialect(echoes=(), ids=re.compile("[a-zA-Z0-9]{9}"), id_length=9)
-
+MISTRAL = Dialect(echoes=(), ids=re.compile("[a-zA-Z0-9]{9}"), id_length=9, usage_option=False)
+REASONED = Dialect(echoes=(REASONING,))
+CONTENT = Dialect(echoes=(REASONING_CONTENT,))
 KIMI = Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="calls", switch=True)
 
 # By the host or its end.
 DIALECTS = {
     "openai.com": OPENAI,
     "openai.azure.com": OPENAI,
-    "deepseek.com": Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="answers", switch=True),
+    "cognitiveservices.azure.com": OPENAI,
+    "deepseek.com": Dialect(
+        echoes=(REASONING_CONTENT,), demands_reasoning="answers", switch=True, has_schemas=False
+    ),
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,
     "kimi.com": KIMI,
     "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES)),
-    "groq.com": Dialect(echoes=(REASONING,)),
-    "together.xyz": Dialect(echoes=(REASONING,)),
-    "together.ai": Dialect(echoes=(REASONING,)),
-    "siliconflow.cn": Dialect(echoes=(REASONING_CONTENT,)),
-    "siliconflow.com": Dialect(echoes=(REASONING_CONTENT,)),
+    "groq.com": REASONED,
+    "cerebras.ai": Dialect("max_completion_tokens", (REASONING,)),  # refuses reasoning_content
+    "together.xyz": REASONED,
+    "together.ai": REASONED,
+    "siliconflow.cn": CONTENT,
+    "siliconflow.com": CONTENT,
+    "aliyuncs.com": CONTENT,
+    "bigmodel.cn": Dialect(echoes=(REASONING_CONTENT,), has_schemas=False),
+    "z.ai": Dialect(echoes=(REASONING_CONTENT,), has_schemas=False),
+    "minimax.io": Dialect(echoes=(REASONING_CONTENT, DETAILS)),
+    "minimaxi.com": Dialect(echoes=(REASONING_CONTENT, DETAILS)),
+    "x.ai": CONTENT,
     "services.ai.azure.com": OPENAI,
     "api.aws": OPENAI,  # Bedrock's mantle
     "mistral.ai": MISTRAL,
@@ -85,13 +100,10 @@ DIALECTS = {
 }
 
 
-@lru_cache(maxsize=64)  # used for each request, and always the same
-def dialect_of(host: str) -> Dialect:
-    """The dialect of the server of a host.
+def dialect_of(url: str) -> Dialect:
+    """The dialect of the server at an address.
 
-    >>> dialect_of("api.deepseek.com").demands_reasoning, dialect_of("127.0.0.1").demands_reasoning
+    >>> dialect_of("https://api.deepseek.com").demands_reasoning, dialect_of("http://127.0.0.1").demands_reasoning
     ('answers', '')
     """
-    labels = host.lower().rstrip(".").split(".")
-    ends = (".".join(labels[place:]) for place in range(len(labels)))
-    return next((DIALECTS[end] for end in ends if end in DIALECTS), COMPATIBLE)
+    return row_of(DIALECTS, url, COMPATIBLE)

@@ -30,7 +30,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.base import Request, ToolChoice
+from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -87,13 +87,15 @@ def encode(
         ConfigurationError: A tool requires something that the protocol does not have.
     """
     conversation, tools, options = request.conversation, request.tools, request.options
+    dialect = encoder.dialect
     encoder.feed_new(conversation.messages)
     body: Body = {
         "model": model,
-        "messages": encoder.messages(conversation.system),
+        "messages": encoder.messages(_with_schema(conversation.system, options, dialect)),
         "stream": True,
-        "stream_options": {"include_usage": True},
     }
+    if dialect.usage_option:
+        body["stream_options"] = {"include_usage": True}
     if tools:
         is_changed = "tools" in options.extra
         body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
@@ -101,17 +103,19 @@ def encode(
             body["tool_choice"] = _tool_choice(options.tool_choice)
         if options.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = options.parallel_tool_calls
-    limit = encoder.dialect.limit
-    body |= settings_as(options, max_tokens=limit, stop_sequences="stop", temperature="temperature")
-    if options.thinking == 0 and encoder.dialect.switch:
+    body |= settings_as(
+        options, max_tokens=dialect.limit, stop_sequences="stop", temperature="temperature"
+    )
+    if options.thinking == 0 and dialect.switch:
         body["thinking"] = {"type": "disabled"}
     elif options.thinking is not None:
         body["reasoning_effort"] = effort(options.thinking)
     if options.output is not None:
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": answer_schema(options.output),
-        }
+        body["response_format"] = (
+            {"type": "json_schema", "json_schema": answer_schema(options.output)}
+            if dialect.has_schemas
+            else {"type": "json_object"}
+        )
     return with_extra(body, options.extra) if options.extra else body
 
 
@@ -205,6 +209,14 @@ class MessagesEncoder(MessageEncoder):
             encoded |= _thinking(thinking, bool(calls), dialect, is_demanded=is_demanded)
         self._answered += [*self._rest, *self.parts([encoded])]
         self._rest.clear()
+
+
+def _with_schema(system: str | None, options: Options, dialect: Dialect) -> str | None:
+    """The system text, with the schema of the answer where the server takes none."""
+    if options.output is None or dialect.has_schemas:
+        return system
+    schema = to_json(options.output.schema).decode()
+    return f"{system or ''}\n\nAnswer with JSON that conforms to this JSON schema: {schema}".strip()
 
 
 def _system(text: str | None) -> list[bytes]:

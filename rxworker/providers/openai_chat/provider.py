@@ -65,7 +65,7 @@ class OpenAIChat(OpenAIService):
         self._dialect = dialect
 
     def _body(self, request: Request) -> bytes:
-        dialect = self._dialect or dialect_of(self._host())
+        dialect = self._dialect or dialect_of(self._request_url())
         new = MessagesEncoder(dialect, has_tools=bool(request.tools))
         body = partial(encode, self.model, request, known=self._remembered.tools)
         return self._remembered.encode(request.conversation.messages, new, body)
