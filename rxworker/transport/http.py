@@ -170,16 +170,6 @@ class Exchange(abc.DisposableBase):
         finally:
             self.task = None  # which holds this
 
-    async def _transfer(self, loop: asyncio.AbstractEventLoop) -> Exception | None:
-        """Send the request and push what arrives; gives what the observer raises."""
-        response = await self._answer_by(open_session(loop) or await shared_session())
-        try:
-            return await self._read(response)
-        finally:
-            # An answer that was read to its end has given its connection back, for the next request.
-            if response.connection is not None:
-                response.close()
-
     def _answer_by(self, session: aiohttp.ClientSession) -> Awaitable[aiohttp.ClientResponse]:
         request, body = self._request, self._request.body
         return session.request(
@@ -194,36 +184,38 @@ class Exchange(abc.DisposableBase):
             timeout=self._timeout,
         )
 
-    async def _read(self, response: aiohttp.ClientResponse) -> Exception | None:
-        """Push what arrives, until the end, or until it is left; gives what the observer raises."""
-        if not _is_stream(response, self._request.accept):
-            raise await _answer(response, shown(self._request.url))
-        content = response.content
-        # At the end nothing is awaited: most answers of a tool loop come with their end.
-        while not (self._is_over or content.at_eof()) and (
-            chunk := before_cut(content) or await content.readany()
-        ):
-            if len(chunk) > AHEAD:  # the rest may have been held back
-                chunk = with_rest(chunk, content)
-            raised = await self._push(chunk)
-            if raised is not None:
-                return raised
-        return None
-
-    async def _push(self, chunk: bytes) -> Exception | None:
-        """Push bytes, and wait until more may be read; gives what the observer raises."""
-        self._is_telling = True
+    async def _transfer(self, loop: asyncio.AbstractEventLoop) -> Exception | None:
+        """Send the request and push what arrives, until the end, or until it is left; gives what the observer raises."""
+        response = await self._answer_by(open_session(loop) or await shared_session())
         try:
-            self._observer.on_next(chunk)
-        except Exception as error:
-            return error
+            if not _is_stream(response, self._request.accept):
+                raise await _answer(response, shown(self._request.url))
+            pressure = PRESSURE.get()
+            content = response.content
+            # At the end nothing is awaited: most answers of a tool loop come with their end.
+            while not (self._is_over or content.at_eof()) and (
+                chunk := before_cut(content) or await content.readany()
+            ):
+                if len(chunk) > AHEAD:  # the rest may have been held back
+                    chunk = with_rest(chunk, content)
+                self._is_telling = True
+                try:
+                    self._observer.on_next(chunk)
+                except Exception as error:
+                    return error
+                finally:
+                    self._is_telling = False
+                # What is not read stays with the server: aiohttp and TCP stop taking it.
+                while (
+                    not (self._is_over or pressure is None)
+                    and (held := pressure.hold()) is not None
+                ):
+                    await held
+            return None
         finally:
-            self._is_telling = False
-        pressure = PRESSURE.get()
-        # What is not read stays with the server: aiohttp and TCP stop taking it.
-        while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
-            await held
-        return None
+            # An answer that was read to its end has given its connection back, for the next request.
+            if response.connection is not None:
+                response.close()
 
     def _end(self, raised: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
         if raised is not None:
