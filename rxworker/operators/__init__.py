@@ -20,6 +20,7 @@ from rxworker.operators.runs import Records, merge_runs
 from rxworker.operators.select import events, only, reject, split_meta
 from rxworker.operators.spans import Link, Span, lineage, spans
 from rxworker.operators.text import lines, sentences, text_deltas, thinking_deltas
+from rxworker.operators.think_tags import think_tags
 from rxworker.operators.window import Window, fold_sliding, sliding
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "lines",
     "mask",
     "sentences",
+    "think_tags",
     # blocks
     "Block",
     "fold_scope",

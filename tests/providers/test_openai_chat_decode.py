@@ -622,7 +622,7 @@ def test_the_transcript_of_speech_is_the_text_of_the_answer() -> None:
     assert [event.raw for event in events if isinstance(event, Opaque)] == pieces
 
 
-def test_pictures_leave_a_message_behind() -> None:
+def test_pictures_are_blocks_of_the_message() -> None:
     """https://openrouter.ai/docs/features/multimodal/image-generation"""
     pictures: list[JsonObject] = [
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{name}"}, "index": 0}
