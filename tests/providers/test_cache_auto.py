@@ -8,8 +8,8 @@ if they are long enough.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -20,6 +20,7 @@ from rxworker.messages import (
     Content,
     Conversation,
     Document,
+    Image,
     Message,
     Text,
     Thinking,
@@ -27,7 +28,15 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers import Anthropic, Bedrock, Options
+from rxworker.providers import (
+    Anthropic,
+    Bedrock,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+    Options,
+)
 from rxworker.providers.base import Provider
 
 LOOKBACK = 20
@@ -36,6 +45,7 @@ MOST = 4
 Prefix = tuple[int, int]
 """A beginning of a prompt: its length in bytes, and a number that stands for it."""
 TTLS = {None: 0, "5m": 0, "1h": 1}
+AUTO = Options(cache="auto")
 TOOLS = tuple(
     ToolMeta(name, "It returns what it finds. " * 40, {"type": "object"})
     for name in ("look", "listen", "search")
@@ -44,7 +54,7 @@ SONNET, NOVA = "anthropic.claude-sonnet-4-6", "us.amazon.nova-2-lite-v1:0"
 
 
 class CachingServer:
-    """A server that caches by Anthropic's rules, for bodies of Anthropic and of Bedrock."""
+    """A server that caches by Anthropic's rules, for bodies of Anthropic, of Bedrock and of Chat."""
 
     def __init__(self) -> None:
         self._written: set[Prefix] = set()
@@ -83,7 +93,10 @@ def _blocks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from config["tools"]
     yield from [{"text": system}] if isinstance(system, str) else system
     for message in body["messages"]:
-        for block in message["content"]:
+        content: Any = message["content"] or []
+        if isinstance(content, str):  # which a mark makes a block
+            content = [{"type": "text", "text": content}] if content else []
+        for block in [*content, *message.get("tool_calls", [])]:
             yield block if "cachePoint" in block else {"role": message["role"], **block}
 
 
@@ -144,7 +157,8 @@ def test_marks_that_do_not_move_read_less_than_half() -> None:
 
 
 def sent(provider: Provider, conversation: Conversation, *tools: ToolMeta, **options: Any) -> Any:
-    request = provider.request(conversation, tools, Options(cache="auto", **options))
+    settings: dict[str, Any] = {"cache": "auto", **options}
+    request = provider.request(conversation, tools, Options(**settings))
     return msgspec.json.decode(request.body)
 
 
@@ -255,14 +269,25 @@ def test_what_comes_before_a_mark_lives_at_least_as_long(
     server.answer(msgspec.json.encode(body))
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_provider_that_remembers_the_conversation_sends_what_a_new_one_sends(seed: int) -> None:
+def claude() -> Provider:
+    return Anthropic("m", api_key="k")
+
+
+def router() -> Provider:
+    return OpenAIChat("claude", base_url="https://openrouter.ai/api/v1", api_key="k")
+
+
+@pytest.mark.parametrize("new", [claude, router])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_provider_that_remembers_the_conversation_sends_what_a_new_one_sends(
+    seed: int, new: Callable[[], Provider]
+) -> None:
     """Also where the marks come and go from one request to the next."""
-    draw, provider = random.Random(seed), Anthropic("m", api_key="k")
-    for conversation in loop(seed, "anthropic"):
+    draw, provider = random.Random(seed), new()
+    for conversation in loop(seed, provider.name):
         options = Options(cache=draw.choice(("auto", "auto", ("system",))))
-        new = Anthropic("m", api_key="k").request(conversation, TOOLS, options)
-        assert provider.request(conversation, TOOLS, options).body == new.body
+        body = new().request(conversation, TOOLS, options).body
+        assert provider.request(conversation, TOOLS, options).body == body
 
 
 @pytest.mark.parametrize(
@@ -271,3 +296,121 @@ def test_a_provider_that_remembers_the_conversation_sends_what_a_new_one_sends(s
 def test_what_is_not_understood_is_refused(value: Any, part: str) -> None:
     with pytest.raises(ConfigurationError, match=part):
         Options(cache=value)
+
+
+CHATS = {
+    "claude at openrouter": OpenAIChat(
+        "anthropic/claude-sonnet-4.6", base_url="https://openrouter.ai/api/v1", api_key="k"
+    ),
+    "qwen at dashscope": OpenAIChat(
+        "qwen3-max", base_url="https://dashscope.aliyuncs.com/compatible-mode/v1", api_key="k"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_of_fifty_tool_loops_over_chat_at_least_95_percent_is_read(name: str) -> None:
+    totals = [served(CHATS[name], [*loop(seed, "openai_chat")], AUTO) for seed in range(50)]
+    assert min(read / could for could, read in totals if could > 20 * LEAST) >= 0.95
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_the_marks_of_chat_move_and_leave_the_rest_as_it_was(name: str) -> None:
+    image = Image("image/png", data="aGk=")
+    asked = Conversation((Message.user("hi"),), "S")
+    called = asked.add(own(CALL, provider="openai_chat"), Message.user(RESULT))
+    rows: list[tuple[Conversation, list[str]]] = [
+        (asked, ["S", "hi"]),
+        (called, ["S", "hi", "sky"]),
+        (called.add(own(Text("so"))), ["S", "sky", "so"]),
+        (Conversation((Message.user("hi"),)), ["hi"]),
+        (Conversation(), []),
+        (Conversation((Message.user("hi", image),), "S"), ["S", "image_url"]),
+        (asked.add(own(CALL), Message.user(ToolResult("t", ""))), ["S", "hi"]),
+    ]
+    for conversation, expected in rows:
+        body = sent(CHATS[name], conversation, PLAIN)
+        assert [block for block, _ in marked(body)] == expected
+        plain = sent(CHATS[name], conversation, PLAIN, cache=())
+        assert [*_bare(body)] == [*_bare(plain)]
+
+
+def _bare(body: Any) -> Iterator[dict[str, Any]]:
+    for block in _blocks(body):
+        block.pop("cache_control", None)
+        yield block
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url"),
+    [
+        ("openai/gpt-5.6", "https://openrouter.ai/api/v1"),
+        ("deepseek-v4", "https://dashscope.aliyuncs.com/compatible-mode/v1"),
+        ("claude-sonnet-4-6", "http://127.0.0.1:4000"),
+        ("grok-5", "https://api.x.ai/v1"),
+    ],
+)
+def test_a_server_that_may_refuse_marks_and_keys_is_sent_none(model: str, base_url: str) -> None:
+    for kind in (OpenAIChat, OpenAIResponses):
+        provider = kind(model, base_url=base_url, api_key="k")
+        body = sent(provider, ASKED, PLAIN, cache_ttl="24h")
+        assert body == sent(provider, ASKED, PLAIN, cache=())
+
+
+OPENAI: dict[str, Provider] = {
+    "chat": OpenAIChat("gpt-5.6", api_key="k"),
+    "responses": OpenAIResponses("gpt-5.6", api_key="k"),
+    "azure": OpenAIResponses("d", base_url="https://me.openai.azure.com/openai/v1", api_key="k"),
+}
+
+
+@pytest.mark.parametrize("name", OPENAI)
+def test_the_key_of_openai_stays_the_same_in_a_conversation_and_differs_between_two(
+    name: str,
+) -> None:
+    keys = [
+        {sent(OPENAI[name], conversation)["prompt_cache_key"] for conversation in loop(seed, name)}
+        for seed in (1, 2)
+    ]
+    assert [len(each) for each in keys] == [1, 1]
+    assert keys[0] != keys[1]
+    (key,) = keys[0]
+    assert len(key) <= 64
+    assert "prompt_cache_key" not in sent(OPENAI[name], ASKED, cache=("system",))
+    own_key = sent(OPENAI[name], ASKED, extra={"prompt_cache_key": "mine"})
+    assert own_key["prompt_cache_key"] == "mine"
+
+
+TTL_ROWS: list[tuple[str, str | None, dict[str, Any]]] = [
+    ("chat", "24h", {"prompt_cache_retention": "24h"}),
+    ("responses", "in_memory", {"prompt_cache_retention": "in_memory"}),
+    ("chat", "30m", {"prompt_cache_options": {"ttl": "30m"}}),
+    ("responses", "12h", {"prompt_cache_options": {"ttl": "12h"}}),
+    ("chat", "12h", {}),
+    ("responses", "1h", {}),
+    ("chat", None, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "ttl", "expected"), TTL_ROWS)
+def test_a_lifetime_of_openai_is_sent_and_that_of_another_provider_is_left_out(
+    name: str, ttl: str | None, expected: dict[str, Any]
+) -> None:
+    body = sent(OPENAI[name], ASKED, cache_ttl=ttl)
+    members = ("prompt_cache_retention", "prompt_cache_options")
+    assert {member: body[member] for member in members if member in body} == expected
+    module = (
+        "chat.completion_create_params" if name == "chat" else "responses.response_create_params"
+    )
+    params = pytest.importorskip(f"openai.types.{module}")
+    kind = params.CompletionCreateParamsBase if name == "chat" else params.ResponseCreateParamsBase
+    for member, value in expected.items():
+        hint = str(get_type_hints(kind)[member])
+        if isinstance(value, dict):
+            hint = str(get_type_hints(params.PromptCacheOptions)["ttl"])
+        assert repr(ttl) in hint
+
+
+@pytest.mark.parametrize("provider", [Gemini("m", api_key="k"), Ollama("m")], ids=str)
+def test_a_service_that_caches_by_itself_is_sent_nothing(provider: Provider) -> None:
+    assert sent(provider, ASKED, PLAIN) == sent(provider, ASKED, PLAIN, cache=())

@@ -11,6 +11,7 @@ import re
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.providers.hosts import row_of
 from rxworker.providers.ids import hashed, shortened
@@ -36,6 +37,7 @@ class Dialect(Struct, frozen=True):
         id_length: How long an id is that takes the place of one that looks otherwise.
         usage_option: Whether usage is sent for ``stream_options``; without it, the server sends usage anyway and refuses the member.
         has_schemas: Whether it takes a schema for the answer; without it, it is sent ``json_object``, and the model reads the schema.
+        cache_marks: Parts of the names of the models whose requests have marks of what may be cached.
     """
 
     limit: str = "max_tokens"
@@ -46,6 +48,7 @@ class Dialect(Struct, frozen=True):
     id_length: int = LONGEST_ID
     usage_option: bool = True
     has_schemas: bool = True
+    cache_marks: tuple[str, ...] = ()
 
     def named(self, call_id: str, own: bool) -> str:
         """How a call is named to the server, the same each time.
@@ -80,14 +83,14 @@ DIALECTS = {
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,
     "kimi.com": KIMI,
-    "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES)),
+    "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES), cache_marks=("claude", "qwen")),
     "groq.com": REASONED,
     "cerebras.ai": Dialect("max_completion_tokens", (REASONING,)),  # refuses reasoning_content
     "together.xyz": REASONED,
     "together.ai": REASONED,
     "siliconflow.cn": CONTENT,
     "siliconflow.com": CONTENT,
-    "aliyuncs.com": CONTENT,
+    "aliyuncs.com": replace(CONTENT, cache_marks=("qwen",)),
     "bigmodel.cn": Dialect(echoes=(REASONING_CONTENT,), has_schemas=False),
     "z.ai": Dialect(echoes=(REASONING_CONTENT,), has_schemas=False),
     "minimax.io": Dialect(echoes=(REASONING_CONTENT, DETAILS)),

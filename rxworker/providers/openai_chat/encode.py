@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 from msgspec.json import encode as to_json
 
@@ -59,6 +60,7 @@ from rxworker.providers.schema import (
 )
 
 NAME = "openai_chat"
+decode_messages = msgspec.json.Decoder(list[JsonObject]).decode
 # The formats of audio, by media type; `mimetypes` gives the name of WAV that the system has.
 AUDIO = {
     "audio/wav": "wav",
@@ -74,6 +76,7 @@ def encode(
     request: Request,
     encoder: MessagesEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
+    caching: JsonObject,
 ) -> Body:
     """The body.
 
@@ -82,6 +85,7 @@ def encode(
         request: The conversation so far, the tools that the model may call, and the settings.
         encoder: An encoder for the server of the request. It has encoded the beginning of the conversation, or is new.
         known: Gives the tools as JSON.
+        caching: Fields for OpenAI's cache.
 
     Raises:
         ConfigurationError: A tool requires something that the protocol does not have.
@@ -89,9 +93,15 @@ def encode(
     conversation, tools, options = request.conversation, request.tools, request.options
     dialect = encoder.dialect
     encoder.feed_new(conversation.messages)
+    marked = dialect.cache_marks if options.cache == "auto" else ()
+    mark: JsonObject | None = None
+    if any(name in model.lower() for name in marked):
+        mark = {"type": "ephemeral"}
+        if options.cache_ttl:
+            mark["ttl"] = options.cache_ttl
     body: Body = {
         "model": model,
-        "messages": encoder.messages(_with_schema(conversation.system, options, dialect)),
+        "messages": encoder.messages(_with_schema(conversation.system, options, dialect), mark),
         "stream": True,
     }
     if dialect.usage_option:
@@ -106,6 +116,7 @@ def encode(
     body |= settings_as(
         options, max_tokens=dialect.limit, stop_sequences="stop", temperature="temperature"
     )
+    body |= caching
     if options.thinking == 0 and dialect.switch:
         body["thinking"] = {"type": "disabled"}
     elif options.thinking is not None:
@@ -131,7 +142,7 @@ class MessagesEncoder(MessageEncoder):
         has_tools: The same.
     """
 
-    __slots__ = ("_answered", "_ids", "_rest", "dialect", "has_tools")
+    __slots__ = ("_answered", "_asked", "_ids", "_rest", "dialect", "has_tools")
 
     def __init__(self, dialect: Dialect = COMPATIBLE, *, has_tools: bool = False) -> None:
         super().__init__()
@@ -140,6 +151,7 @@ class MessagesEncoder(MessageEncoder):
         # The messages up to the last answer, with the results of its calls, after which others may come; and the rest.
         self._answered: list[Part] = []
         self._rest: list[Part] = []
+        self._asked = 0  # how many of these were before the last answer
         self._ids: dict[str, str] = {}  # how the calls are named to the service
 
     def feed(self, message: Message) -> None:
@@ -168,13 +180,22 @@ class MessagesEncoder(MessageEncoder):
             return False
         return self.has_tools is new.has_tools or self.dialect.demands_reasoning != "answers"
 
-    def messages(self, system: str | None) -> Raw | tuple[Raw | JsonObject, ...]:
+    def messages(
+        self, system: str | None, mark: JsonObject | None = None
+    ) -> Raw | tuple[Raw | JsonObject, ...]:
         """The messages so far.
 
         Args:
             system: The system prompt.
+            mark: A cache mark for the system prompt, for the last message, and for the one with which the request before ended.
         """
-        return array([*_system(system), *self._answered, *self._rest])
+        before = _system(system)
+        parts: list[Part] = [*before, *self._answered, *self._rest]
+        if mark is not None and parts:
+            ends = {0 if before else -1, len(before) + self._asked - 1, len(parts) - 1}
+            for at in ends - {-1}:
+                parts[at] = _with_mark(parts[at], mark)
+        return array(parts)
 
     def _take_answer(self, message: Message) -> None:
         own, dialect = message.provider == NAME, self.dialect
@@ -207,6 +228,7 @@ class MessagesEncoder(MessageEncoder):
         is_demanded = of_all or (demanded != "" and bool(calls))
         if thinking or is_demanded:
             encoded |= _thinking(thinking, bool(calls), dialect, is_demanded=is_demanded)
+        self._asked = len(self._answered) + len(self._rest)
         self._answered += [*self._rest, *self.parts([encoded])]
         self._rest.clear()
 
@@ -221,6 +243,22 @@ def _with_schema(system: str | None, options: Options, dialect: Dialect) -> str 
 
 def _system(text: str | None) -> list[bytes]:
     return [to_json({"role": "system", "content": text})] if text else []
+
+
+def _with_mark(part: Part, mark: JsonObject) -> Part:
+    """Messages, of which the last has a cache mark at the end of its content, if it has some. What was kept of them is not changed."""
+    messages = decode_messages(b"[%b]" % part) if isinstance(part, bytes) else [part]
+    content = messages[-1].get("content")
+    text: JsonObject = {"type": "text", "text": content}
+    blocks: Json = [text] if isinstance(content, str) else content
+    last = blocks[-1] if isinstance(blocks, list) and content else None
+    if not isinstance(blocks, list) or not isinstance(last, dict):
+        return part
+    marked: JsonObject = {
+        **messages[-1],
+        "content": [*blocks[:-1], {**last, "cache_control": mark}],
+    }
+    return to_json([*messages[:-1], marked])[1:-1] if isinstance(part, bytes) else marked
 
 
 def _text_fields(text: str, refusal: str, apart: bool) -> JsonObject:

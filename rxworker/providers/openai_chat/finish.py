@@ -81,7 +81,7 @@ def read_usage(raw: JsonObject) -> Usage:
 
 def numbers(raw: JsonObject) -> list[int | None]:
     """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning, as they were sent."""
-    *counted, elsewhere, hit = numbers_in(
+    *counted, elsewhere, hit, created = numbers_in(
         raw,
         "prompt_tokens",
         "completion_tokens",
@@ -90,7 +90,10 @@ def numbers(raw: JsonObject) -> list[int | None]:
         "completion_tokens_details.reasoning_tokens",
         "cached_tokens",  # Together, Moonshot
         "prompt_cache_hit_tokens",  # DeepSeek
+        "prompt_tokens_details.cache_creation_input_tokens",  # DashScope
     )
     if counted[2] is None:
         counted[2] = hit if elsewhere is None else elsewhere
+    if counted[3] is None:
+        counted[3] = created
     return counted

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from rxworker.providers.base import Request
+from rxworker.providers.endpoint import host_of
 from rxworker.providers.models import ModelInfo
+from rxworker.providers.openai_cache import cache_settings
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import Dialect, dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
@@ -65,7 +67,9 @@ class OpenAIChat(OpenAIService):
         self._dialect = dialect
 
     def _body(self, request: Request) -> bytes:
-        dialect = self._dialect or dialect_of(self._request_url())
+        url = self._request_url()
+        dialect = self._dialect or dialect_of(url)
         new = MessagesEncoder(dialect, has_tools=bool(request.tools))
-        body = partial(encode, self.model, request, known=self._remembered.tools)
+        caching = cache_settings(host_of(url), request, ("30m",))
+        body = partial(encode, self.model, request, known=self._remembered.tools, caching=caching)
         return self._remembered.encode(request.conversation.messages, new, body)

@@ -91,6 +91,7 @@ def encode(
     request: Request,
     encoder: InputEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
+    caching: JsonObject,
     *,
     thinks: bool = True,
 ) -> Body:
@@ -101,6 +102,7 @@ def encode(
         request: The conversation so far, the tools that the model may call, and the settings.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
+        caching: Fields for OpenAI's cache.
         thinks: Whether the model can think. One that cannot refuses a request for sealed reasoning.
 
     Raises:
@@ -115,7 +117,7 @@ def encode(
     if tools:
         is_changed = "tools" in options.extra
         body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
-    body |= encode_options(options, tools)
+    body |= encode_options(options, tools) | caching
     # Nothing is kept by the service, so that what it thought must come with the answer, sealed.
     body["store"] = False
     if thinks:

@@ -17,6 +17,7 @@ from rxworker.messages import Json
 from rxworker.providers.base import HttpRequest, Request, ResumableDecoder
 from rxworker.providers.batch_decoder import BatchDecoder, Part
 from rxworker.providers.malformed import UNREADABLE
+from rxworker.providers.openai_cache import cache_settings
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode, encode_tool
 from rxworker.providers.openai_responses.finish import numbers
@@ -58,8 +59,12 @@ class OpenAIResponses(OpenAIService):
     _numbers = staticmethod(numbers)
 
     def _body(self, request: Request) -> bytes:
-        thinks = self.info.efforts != ()
-        body = partial(encode, self.model, request, known=self._remembered.tools, thinks=thinks)
+        thinks, host = self.info.efforts != (), ""
+        if request.options.cache == "auto":
+            host = self._host()
+        caching = cache_settings(host, request, ("30m", "12h"))
+        known = self._remembered.tools
+        body = partial(encode, self.model, request, known=known, caching=caching, thinks=thinks)
         return self._remembered.encode(request.conversation.messages, InputEncoder(), body)
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:
