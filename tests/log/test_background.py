@@ -28,13 +28,14 @@ from rxworker.log import MemoryLog
 from rxworker.log.format import Entry
 from rxworker.log.values import Command
 from rxworker.operators import coalesce
-from rxworker.providers import OpenAIResponses
-from rxworker.testing import ReplayServer, ScriptedModel, ServedResponse, lint, say
+from rxworker.providers import GeminiInteractions, OpenAIResponses
+from rxworker.testing import ReplayServer, ScriptedModel, ServedResponse, call, lint, say, think
 from rxworker.testing.server import Received
+from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
 from rxworker.transport import Client, Retry, fallback
 from rxworker.transport.clock import loop_clock
 from rxworker.worker.turn import respond
-from tests.log.background import TEXT, called, frames_of, message, thought, worker_of
+from tests.log.background import BACKGROUND, TEXT, called, frames_of, message, thought, worker_of
 from tests.log.test_recover import cut, singles, stored
 
 CALL = frames_of([thought(), message(["Let", " me"]), called("look", ['{"n"', ": 1}"])], "resp/1")
@@ -134,6 +135,42 @@ async def test_a_run_that_is_cut_anywhere_continues_its_response(is_coalesced: b
                 whole_kinds = [entry.kind for entry in entries]
                 again = [msgspec.to_builtins(r.event)["type"] for r in records]
                 assert [kind for kind in again if kind != "run_recover"] == whole_kinds
+
+
+async def test_an_interaction_of_gemini_continues_too() -> None:
+    """Its events have names and no numbers, and all of them are requested."""
+    reply = think("Hm, so.", "AAAA") + say("One moment.", chunk=3) + call("look", n=1)
+    parts = [gemini_interactions_frames(each, is_background=True) for each in (reply, say("Blue."))]
+    posts: list[bool] = []
+
+    def answer(received: Received) -> ServedResponse:
+        body = msgspec.json.encode(received.body)
+        is_second = b"function_result" in body if received.method == "POST" else False
+        if received.method == "POST":
+            posts.append(is_second)
+        else:
+            assert received.path == "/v1beta/interactions/v1_1?stream=true"
+        return ServedResponse.from_frames(parts[is_second])
+
+    async with ReplayServer(answer) as server:
+
+        def worker(log: MemoryLog) -> Worker:
+            model = GeminiInteractions("gemini-3.5-flash", api_key="k", base_url=server.base_url)
+            return Worker(model, tools=[look], options=BACKGROUND, log=log)
+
+        async with MemoryLog() as log:
+            run = worker(log).run("Begin.")
+            assert (await run).text == "Blue."
+            entries = singles([entry async for entry in log.read(run.id)], run.id)
+        start, end = [n for n, entry in enumerate(entries) if entry.kind == "status"][:2]
+        assert end > start + 8
+        for length in range(start + 1, end + 1):
+            posts.clear()
+            log = await cut(run.id, entries[:length])
+            assert (await worker(log).recover(run.id)).text == "Blue."
+            records = await stored(log, run.id)
+            assert (posts, is_gapless(records), lint(records)) == ([True], True, [])
+            assert AttemptRetract not in kinds(records)
 
 
 async def test_before_the_start_of_a_response_is_stored_its_request_is_sent_again() -> None:
