@@ -177,10 +177,13 @@ class Runs:
         return conversation.session
 
     def describe_worker(self, entry: RunEntry) -> WorkerInfo | None:
-        """Return the description of a run's worker; ``None`` if this server has no such worker."""
-        worker = self.worker_of(entry)
-        name = entry.conversation.name
-        return None if worker is None else self.workers.describe(name, worker)
+        """Return the description of a run's worker; ``None`` if this server has no such worker. It begins no session for that."""
+        conversation, name = entry.conversation, entry.conversation.name
+        if entry.here is not None or conversation.has_session:
+            worker = self.worker_of(entry)
+            return None if worker is None else self.workers.describe(name, worker)
+        infos = self.workers.infos(self.request)
+        return next((info for info in infos if info.name == name), None)
 
     def worker_of(self, entry: RunEntry) -> Definition | None:
         """Return the worker of a run; ``None`` if this server has no such worker."""

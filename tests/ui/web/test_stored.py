@@ -596,3 +596,28 @@ async def test_a_stored_run_that_the_program_adds_is_resumed_by_its_worker(
     assert (status, resumed["worker"]) == (201, "night")
     await site.frames(resumed["id"])
     assert site.deleted == ["a"]
+
+
+async def test_to_describe_the_worker_of_a_stored_run_begins_no_session_of_its_conversation(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, stack = await sites.open()
+    run = await one.begin("hello")
+    await over(one, run["id"])
+    await stack.aclose()
+    two, _ = await sites.open()
+    made: list[Worker] = []
+
+    def count() -> Worker:
+        made.append(two.worker())
+        return made[-1]
+
+    monkeypatch.setitem(two.server.state.workers._makers, "worker", count)
+    for _ in range(2):
+        described = (await two.get(f"api/runs/{run['id']}/worker"))["worker"]
+        assert described["name"] == "worker"
+    await two.get("api/info")
+    conversation = two.server.state.runs.conversation(run["conversation"])
+    assert conversation is not None
+    assert not conversation.has_session
+    assert len(made) == 1  # for the first conversation
