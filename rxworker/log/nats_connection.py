@@ -364,7 +364,9 @@ class Connection:
             raise _raised(error)
         return answer.data
 
-    async def request(self, subject: str, body: object = None, *, unless: int = 0) -> bytes | None:
+    async def request(
+        self, subject: str, body: object = None, *, unless: int | None = None
+    ) -> bytes | None:
         """The answer of the API of JetStream, requested until it comes; ``None`` if it refuses with the code ``unless``.
 
         Raises:

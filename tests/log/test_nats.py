@@ -23,6 +23,7 @@ from rxworker.hub.history import expand
 from rxworker.log import Claim, EventLog, nats_connection, open_log
 from rxworker.log.format import Entry, entries_of, records_of
 from rxworker.log.nats import NatsLog
+from rxworker.log.nats_format import Address
 from rxworker.log.nats_owned import OwnedRuns
 from rxworker.log.values import Command, RunRow
 from rxworker.messages import Conversation, Message
@@ -170,6 +171,23 @@ async def test_credentials_are_shown_nowhere(
         *(f"{error!r} {error.__cause__!r} {error.__context__!r}" for error in errors),
     ]
     assert not any("hush" in text for text in shown)
+
+
+@pytest.mark.parametrize(("unless", "is_error"), [(None, True), (10059, True), (404, False)])
+async def test_a_refusal_is_an_error_unless_it_is_expected(
+    unless: int | None, is_error: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> bytes:
+        raise nats_connection.ApiError(nats_connection._Error(404, description="not found"))
+
+    monkeypatch.setattr(nats_connection.Connection, "call", refuse)
+    options = {} if unless is None else {"unless": unless}
+    connection = nats_connection.Connection(Address("nats://localhost:1"), {}, label="test")
+    if is_error:
+        with pytest.raises(LogError, match="not found"):
+            await connection.request("STREAM.PURGE.log-0", **options)
+    else:
+        assert await connection.request("STREAM.INFO.log-0", **options) is None
 
 
 async def test_a_server_without_jetstream_is_an_error(nats_program: str) -> None:
