@@ -14,6 +14,7 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pydantic
 import pytest
@@ -37,7 +38,13 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers import PROVIDERS, Options, ToolChoice
+from rxworker.providers import (
+    PROVIDERS,
+    GeminiInteractions,
+    HttpRequest,
+    Options,
+    ToolChoice,
+)
 from rxworker.providers.base import OutputFormat
 from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import call, say, think
@@ -412,3 +419,70 @@ def test_interactions_know_all_that_is_sent_back() -> None:
         "function_call",
     ]
     assert problems(body, hint) == []
+
+
+def test_interactions_are_requested_as_the_official_client_does() -> None:
+    """The same call, its resumption and its cancel, at the developer API: the method, the address, the key and the body."""
+    genai = pytest.importorskip("google.genai", reason="the package google-genai is not installed")
+    seen: list[tuple[object, ...]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = msgspec.json.decode(request.content) if request.content else None
+        place, query = str(request.url).split("?")[0], dict(request.url.params)
+        seen.append((request.method, place, query, request.headers["x-goog-api-key"], body))
+        if request.url.path.endswith("/cancel"):
+            return httpx.Response(200, json={"id": "v1_a", "status": "cancelled"})
+        head = {"content-type": "text/event-stream"}
+        return httpx.Response(200, headers=head, content=b"event: done\ndata: [DONE]\n\n")
+
+    transport = httpx.Client(transport=httpx.MockTransport(answer))
+    options: Any = {"api_version": "v1beta", "httpx_client": transport}
+    interactions: Any = genai.Client(api_key="k", http_options=options).interactions
+    schema: Any = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    text = {"type": "text", "text": "hi"}
+    function = {"type": "function", "name": "now", "parameters": {"type": "object"}}
+    made = interactions.create(
+        model="gemini-3.5-flash",
+        input=[{"type": "user_input", "content": [text]}],
+        system_instruction="S",
+        tools=[function],
+        generation_config={
+            "max_output_tokens": 5,
+            "thinking_level": "low",
+            "thinking_summaries": "auto",
+            "tool_choice": {"allowed_tools": {"mode": "any", "tools": ["now"]}},
+        },
+        response_format={"type": "text", "mime_type": "application/json", "schema": schema},
+        background=True,
+        store=True,
+        stream=True,
+    )
+    assert list(made) == []
+    assert list(interactions.get(id="v1_a", stream=True, last_event_id="a==")) == []
+    interactions.cancel(id="v1_a")
+
+    provider = GeminiInteractions("gemini-3.5-flash", api_key="k")
+    now = ToolMeta("now", "", {"type": "object"})
+    sent = provider.request(
+        Conversation((ASK,), "S"),
+        (now,),
+        Options(
+            max_tokens=5,
+            thinking="low",
+            tool_choice=ToolChoice("tool", "now"),
+            output=OutputFormat(schema),
+            extra={"background": True},
+        ),
+    )
+    decoder = provider.background_decoder()
+    created = {"event_type": "interaction.created", "interaction": {"id": "v1_a"}}
+    decoder.feed(b"data: " + msgspec.json.encode({**created, "event_id": "a=="}) + b"\n\n")
+    ours = (sent, decoder.resume(sent), decoder.cancel(sent))
+    assert [_shown(request) for request in ours if request] == seen
+
+
+def _shown(request: HttpRequest) -> tuple[object, ...]:
+    url = httpx.URL(request.url)
+    body = msgspec.json.decode(request.body) if request.body else None
+    key = request.headers["x-goog-api-key"]
+    return request.method, request.url.split("?")[0], dict(url.params), key, body
