@@ -151,7 +151,7 @@ class Client:
         A failure while the response arrives is reported twice: by events to the watchers (the open blocks are aborted, an `Error`,
         ``Status(FAILED)``), and by ``on_error`` to the subscribers that wait for the end. A failure before the first event is reported by ``on_error`` alone.
 
-        A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` allows
+        A response in the background (OpenAI Responses, Gemini Interactions) is taken up again where its connection was cut, as often as ``retry`` allows
         without an event in between; disposing it also sends a request to cancel it. A request with a ``cursor`` continues one that another process has begun.
         """
         full_request = _as_request(request)

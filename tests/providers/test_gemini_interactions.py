@@ -693,13 +693,13 @@ def part(begin: int, end: int | None = None, **faults: Any) -> ServedResponse:
 
 
 async def taken(
-    server: ReplayServer, **arguments: Any
+    server: ReplayServer, cursor: str = "", **arguments: Any
 ) -> tuple[list[ResponseEvent], Exception | None]:
     """The events of an interaction in the background, and how it failed."""
     model = Client(provider(base_url=server.base_url, **arguments), retry=AGAIN)
     got: list[ResponseEvent] = []
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    request = Request(ASK, options=BACKGROUND)
+    request = Request(ASK, options=BACKGROUND, cursor=cursor)
     model.stream(request).subscribe(got.append, ended.set_result, lambda: ended.set_result(None))
     return got, await ended
 
@@ -789,6 +789,18 @@ async def test_leaving_cancels_the_interaction() -> None:
         subscription.dispose()
         await server.wait_requests(2)
         assert paths(server)[1:] == ["POST /v1beta/interactions/v1_1/cancel"]
+
+
+async def test_an_interaction_that_another_process_has_begun_is_not_paid_again() -> None:
+    async with ReplayServer([part(0, cut_after=5), part(5)]) as server:
+        got, error = await taken(server, cursor="v1_1", api_key=lambda: "late")
+        assert paths(server) == [
+            "GET /v1beta/interactions/v1_1?stream=true",
+            "GET /v1beta/interactions/v1_1?stream=true&last_event_id=1.4",
+        ]
+        assert all("x-goog-api-key" in one.headers for one in server.requests)
+    assert error is None
+    assert got == WHOLE
 
 
 def test_an_interaction_of_another_process_is_requested_from_its_first_event() -> None:

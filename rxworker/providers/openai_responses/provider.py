@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from rxworker.events import ResponseEvent
-from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json
+from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, Request, ResumableDecoder
-from rxworker.providers.batch_decoder import BatchDecoder, Part
 from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.openai_cache import cache_settings
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
@@ -69,7 +64,7 @@ class OpenAIResponses(OpenAIService):
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:
         """The same, for a response that goes on without its connection (``extra={"background": True}``); see `BackgroundProvider`."""
-        return BackgroundDecoder(cursor)
+        return ResponsesBackgroundDecoder(cursor)
 
 
 class _Numbered(Struct, gc=False):
@@ -84,19 +79,17 @@ _number = msgspec.json.Decoder(_Numbered).decode
 _sent = msgspec.json.Decoder(_Sent).decode
 
 
-class BackgroundDecoder(BatchDecoder[SseFrame]):
-    r"""Bytes to events, for one response that goes on at the service without its connection (``extra={"background": True}``).
+class ResponsesBackgroundDecoder(BackgroundDecoder):
+    r"""See `BackgroundDecoder`. The events have numbers.
 
-    Theory of operation. The service numbers the events of such a response. When the connection is cut, the events after a number can be requested from
-    another address. They continue the same response, so the decoder of its events stays, and only the one of its bytes is replaced: half a frame may have
-    been left in it. Events whose number was seen are dropped, since a server may send them twice. See https://developers.openai.com/api/docs/guides/background
+    See https://developers.openai.com/api/docs/guides/background
 
     A response that another process has begun is requested after its event 0, which has nothing but the name of the response.
 
     Args:
-        cursor: The id of such a response.
+        cursor: See `BackgroundDecoder`.
 
-    >>> decoder = BackgroundDecoder()
+    >>> decoder = ResponsesBackgroundDecoder()
     >>> data = b'data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1"}}\n\n'
     >>> len(decoder.feed(data)), decoder.feed(data)
     (1, [])
@@ -105,62 +98,8 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
     """
 
     def __init__(self, cursor: str = "") -> None:
-        self._cursor = cursor
-        self._response = OpenAIResponsesDecoder()
-        super().__init__(SseDecoder(stray=True), self._response)
+        super().__init__(OpenAIResponsesDecoder(), cursor)
         self._last: int | None = None  # the number of the last event
-        self._is_left = False  # its bytes have ended, and it goes on at the service
-        self._is_cancelled = False
-
-    def feed_parts(self, data: bytes, /) -> Sequence[Part]:
-        """See `BatchDecoder`."""
-        frames = [frame for frame in self._framing.feed_run(data) if self._is_new(frame)]
-        return self._feed_many(frames)
-
-    def finish(self) -> Sequence[ResponseEvent]:
-        """The bytes ended, and no more will come."""
-        self._is_left = self._is_left or self._is_running
-        return super().finish()
-
-    def resume(self, sent: HttpRequest) -> HttpRequest | None:
-        """The request for the events that have not come; from now on the decoder takes their bytes.
-
-        Args:
-            sent: The request that began the response.
-
-        Returns:
-            ``None``: the response has ended, or too little of it is known.
-        """
-        if not self._is_running or (self._last is None and not self._cursor):
-            return None
-        self._framing = SseDecoder(stray=True, limit=self.limit)
-        query = [("stream", "true"), ("starting_after", str(self._last or 0))]
-        include = _sent(sent.body).include
-        for one in include if isinstance(include, list) else ():
-            query.append(("include[]", str(one)))
-        return replace(sent, url=self._url(sent, "", query), method="GET", body=b"")
-
-    def cancel(self, sent: HttpRequest) -> HttpRequest | None:
-        """The request that ends the response at the service; ``None``: there is nothing to end, or the request was already made."""
-        if self._is_cancelled or not (self._is_running or self._is_left):
-            return None
-        self._is_cancelled = True
-        accept = ("application/json",)
-        return replace(sent, url=self._url(sent, "/cancel"), body=b"", accept=accept)
-
-    @property
-    def _is_running(self) -> bool:
-        return bool(self._id) and not self._response.is_over
-
-    @property
-    def _id(self) -> str:
-        return self._response.response_id or self._cursor
-
-    def _url(self, sent: HttpRequest, end: str, query: Sequence[tuple[str, str]] = ()) -> str:
-        parts = urlsplit(sent.url)
-        path = f"{parts.path}/{quote(self._id, safe='')}{end}"
-        full_query = "&".join(part for part in (parts.query, urlencode(query)) if part)
-        return urlunsplit(parts._replace(path=path, query=full_query))
 
     def _is_new(self, frame: SseFrame) -> bool:
         try:
@@ -173,3 +112,10 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
             return False
         self._last = number
         return True
+
+    def _query(self, sent: HttpRequest) -> list[tuple[str, str]] | None:
+        if self._last is None and not self._cursor:
+            return None
+        include = _sent(sent.body).include
+        included = [("include[]", str(one)) for one in include] if isinstance(include, list) else []
+        return [("stream", "true"), ("starting_after", str(self._last or 0)), *included]
