@@ -41,7 +41,7 @@ class Bookshelf:
 
 async def main() -> None:
     shelf = Bookshelf()
-    worker = Worker(Anthropic("claude-sonnet-4-6"), tools=[shelf.add_book, shelf.read_all])
+    worker = Worker(Anthropic("claude-sonnet-5-5"), tools=[shelf.add_book, shelf.read_all])
     run = worker.run("Shelve Walden and The Pond, then read them all. What are they about?")
 
     def told(event: ToolProgress) -> str:

@@ -33,7 +33,7 @@ def numbered_lines() -> Operator[Event, str]:
 
 
 async def main() -> None:
-    run = Worker(Anthropic("claude-sonnet-4-6")).run("A haiku about a pond, nothing else.")
+    run = Worker(Anthropic("claude-sonnet-5-5")).run("A haiku about a pond, nothing else.")
     run.events.pipe(numbered_lines()).subscribe(print)
     await run
 

@@ -32,7 +32,7 @@ def decide(question: str) -> bool:
 
 async def main() -> None:
     worker = Worker(
-        Anthropic("claude-sonnet-4-6"),
+        Anthropic("claude-sonnet-5-5"),
         tools=[delete_file],
         hooks=[ask_somebody],
         system="Be brief.",

@@ -49,7 +49,7 @@ def broken(record: Record) -> None:
 
 
 async def main() -> None:
-    run = Worker(Anthropic("claude-sonnet-4-6")).run("Tell me about the moon in one sentence.")
+    run = Worker(Anthropic("claude-sonnet-5-5")).run("Tell me about the moon in one sentence.")
     console(run)
     shown = gauge(run)
     run.subscribe(broken)

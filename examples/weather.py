@@ -24,7 +24,7 @@ async def get_weather(city: str) -> str:
 
 
 async def main() -> None:
-    worker = Worker(Anthropic("claude-sonnet-4-6"), tools=[get_weather], system="Be brief.")
+    worker = Worker(Anthropic("claude-sonnet-5-5"), tools=[get_weather], system="Be brief.")
     run = worker.run("What is the weather in Kyoto and in Oslo?")
 
     run.events.pipe(text_deltas()).subscribe(lambda text: print(text, end="", flush=True))

@@ -106,11 +106,11 @@ DEMO = "show one run in several views at once; needs no key and no network"
 CHAT = """talk to a model in the terminal, with tools
 
 examples:
-  rxworker chat --provider anthropic --model claude-sonnet-4-5
+  rxworker chat --provider anthropic --model claude-sonnet-5-5
   rxworker chat --provider openai-chat --model llama3.2 --base-url http://127.0.0.1:11434
-  rxworker chat --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
-  rxworker chat --provider anthropic --model claude-sonnet-4-5 --log sqlite:runs.db
-  echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-4-5
+  rxworker chat --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up
+  rxworker chat --provider anthropic --model claude-sonnet-5-5 --log sqlite:runs.db
+  echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-5-5
 
 In a terminal it fills the screen, where textual is installed; F1 shows the keys there, and / the commands.
 With --log, /resume goes on with an earlier conversation, and rxworker serve on the same log shows them in the browser.
@@ -123,11 +123,11 @@ SERVE = """serve a page and an API to start, watch and control runs in the brows
 
 examples:
   rxworker serve --demo
-  rxworker serve --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
-  rxworker serve --log sqlite:runs.db --provider anthropic --model claude-sonnet-4-5
+  rxworker serve --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up
+  rxworker serve --log sqlite:runs.db --provider anthropic --model claude-sonnet-5-5
   rxworker serve --log sqlite:runs.db my_workers:make_clerk
   rxworker serve --log sqlite:runs.db --queue clerk
-  TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-4-5
+  TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-5-5
 
 Only this machine can reach it, unless --host is given; then it needs a token. Ctrl-C ends it, and cancels its runs.
 With --log its runs are stored: they are continued when it is started again, or by another server on the same log.
@@ -137,7 +137,7 @@ MCP = """serve workers as the tools of an MCP server, over standard input and ou
 examples:
   rxworker mcp --demo
   rxworker mcp my_workers:make_clerk --log sqlite:runs.db
-  rxworker mcp --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up --name look_up_agent
+  rxworker mcp --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up --name look_up_agent
   TOKEN=... rxworker mcp my_workers:make_clerk --http 8765 --token-env TOKEN
 
 A client such as Claude Desktop or an editor starts it, and calls each worker as a tool. The function returns a Worker; its docstring describes the
@@ -147,7 +147,7 @@ ACP = """serve a worker to an editor, over the Agent Client Protocol
 
 examples:
   rxworker acp --demo
-  rxworker acp --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  rxworker acp --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up
   rxworker acp --log sqlite:runs.db my_workers:make_worker
 
 An editor such as Zed starts it, and talks to it over standard input and output; messages are on standard error.

@@ -44,6 +44,11 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     """
     changed: dict[str, Any] = {}
     thinking = _thinking(model, info, options.thinking)
+    if isinstance(options.thinking, str) and isinstance(thinking, int) and options.max_tokens:
+        thinking = min(thinking, options.max_tokens // 2)  # the other half is for the answer
+        if 0 < thinking < (info.budget or 0) or (thinking == 0 and options.thinking not in OFF):
+            least = 2 * (info.budget or 1)
+            raise _refused(model, f"needs max_tokens={least} or more to think")
     if thinking != options.thinking:
         changed["thinking"] = thinking
         budget = options.thinking

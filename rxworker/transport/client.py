@@ -71,7 +71,7 @@ def check_provider(provider: object) -> None:
         name = provider.__name__
         raise ConfigurationError(f"{name} is a class: give a model, for example {name}('name')")
     if not (hasattr(provider, "request") and hasattr(provider, "decoder")):
-        message = f"{provider!r:.80} is neither a provider, for example Anthropic('claude-sonnet-4-6'), nor a model with stream()"
+        message = f"{provider!r:.80} is neither a provider, for example Anthropic('claude-sonnet-5-5'), nor a model with stream()"
         raise ConfigurationError(message)
 
 
@@ -95,7 +95,7 @@ class Client:
         >>> from rxworker.providers import Anthropic
         >>> from rxworker.transport import RecordingTransport
         >>> body = b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}\n\n'
-        >>> client = Client(Anthropic("claude-sonnet-4-6", api_key="k"), transport=RecordingTransport(body))
+        >>> client = Client(Anthropic("claude-sonnet-5-5", api_key="k"), transport=RecordingTransport(body))
         >>> _ = client.stream("hello").pipe(text_deltas()).subscribe(print, lambda error: print(type(error).__name__))
         Hi
         TruncatedError

@@ -1,6 +1,6 @@
 """Several models as one: the next when one fails, or the quickest of them.
 
-    model = fallback(Client(Anthropic("claude-sonnet-4-6")), Client(OpenAIChat("gpt-5")))
+    model = fallback(Client(Anthropic("claude-sonnet-5-5")), Client(OpenAIChat("gpt-5.4")))
     worker = Worker(race(model, other))
 
 The result is a `Model`, too. Its ``Status(STARTED)`` names the model that answers, so that the conversation attributes each message,

@@ -71,7 +71,7 @@ class WebSocketTransport:
     Example:
         >>> from rxworker.providers import OpenAIResponses
         >>> from rxworker.transport import Client
-        >>> Client(OpenAIResponses("gpt-5", api_key="k"), transport=WebSocketTransport(idle_timeout=60)).transport
+        >>> Client(OpenAIResponses("gpt-5.4", api_key="k"), transport=WebSocketTransport(idle_timeout=60)).transport
         WebSocketTransport(connect_timeout=10.0, idle_timeout=60, max_age=3300.0)
     """
 

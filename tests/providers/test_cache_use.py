@@ -33,9 +33,9 @@ from rxworker.providers import (
 )
 from rxworker.providers.base import Provider
 
-ANTHROPIC = Anthropic("m", api_key="k")
+ANTHROPIC = Anthropic("claude-opus-4-6", api_key="k")
 BEDROCK = Bedrock("anthropic.claude-sonnet-4-6", region="us-east-1", api_key="k")
-CHAT, RESPONSES = OpenAIChat("m", api_key="k"), OpenAIResponses("m", api_key="k")
+CHAT, RESPONSES = OpenAIChat("gpt-5.2", api_key="k"), OpenAIResponses("gpt-5.2", api_key="k")
 GEMINI, OLLAMA = Gemini("m", api_key="k"), Ollama("m")
 ALL: tuple[Provider, ...] = (ANTHROPIC, BEDROCK, CHAT, RESPONSES, GEMINI, OLLAMA)
 

@@ -38,11 +38,11 @@ LOCAL = "http://127.0.0.1:8080"
 
 PROVIDERS: dict[str, Callable[..., Service]] = {
     "anthropic": partial(Anthropic, api_key="k"),
-    "anthropic, compatible": partial(Anthropic, base_url=f"{DEEPSEEK}/anthropic"),
+    "anthropic, compatible": partial(Anthropic, api_key="k", base_url=f"{DEEPSEEK}/anthropic"),
     "chat": partial(OpenAIChat, api_key="k"),
     "chat, deepseek": partial(OpenAIChat, api_key="k", base_url=DEEPSEEK),
     "chat, local": partial(OpenAIChat, base_url=LOCAL),
-    "chat, openrouter": partial(OpenAIChat, base_url="https://openrouter.ai/api/v1"),
+    "chat, openrouter": partial(OpenAIChat, api_key="k", base_url="https://openrouter.ai/api/v1"),
     "responses": partial(OpenAIResponses, api_key="k"),
     "gemini": partial(Gemini, api_key="k"),
     "bedrock": partial(Bedrock, region="us-east-1", api_key="k"),
@@ -309,6 +309,13 @@ def test_a_budget_that_becomes_an_effort_counts_against_the_limit() -> None:
 def test_an_effort_and_its_budget_mean_each_other(word: str) -> None:
     assert thinking_of("anthropic", "claude-haiku-4-5", word) == budget(BUDGETS[word])
     assert thinking_of("anthropic", "claude-opus-4-8", BUDGETS[word]) == effort(word)
+
+
+def test_an_effort_that_becomes_a_budget_leaves_room_for_the_answer() -> None:
+    body = sent("anthropic", "claude-haiku-4-5", thinking="high", max_tokens=8_000)
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 4_000}
+    with pytest.raises(ConfigurationError, match="needs max_tokens=2048 or more to think"):
+        sent("anthropic", "claude-haiku-4-5", thinking="high", max_tokens=2_000)
 
 
 # Of each of these, whether a temperature is taken: without thinking, with some, and turned off.

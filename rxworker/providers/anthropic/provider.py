@@ -37,7 +37,7 @@ class Anthropic(HostedService):
     """Claude, by Anthropic's Messages protocol.
 
     Args:
-        model: The name of the model, for example ``claude-sonnet-4-5``.
+        model: The name of the model, for example ``claude-sonnet-5-5``.
         api_key: The key; without one, the environment is read for each request: the token ``ANTHROPIC_AUTH_TOKEN``, which is sent
             as a bearer's, or else the key ``ANTHROPIC_API_KEY``. A server
             of your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each request.
@@ -54,9 +54,9 @@ class Anthropic(HostedService):
 
     >>> from rxworker.providers import Options
     >>> from rxworker.messages import Conversation
-    >>> provider = Anthropic("claude-sonnet-4-5", api_key="sk-ant-secret")
+    >>> provider = Anthropic("claude-sonnet-5-5", api_key="sk-ant-secret")
     >>> provider
-    Anthropic('claude-sonnet-4-5')
+    Anthropic('claude-sonnet-5-5')
     >>> provider.request(Conversation(), (), Options()).url
     'https://api.anthropic.com/v1/messages'
     """

@@ -176,7 +176,7 @@ class AnthropicBedrock(BedrockService):
 
     >>> from rxworker.providers import Options
     >>> from rxworker.messages import Conversation
-    >>> provider = AnthropicBedrock("anthropic.claude-3-haiku-20240307-v1:0", region="eu-west-1", api_key="k")
+    >>> provider = AnthropicBedrock("anthropic.claude-haiku-4-5-20251001-v1:0", region="eu-west-1", api_key="k")
     >>> provider.request(Conversation(), (), Options()).url.rpartition("/")[2]
     'invoke-with-response-stream'
     """

@@ -31,8 +31,8 @@ METHOD = ":streamGenerateContent"
 def developer_url(base_url: str, model: str) -> str:
     """The address of a model at the developer API.
 
-    >>> developer_url(DEVELOPER, "gemini-2.5-flash")
-    'https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse'
+    >>> developer_url(DEVELOPER, "gemini-3.8-flash")
+    'https://generativelanguage.googleapis.com/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse'
     """
     return _streamed(base_url, f"/{resource(model, 'models/')}{METHOD}", "/v1beta")
 
@@ -43,7 +43,7 @@ def vertex_url(base_url: str | None, project: str | None, location: str, model: 
     Raises:
         ConfigurationError: The project or the location cannot be right.
 
-    >>> vertex_url(None, "mine", "us-central1", "gemini-2.5-flash").partition("/projects")[0]
+    >>> vertex_url(None, "mine", "us-central1", "gemini-3.8-flash").partition("/projects")[0]
     'https://us-central1-aiplatform.googleapis.com/v1'
     """
     base, place = vertex_place(base_url, project, location)
@@ -162,7 +162,7 @@ class Gemini(GoogleService):
     A ``project``, a ``location`` or an ``access_token`` means Vertex AI; without any of them it is the developer API.
 
     Args:
-        model: The name of the model, for example ``gemini-2.5-flash``.
+        model: The name of the model, for example ``gemini-3.8-flash``.
         api_key: The key; without one, the environment variable ``GEMINI_API_KEY`` or else ``GOOGLE_API_KEY`` is read for
             each request. A server of your own (``base_url``) needs none.
         base_url: Where the service is, instead of Google's address; for the developer API also in
@@ -180,11 +180,11 @@ class Gemini(GoogleService):
 
     >>> from rxworker.providers import Options
     >>> from rxworker.messages import Conversation
-    >>> provider = Gemini("gemini-2.5-flash", api_key="AIza-secret")
+    >>> provider = Gemini("gemini-3.8-flash", api_key="AIza-secret")
     >>> provider
-    Gemini('gemini-2.5-flash')
+    Gemini('gemini-3.8-flash')
     >>> provider.request(Conversation(), (), Options()).url.rpartition("/")[2]
-    'gemini-2.5-flash:streamGenerateContent?alt=sse'
+    'gemini-3.8-flash:streamGenerateContent?alt=sse'
     """
 
     name = NAME

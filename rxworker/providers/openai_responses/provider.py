@@ -29,7 +29,7 @@ class OpenAIResponses(OpenAIService):
     a client then goes on with the events that have not come. Disposing the stream cancels the response.
 
     Args:
-        model: The name of the model, for example ``gpt-5``.
+        model: The name of the model, for example ``gpt-5.4``.
         api_key: The key; without one, the environment variable ``OPENAI_API_KEY`` is read for each request. A server of
             your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each request.
         base_url: Where the service is, for example ``http://127.0.0.1:8080``; without one, ``OPENAI_BASE_URL``, or else
@@ -42,7 +42,7 @@ class OpenAIResponses(OpenAIService):
 
     >>> from rxworker.providers import Options
     >>> from rxworker.messages import Conversation
-    >>> OpenAIResponses("gpt-5", api_key="sk-secret").request(Conversation(), (), Options()).url
+    >>> OpenAIResponses("gpt-5.4", api_key="sk-secret").request(Conversation(), (), Options()).url
     'https://api.openai.com/v1/responses'
     """
 

@@ -405,7 +405,7 @@ class TerminalSession:
             provider, _, its_name = name.partition("/")
             if not (provider and its_name):
                 raise ConfigurationError(
-                    "write it as provider/name, such as anthropic/claude-sonnet-4-5"
+                    "write it as provider/name, such as anthropic/claude-sonnet-5-5"
                 )
             if self._find_model is None:
                 raise ConfigurationError(f"{name} is none of the models that this app was given")
