@@ -16,6 +16,7 @@ disposed, like every observable.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -343,8 +344,20 @@ def _overdue(message: str) -> TransportTimeoutError:
     return TransportTimeoutError(message, retryable=True)
 
 
-# Requests that end a response have no observer, so they are kept here until they are done.
-_cancelling: set[abc.DisposableBase] = set()
+# Requests that end a response have no observer, so they are kept here until they are done, each with a future for that if an event loop runs.
+_cancelling: dict[abc.DisposableBase, asyncio.Future[None] | None] = {}
+
+
+async def settle_cancellations(seconds: float) -> None:
+    """Wait for the requests of this event loop that end responses at the service: a loop that closes would cut them off.
+
+    Args:
+        seconds: How long at most.
+    """
+    loop = asyncio.get_running_loop()
+    futures = [each for each in _cancelling.values() if each is not None]
+    if waiting := [each for each in futures if each.get_loop() is loop]:
+        await asyncio.wait(waiting, timeout=seconds)
 
 
 class Background:
@@ -387,12 +400,18 @@ class Background:
             return
         subscription: abc.DisposableBase | None = None
         is_done = False
+        try:
+            done = asyncio.get_running_loop().create_future()
+        except RuntimeError:
+            done = None
 
         def end(error: Exception | None = None) -> None:
             nonlocal is_done
             is_done = True
             if subscription is not None:
-                _cancelling.discard(subscription)
+                _cancelling.pop(subscription, None)
+            if done is not None and not done.done():
+                done.set_result(None)
             if error is not None:
                 logger.warning("a response in the background could not be cancelled: %s", error)
 
@@ -400,4 +419,4 @@ class Background:
         # In a context of its own: the run that is left must not hold this request back.
         subscription = Context().run(source.subscribe, None, end, end)
         if not is_done:
-            _cancelling.add(subscription)
+            _cancelling[subscription] = done

@@ -27,6 +27,7 @@ from rxworker.events import (
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.state.closing import Cause, call_ends, response_ends
 from rxworker.tools.cancellation import is_destroyed
+from rxworker.transport.answer import settle_cancellations
 from rxworker.worker.context import RunContext, TurnScope, continues, ignore, request_of
 
 logger = logging.getLogger("rxworker.worker")
@@ -58,6 +59,8 @@ async def shut_down(context: RunContext, error: Exception) -> None:
         emit(event)
     raised = await _notify_hooks(context, cause, reason, error) or raised
     emit(RunAbort(cause, reason))
+    if continues(context.worker, context.options):
+        await settle_cancellations(GRACE)  # the program may end with the run
     if raised is not None:
         raise raised
 

@@ -85,7 +85,7 @@ def called(tool: str, pieces: Sequence[str]) -> tuple[JsonObject, list[JsonObjec
     return {**item, "arguments": "".join(pieces)}, deltas
 
 
-def worker_of(log: EventLog, url: str, **options: Any) -> Worker:
+def worker_of(log: EventLog | None, url: str, **options: Any) -> Worker:
     """A worker whose responses go on at the service."""
     model = Client(OpenAIResponses("m", api_key="k", base_url=url), retry=Retry(first=0.0))
     settings: dict[str, Any] = {"options": BACKGROUND, **options}

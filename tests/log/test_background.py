@@ -287,6 +287,17 @@ async def test_a_run_that_is_cancelled_between_two_processes_cancels_its_respons
     assert (is_gapless(records), lint(records)) == (True, [])
 
 
+@pytest.mark.parametrize("is_logged", [True, False])
+async def test_a_cancelled_run_ends_when_its_response_is_cancelled(is_logged: bool) -> None:
+    """A script may end with it."""
+    service = Service(stall_after=len(CALL) - 4)
+    async with ReplayServer(service) as server, MemoryLog() as log:
+        run = worker_of(log if is_logged else None, server.base_url, tools=[look]).run("Begin.")
+        await begun(run)
+        await run.cancel()
+        assert service.cancelled == ["resp%2F1"]
+
+
 async def test_a_continued_response_is_cancelled_with_its_run() -> None:
     run, entries = await whole()
     log = await cut(run, entries[: [entry.kind for entry in entries].index("text_delta") + 1])
