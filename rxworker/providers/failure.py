@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
@@ -59,6 +61,23 @@ KINDS = {
     "internal": "server",
     "invalid_argument": "invalid_request",
     "failed_precondition": "invalid_request",
+    # of the services that are compatible with OpenAI's
+    "arrearage": "quota",
+    "auth_error": "authentication",
+    "budget_exceeded": "quota",
+    "exceeded_current_quota_error": "quota",
+    "invalid_authentication_error": "authentication",
+    "limit_requests": "rate_limit",
+    "queue_exceeded": "overloaded",
+    "rate_limit_reached_error": "rate_limit",
+    "request_quota_exceeded": "rate_limit",
+    "resource_not_found_error": "not_found",
+    "service_tier_capacity_exceeded": "rate_limit",
+    "throttling_error": "rate_limit",
+    "token_quota_exceeded": "rate_limit",
+    "too_many_requests_error": "rate_limit",
+    "unavailable_error": "overloaded",
+    "wrong_api_key": "authentication",
     # of AWS
     "accessdeniedexception": "permission",
     "expiredtokenexception": "authentication",
@@ -75,6 +94,19 @@ KINDS = {
     "unrecognizedclientexception": "authentication",
     "validationexception": "invalid_request",
     TRUNCATED: TRUNCATED,
+}
+# The numbers in ``base_resp``, with which MiniMax reports failures under status 200: https://platform.minimax.io/docs/api-reference/errorcode
+MINIMAX = {
+    1000: "server",
+    1001: "timeout",
+    1002: "rate_limit",
+    1004: "authentication",
+    1008: "quota",
+    1013: "server",
+    1039: "rate_limit",
+    1041: "rate_limit",
+    2013: "invalid_request",
+    2049: "authentication",
 }
 STATUSES = {
     400: "invalid_request",
@@ -96,13 +128,27 @@ RETRYABLE_KINDS = frozenset({"rate_limit", "overloaded", "server", "timeout", TR
 LONGEST_RAW = 1000  # characters of an answer of a service behind OpenRouter
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
+UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_EPOCH = 1e9  # what is more is not seconds to wait
+_MILLISECONDS = 1e11
+_PART = re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|d|h|m|s)")
+_GO = re.compile(rf"(?:{_PART.pattern})+")
+_TRY_AGAIN = re.compile(
+    rf"(?:try again in|retry after) ((?:{_PART.pattern})+|\d+ seconds)", re.IGNORECASE
+)
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT")
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|maximum context|(prompt|input) (is )?too long|too many tokens"
-    r"|messages is too long|token count .*exceeds the maximum",
+    r"|messages is too long|token count .*exceeds the maximum|exceeded model token limit|range of input length",
     re.IGNORECASE,
 )
 _WRONG_KEY = re.compile(
     r"(incorrect|invalid|missing) (api key|x-api-key)|api key not valid", re.IGNORECASE
+)
+# How an empty account is reported, with status 400, 403 or 429.
+_NO_CREDIT = re.compile(
+    r"insufficient (balance|credits)|balance is insufficient|used all available credits|spending limit",
+    re.IGNORECASE,
 )
 # How an unknown model is reported with status 400, by Mistral, OpenRouter, xAI, DeepSeek and others.
 _NO_MODEL = re.compile(
@@ -174,6 +220,8 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         body = body[0]
     if not isinstance(body, dict):
         return None
+    if refused := _refused(body.get("base_resp")):
+        return refused
     inner = body.get("error")
     holder: JsonObject = inner if isinstance(inner, dict) else body
     message = _text(inner) or _text(holder.get("message")) or _text(body.get("message"))
@@ -195,8 +243,17 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         code or (next(iter(words), None) if status is None else None),
         classify(words, status, message),
         _text(body.get("request_id")),
-        _delay(holder.get("details")),
+        _delay(holder.get("details")) or _delay_behind(holder.get("metadata")) or _wait_in(message),
     )
+
+
+def _refused(base: Json) -> Failure | None:
+    """The failure in MiniMax's ``base_resp``, whose number is 0 where there is none."""
+    number = base.get("status_code") if isinstance(base, dict) else None
+    if not isinstance(base, dict) or not isinstance(number, int) or number == 0:
+        return None
+    message = _text(base.get("status_msg")) or "the service gave no reason"
+    return Failure(message, str(number), MINIMAX.get(number, "unknown"))
 
 
 def classify(words: list[str], status: int | None, message: str) -> str:
@@ -217,6 +274,8 @@ def classify(words: list[str], status: int | None, message: str) -> str:
             kind = next((k for k in found if k not in ("invalid_request", "server")), by_status)
         elif kind == "unknown":
             kind = by_status
+    if kind in ("unknown", "invalid_request", "permission", "rate_limit"):
+        kind = "quota" if _NO_CREDIT.search(message) else kind
     if kind in ("unknown", "invalid_request"):
         if _TOO_LONG.search(message):
             return "context_length"
@@ -253,6 +312,70 @@ def _delay(details: Json) -> float | None:
         if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
             return float(found[1])
     return None
+
+
+def _delay_behind(metadata: Json) -> float | None:
+    """The wait in the headers that OpenRouter puts into the body."""
+    found = metadata.get("headers") if isinstance(metadata, dict) else None
+    if not isinstance(found, dict):
+        return None
+    return until_reset({name.lower(): str(value) for name, value in found.items()})
+
+
+def _wait_in(message: str) -> float | None:
+    """The wait in a sentence, of OpenAI, Groq and Azure."""
+    found = _TRY_AGAIN.search(message)
+    return None if found is None else _duration(found[1].replace(" seconds", "s"))
+
+
+def until_reset(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds until the limits that are used up are reset, if the headers contain it.
+
+    Known are ``x-ratelimit-reset``, ``x-ratelimit-reset-requests`` and the like, with seconds, a duration (``6m0s``) or a time since the epoch, and
+    ``anthropic-ratelimit-requests-reset`` and the like, with a date. A limit of which something is left is not why a request was refused.
+
+    Args:
+        headers: Of the answer, names in lower case.
+        now: The time that a date is compared with.
+
+    >>> until_reset({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m2s"})
+    62.0
+    """
+    now = now or datetime.now(UTC)
+    waits = [
+        _wait(headers[name], now)
+        for name in headers
+        if "ratelimit" in name
+        and "reset" in name
+        and headers.get(name.replace("reset", "remaining"), "").strip() == "0"
+    ]
+    return max(filter(None, waits), default=None)
+
+
+def _wait(reset: str, now: datetime) -> float | None:
+    """The seconds until a time: a duration, seconds, seconds or milliseconds since the epoch, or a date."""
+    try:
+        number = float(reset)
+    except ValueError:
+        wait = _duration(reset)
+        if wait is None and _DATE.match(reset):
+            try:
+                date = datetime.fromisoformat(reset)
+            except ValueError:
+                return None
+            wait = (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds()
+    else:
+        wait = number / 1000 if number > _MILLISECONDS else number
+        if number > _EPOCH:
+            wait -= now.timestamp()
+    return round(wait, 3) if wait is not None and 0 < wait < _EPOCH else None
+
+
+def _duration(text: str) -> float | None:
+    """The seconds of a duration as Go writes it, such as ``1h2m3.5s`` or ``120ms``."""
+    if not _GO.fullmatch(text):
+        return None
+    return sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def _text(value: Json) -> str | None:

@@ -47,6 +47,7 @@ from rxworker.providers.failure import (
     classify,
     read_failure,
     readable,
+    until_reset,
 )
 from rxworker.providers.fit import fitted
 from rxworker.providers.hosts import OPENAI_HOSTS, Host, Hosts, row_of
@@ -397,6 +398,8 @@ def explain(
     failure = _read(status, body)
     request_id = failure.request_id or _request_id(headers)
     wait = retry_after(headers) or failure.retry_after
+    if wait is None and status == 429:
+        wait = until_reset(headers)
     retryable = _retryable(status, headers, failure)
     sentence = f"{name} answered with HTTP {status}"
     if status < 400:
