@@ -240,7 +240,13 @@ def _unmarked(blocks: Any) -> Iterator[Any]:
 def _kept(members: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are part of a prompt."""
     kept = {name: value for name, value in members.items() if name not in HARMLESS}
-    for name in ("generationConfig", "inferenceConfig", "options", "toolConfig"):
+    for name in (
+        "generationConfig",
+        "generation_config",
+        "inferenceConfig",
+        "options",
+        "toolConfig",
+    ):
         if isinstance(kept.get(name), dict):
             kept[name] = _kept(kept[name])
     return {name: value for name, value in kept.items() if value != {}}

@@ -24,6 +24,7 @@ from rxworker.providers import (
     Bedrock,
     CacheUse,
     Gemini,
+    GeminiInteractions,
     HttpRequest,
     Ollama,
     OpenAIChat,
@@ -37,7 +38,8 @@ ANTHROPIC = Anthropic("claude-opus-4-6", api_key="k")
 BEDROCK = Bedrock("anthropic.claude-sonnet-4-6", region="us-east-1", api_key="k")
 CHAT, RESPONSES = OpenAIChat("gpt-5.2", api_key="k"), OpenAIResponses("gpt-5.2", api_key="k")
 GEMINI, OLLAMA = Gemini("m", api_key="k"), Ollama("m")
-ALL: tuple[Provider, ...] = (ANTHROPIC, BEDROCK, CHAT, RESPONSES, GEMINI, OLLAMA)
+STEPS = GeminiInteractions("m", api_key="k")
+ALL: tuple[Provider, ...] = (ANTHROPIC, BEDROCK, CHAT, RESPONSES, GEMINI, STEPS, OLLAMA)
 
 
 def schema(*names: str) -> JsonObject:
@@ -263,6 +265,14 @@ BREAKERS: dict[str, Row] = {
     ),
     "a result that was cut": (
         RESPONSES,
+        message(2, Message.user(ToolResult("c0", "It...", name="look"))),
+        None,
+        "message",
+        "input[3]",
+        False,
+    ),
+    "a result of the Interactions protocol": (
+        STEPS,
         message(2, Message.user(ToolResult("c0", "It...", name="look"))),
         None,
         "message",
