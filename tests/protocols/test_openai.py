@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from rxworker.errors import LocalProtocolError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -184,3 +186,18 @@ def test_what_clients_send_is_read() -> None:
     assert read.references == ("i2",)
     assert read.conversation.messages[0].text == "Hello"
     assert isinstance(read.results[0].content[1], Image)
+
+
+@pytest.mark.parametrize(
+    ("tool", "what"),
+    [
+        ({"type": "function", "function": {"description": "Look."}}, "`name`"),
+        ({"type": "function", "function": True}, "got `bool`"),
+        ({"type": "web_search"}, "'web_search' is not supported"),
+    ],
+)
+def test_the_error_of_a_tool_names_its_place(tool: dict[str, Any], what: str) -> None:
+    good = {"type": "function", "function": {"name": "look"}}
+    body = {"model": "desk", "messages": [], "tools": [good, tool]}
+    with pytest.raises(LocalProtocolError, match=rf"tools\[1\]: .*{what}"):
+        read_completion_request(json.dumps(body).encode())

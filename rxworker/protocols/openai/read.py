@@ -161,7 +161,7 @@ def read_completion_request(data: bytes) -> OpenAIRequest:
     return collector.request(
         given,
         options,
-        [_tool(tool, tool.get("function")) for tool in given.tools or ()],
+        [_tool(n, tool, tool.get("function")) for n, tool in enumerate(given.tools or ())],
         include_usage=given.stream_options is not None and given.stream_options.include_usage,
     )
 
@@ -175,15 +175,15 @@ def _options(given: _Request, **more: Any) -> Options:
     )
 
 
-def _tool(tool: dict[str, Any], function: object) -> ToolMeta:
-    """A tool of a request, and the member of it that describes the function."""
+def _tool(place: int, tool: dict[str, Any], function: object) -> ToolMeta:
+    """The tool at a place of a request, of which a member, or all of it, describes the function."""
     if tool.get("type") != "function":
         kind = str(tool.get("type"))[:40]
-        raise LocalProtocolError(f"tools: {kind!r} is not supported, only functions are")
+        raise LocalProtocolError(f"tools[{place}]: {kind!r} is not supported, only functions are")
     try:
         read = msgspec.convert(function, _Function)
     except msgspec.ValidationError as error:
-        raise LocalProtocolError(f"tools: {error}") from error
+        raise LocalProtocolError(f"tools[{place}]: {error}") from error
     schema = inlined(read.parameters or {"type": "object", "properties": {}})
     return ToolMeta(read.name, read.description or "", schema, strict=bool(read.strict))
 
@@ -352,7 +352,7 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
     return collector.request(
         given,
         options,
-        [_tool(tool, tool) for tool in given.tools or ()],
+        [_tool(n, tool, tool) for n, tool in enumerate(given.tools or ())],
         background=bool(given.background),
         previous=given.previous_response_id,
         repeated=_repeated(given, options.tool_choice),
