@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -204,5 +205,6 @@ async def test_a_file_becomes_smaller(tmp_path: Path) -> None:
         await log.prune(max_runs=2)
         assert path.stat().st_size < 200_000
         assert path.with_name("runs.db-wal").stat().st_size < 200_000
-        assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        with closing(sqlite3.connect(path)) as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert [len([e async for e in log.read(run)]) for run in await kept(log)] == [2, 2]
