@@ -127,6 +127,7 @@ def test_without_a_kill_it_runs_to_its_end(kill: Kill) -> None:
     assert done["places"] > 100
 
 
+@pytest.mark.timeout(900 if EVERY else 120)
 def test_it_is_killed_anywhere(kill: Kill, store: str) -> None:
     places, step = kill()["places"], STEPS[store]
     for place in range(1 + random.randrange(step), places, step):
@@ -139,6 +140,7 @@ def test_it_is_killed_anywhere(kill: Kill, store: str) -> None:
         assert sum(done["asked"].values()) <= 1, (place, done["asked"])
 
 
+@pytest.mark.timeout(900 if EVERY else 120)
 def test_it_is_killed_again_and_again(kill: Kill, store: str) -> None:
     for _ in range(40 if EVERY else max(1, 36 // STEPS[store])):
         kills = [random.randrange(1, 120) for _ in range(2)]
