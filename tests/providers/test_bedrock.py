@@ -44,6 +44,7 @@ from rxworker.providers import AnthropicBedrock, Bedrock, Options, ToolChoice
 from rxworker.providers.base import Request
 from rxworker.providers.bedrock import BedrockDecoder
 from rxworker.providers.bedrock.encode import encode
+from rxworker.providers.bedrock.provider import InvokeDecoder
 from rxworker.testing.wire.bedrock import event_message
 from rxworker.views import summarise
 from tests.over_recordings import RECORDINGS
@@ -561,6 +562,20 @@ def test_claude_by_invoke_is_decoded_as_anthropics_own_stream() -> None:
         assert pieces == "".join(delta.get("partial_json", "") for delta in deltas)
         assert isinstance(events[-1], Status)
         assert not summary.truncated
+
+
+@pytest.mark.parametrize(
+    "payload", [{"bytes": "no base64!"}, {"bytes": 3}, {"p": "abc"}, [1], "text"]
+)
+def test_a_message_by_invoke_that_carries_no_bytes_is_kept_as_something_unknown(
+    payload: object,
+) -> None:
+    decoder = InvokeDecoder()
+    events = decoder.feed(
+        EventStreamMessage({":event-type": "chunk"}, msgspec.json.encode(payload))
+    )
+    assert [type(event) for event in events] == [Opaque]
+    assert summarise([*events, *decoder.finish()]).truncated
 
 
 def test_a_request_by_invoke_names_its_version_and_betas_in_the_body() -> None:

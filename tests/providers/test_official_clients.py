@@ -46,6 +46,7 @@ ollama: Any = pytest.importorskip("ollama")
 httpx2: Any = pytest.importorskip("httpx2")
 google: Any = pytest.importorskip("google.oauth2.credentials")
 httpx: Any = pytest.importorskip("httpx")
+pytest.importorskip("botocore")  # for the signatures of the client of Anthropic at Bedrock
 
 KEY = "key-0123456789"
 TOKEN = "header.payload.signature"

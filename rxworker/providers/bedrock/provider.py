@@ -14,6 +14,7 @@ import msgspec
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing.event_stream import EventStreamDecoder, EventStreamMessage
 from rxworker.framing.sse_frame import SseFrame
+from rxworker.messages import Json
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.finish import numbers as numbers_of_messages
@@ -234,13 +235,21 @@ class InvokeDecoder:
             error = {"message": failure.message, "type": failure.code}
             data = msgspec.json.encode({"type": "error", "error": error})
         else:
-            within = raw.get("bytes") if isinstance(raw, dict) else None
-            data = base64.b64decode(within) if isinstance(within, str) else message.payload
+            data = _bytes_in(raw) or message.payload  # without base64, as received
         return self._decoder.feed(SseFrame(data))
 
     def finish(self) -> Events:
         """The bytes ended."""
         return self._decoder.finish()
+
+
+def _bytes_in(raw: Json) -> bytes | None:
+    """The bytes that a message carries, if it carries any."""
+    within = raw.get("bytes") if isinstance(raw, dict) else None
+    try:
+        return base64.b64decode(within, validate=True) if isinstance(within, str) else None
+    except ValueError:
+        return None
 
 
 def _message_of(raw: Mapping[str, object]) -> object:
