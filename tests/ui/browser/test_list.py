@@ -156,13 +156,10 @@ async def test_head_and_panels_show_the_same_tokens_in_each_frame(
               })();
             }"""
         )
-        # Until a frame shows a part of the tokens.
-        facts = page.locator("#run-facts")
-        while "≈" not in await facts.inner_text():
-            model.let(1)
-            await page.evaluate("new Promise(requestAnimationFrame)")
-        while not await page.evaluate("globalThis.seen.size"):
-            await page.evaluate("new Promise(requestAnimationFrame)")
+        # A frame shows a part of the tokens, and the rest follows only then.
+        model.let(2)
+        await expect(page.locator("#run-facts")).to_contain_text("≈")
+        await page.wait_for_function("globalThis.seen.size")
         model.let_all()
         await desk.status(page, "finished")
         await expect(page.locator("#tokens-caption")).not_to_contain_text("≈")
