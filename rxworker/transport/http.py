@@ -29,7 +29,7 @@ from rxworker.framing.decoder import MAX_FRAME
 from rxworker.operators.kernel import Stage
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.base import PRESSURE
-from rxworker.transport.session import AHEAD, open_session, proxy_for, shared_session
+from rxworker.transport.session import AHEAD, open_session, proxy_for, shared_session, unchanged
 
 TOGETHER = 256 * 1024
 """The approximate number of bytes that are pushed together; a read of a socket brings no more that is not compressed."""
@@ -174,7 +174,7 @@ class Exchange(abc.DisposableBase):
         request, body = self._request, self._request.body
         return session.request(
             request.method,
-            request.url,
+            unchanged(request.url),
             # aiohttp warns of long bytes, which it would write in one piece.
             data=body if len(body) < LONG else BytesIO(body),
             headers=request.headers,

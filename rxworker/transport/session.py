@@ -8,6 +8,7 @@ such a generator.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from functools import lru_cache
 from ipaddress import ip_address
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
 
 import aiohttp
+from yarl import URL
 
 from rxworker.errors import ConfigurationError
 
@@ -64,6 +66,22 @@ async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
     finally:
         _kept.pop(loop, None)
         await session.close()
+
+
+_SENDABLE = re.compile(
+    r"https?://[a-z0-9.:\[\]-]+/(?:[a-z0-9._~:/?@!$&'()*+,;=-]|%[0-9a-f]{2})*", re.IGNORECASE
+)
+
+
+def unchanged(url: str) -> URL | str:
+    """The address for aiohttp, which would write ``%3A`` as ``:``: signatures are of the address as it is.
+
+    >>> unchanged("https://h/model/a%3A0").raw_path
+    '/model/a%3A0'
+
+    An address that cannot be sent as it is stays a text, which aiohttp encodes.
+    """
+    return URL(url, encoded=True) if _SENDABLE.fullmatch(url) else url
 
 
 # macOS and Windows have settings of their own besides the environment.

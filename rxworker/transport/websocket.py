@@ -33,7 +33,7 @@ from rxworker.providers.openai_responses.chain import (
 from rxworker.providers.openai_responses.decode import LAST
 from rxworker.transport.base import PRESSURE
 from rxworker.transport.http import Exchange, on_subscribe, shown
-from rxworker.transport.session import proxy_for, shared_session
+from rxworker.transport.session import proxy_for, shared_session, unchanged
 
 logger = logging.getLogger("rxworker.transport")
 
@@ -164,7 +164,7 @@ class _Sockets:
                 ) as session,
             ):
                 socket = await session.ws_connect(
-                    request.url,
+                    unchanged(request.url),
                     headers=headers,
                     proxy=proxy_for(request.url),
                     timeout=_LEAVE,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError, TruncatedError
 from rxworker.events import (
     BlockStop,
     Error,
@@ -46,6 +46,7 @@ from rxworker.providers.bedrock import BedrockDecoder
 from rxworker.providers.bedrock.encode import encode
 from rxworker.providers.bedrock.provider import InvokeDecoder
 from rxworker.testing.wire.bedrock import event_message
+from rxworker.transport import Client, Retry
 from rxworker.views import summarise
 from tests.over_recordings import RECORDINGS
 
@@ -351,6 +352,38 @@ def test_a_request_is_what_the_official_client_sends(
     theirs, ours = (one["authorization"].split("/") for one in (headers, signed.headers))
     assert ours[0] == theirs[0] == "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE"
     assert ours[2:4] == theirs[2:4] == ["us-east-1", "bedrock"]
+
+
+@pytest.mark.parametrize("address", [None, "{}/model/m%3a0/it's%20x/converse-stream?a=%2B+b"])
+async def test_a_signature_is_of_what_arrives(
+    address: str | None,
+    capture: tuple[str, list[tuple[str, dict[str, str], Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The service signs the path as it came, so an address must not be written another way on its way."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    base_url, seen = capture
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    place: Any = {"address": address.format(base_url)} if address else {"base_url": base_url}
+    provider = Bedrock(CLAUDE, region="us-east-1", **place)
+    asked = Request(Conversation((Message.user("Hi"),)), options=Options(max_tokens=10))
+    with pytest.raises(TruncatedError):
+        await Client(provider, retry=Retry(retries=0)).stream(asked)
+    ((path, headers, body),) = seen
+    new_auth: Any = SigV4Auth
+    auth = new_auth(Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI"), "bedrock", "us-east-1")
+    authorization = headers["authorization"]
+    names = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    signed = {name: headers[name] for name in names}
+    data = msgspec.json.encode(body)
+    received: Any = AWSRequest("POST", f"{base_url}{path}", signed, data)
+    received.context["timestamp"] = headers["x-amz-date"]
+    text = auth.string_to_sign(received, auth.canonical_request(received))
+    assert authorization.endswith("Signature=" + auth.signature(text, received))
 
 
 def test_a_key_is_sent_as_a_bearer_token_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
