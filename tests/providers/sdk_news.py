@@ -13,13 +13,18 @@ import importlib
 import re
 import sys
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import EnumMeta
 from pathlib import Path
 from typing import Any
 
+import typing_extensions
+
 ROOT = Path(__file__).parents[2]
 ACKNOWLEDGED = Path(__file__).with_suffix(".txt")
+
+BEDROCK = "bedrock-runtime"  # a description that botocore has, in place of a module
+INTERACTIONS = "google.genai._gaos.types.interactions"
 
 SOURCES: list[tuple[str, str, str]] = [
     # provider, what it is, where the official client has it
@@ -29,6 +34,7 @@ SOURCES: list[tuple[str, str, str]] = [
     ("anthropic", "stop reason", "anthropic.types.beta:BetaStopReason"),
     ("anthropic", "member", "anthropic.types.beta.message_create_params:MessageCreateParamsBase"),
     ("anthropic", "usage", "anthropic.types.beta:BetaUsage"),
+    ("anthropic", "tool", "anthropic.types.beta:BetaToolUnionParam"),
     (
         "openai_chat",
         "member",
@@ -36,6 +42,7 @@ SOURCES: list[tuple[str, str, str]] = [
     ),
     ("openai_chat", "delta", "openai.types.chat.chat_completion_chunk:ChoiceDelta"),
     ("openai_chat", "chunk", "openai.types.chat:ChatCompletionChunk"),
+    ("openai_chat", "usage", "openai.types:CompletionUsage"),
     ("openai_responses", "event", "openai.types.responses:ResponseStreamEvent"),
     ("openai_responses", "item", "openai.types.responses:ResponseOutputItem"),
     (
@@ -43,13 +50,27 @@ SOURCES: list[tuple[str, str, str]] = [
         "member",
         "openai.types.responses.response_create_params:ResponseCreateParamsBase",
     ),
+    ("openai_responses", "tool", "openai.types.responses:ToolParam"),
+    ("openai_responses", "usage", "openai.types.responses:ResponseUsage"),
     ("gemini", "member", "google.genai.types:GenerateContentConfig"),
     ("gemini", "part", "google.genai.types:Part"),
     ("gemini", "candidate", "google.genai.types:Candidate"),
     ("gemini", "finish reason", "google.genai.types:FinishReason"),
     ("gemini", "usage", "google.genai.types:GenerateContentResponseUsageMetadata"),
+    ("gemini_interactions", "event", f"{INTERACTIONS}:InteractionSSEEvent"),
+    ("gemini_interactions", "step", f"{INTERACTIONS}:Step"),
+    ("gemini_interactions", "delta", f"{INTERACTIONS}:StepDeltaData"),
+    ("gemini_interactions", "status", f"{INTERACTIONS}:InteractionStatus"),
+    ("gemini_interactions", "member", f"{INTERACTIONS}:CreateModelInteraction"),
+    ("gemini_interactions", "usage", f"{INTERACTIONS}:Usage"),
     ("ollama", "member", "ollama._types:ChatRequest"),
     ("ollama", "line", "ollama._types:ChatResponse"),
+    ("bedrock", "event", f"{BEDROCK}:ConverseStreamOutput"),
+    ("bedrock", "block", f"{BEDROCK}:ContentBlock"),
+    ("bedrock", "delta", f"{BEDROCK}:ContentBlockDelta"),
+    ("bedrock", "stop reason", f"{BEDROCK}:StopReason"),
+    ("bedrock", "member", f"{BEDROCK}:ConverseStreamRequest"),
+    ("bedrock", "usage", f"{BEDROCK}:TokenUsage"),
 ]
 
 
@@ -59,7 +80,10 @@ def news() -> list[str]:
     for provider, kind, where in SOURCES:
         module, _, name = where.partition(":")
         known = _words(ROOT / "rxworker" / "providers" / provider)
-        names = _names(getattr(importlib.import_module(module), name))
+        if module == BEDROCK:
+            names = _names_of_aws(module, name)
+        else:
+            names = _names(getattr(importlib.import_module(module), name))
         found |= {f"{provider} {kind} {one}" for one in names if one.lower() not in known}
     return sorted(found)
 
@@ -73,6 +97,13 @@ def _words(folder: Path) -> set[str]:
     texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
     shared = [path.read_text(encoding="utf-8") for path in folder.parent.glob("*.py")]
     return {word.lower() for text in (*texts, *shared) for word in re.findall(r"[\w.]+", text)}
+
+
+def _names_of_aws(service: str, shape: str) -> Iterable[str]:
+    """The members of a shape of a service of AWS, or its values."""
+    loader: Any = importlib.import_module("botocore.loaders").Loader()
+    described = loader.load_service_model(service, "service-2")["shapes"][shape]
+    return described.get("enum") or described["members"]
 
 
 def _names(described: Any) -> Iterable[str]:
@@ -92,11 +123,26 @@ def _names(described: Any) -> Iterable[str]:
 
 
 def _tags(member: Any) -> Iterator[str]:
-    field = getattr(member, "model_fields", {}).get("type")
-    if field is None:
-        yield from (name for one in typing.get_args(member) for name in _tags(one))
+    """The tags of a member of a union: of a model, of a typed dictionary, of a literal, or of the members of a union in it."""
+    tags: Mapping[str, Any] = (
+        typing_extensions.get_type_hints(member)
+        if typing_extensions.is_typeddict(member)
+        else {name: field.annotation for name, field in getattr(member, "model_fields", {}).items()}
+    )
+    # A union of literals and of what is not known yet has its values as members.
+    tag = tags.get("event_type", tags.get("type", member if not tags else None))
+    yield from (one for one in _flat(tag) if isinstance(one, str))
+
+
+def _flat(described: Any) -> Iterator[Any]:
+    """The innermost arguments of a type; a model in it is replaced by its tag."""
+    if inside := typing.get_args(described):
+        for one in inside:
+            yield from _flat(one)
+    elif getattr(described, "model_fields", None):
+        yield from _tags(described)
     else:
-        yield from (one for one in typing.get_args(field.annotation) if isinstance(one, str))
+        yield described
 
 
 if __name__ == "__main__":
