@@ -136,19 +136,16 @@ class SQLiteLog(EventLog):
         check_type("path", path, (str, Path), "SQLiteLog('runs.db')")
         self.path = Path(path)
         _create(self.path)
-        with self._explained():
-            self._writing = _connect(self.path)
-            try:
-                _prepare(self._writing, self.path)
-                _check_barriers(self._writing, self.path)
-                (self.id,) = self._writing.execute("SELECT id FROM log").fetchone()
-                self._reading = _connect(self.path)
-                self._renewing = _connect(self.path)
-            except BaseException:
-                self._writing.close()
-                raise
-        # What a codec encrypts must not be in an index beside it.
-        self.searches_texts = codec is None and has_full_text(self._reading)
+        with self._explained(), contextlib.ExitStack() as opened:
+            self._writing = opened.enter_context(contextlib.closing(_connect(self.path)))
+            _prepare(self._writing, self.path)
+            _check_barriers(self._writing, self.path)
+            (self.id,) = self._writing.execute("SELECT id FROM log").fetchone()
+            self._reading = opened.enter_context(contextlib.closing(_connect(self.path)))
+            self._renewing = opened.enter_context(contextlib.closing(_connect(self.path)))
+            # What a codec encrypts must not be in an index beside it.
+            self.searches_texts = codec is None and has_full_text(self._reading)
+            opened.pop_all()  # they stay open
         self._index: SearchIndex | None = None
         self._is_full: bool | None = None
         self._renew_lock = threading.Lock()

@@ -128,6 +128,33 @@ async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
         open_log(f"sqlite:{tmp_path}/nowhere/runs.db")
 
 
+@pytest.mark.parametrize("fails", ["_prepare", "_connect 2", "_connect 3", "has_full_text"])
+def test_a_log_that_cannot_be_opened_leaves_no_connection_open(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _, at = fails.partition(" ")
+    opened: list[sqlite3.Connection] = []
+
+    def connect(path: Path) -> sqlite3.Connection:
+        if len(opened) + 1 == int(at or 0):
+            raise sqlite3.OperationalError
+        opened.append(sqlite3.connect(path, isolation_level=None))
+        return opened[-1]
+
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError
+
+    monkeypatch.setattr(module, "_connect", connect)
+    if not at:
+        monkeypatch.setattr(module, name, fail)
+    with pytest.raises(LogError):
+        SQLiteLog(tmp_path / "runs.db")
+    assert opened
+    for db in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            db.execute("SELECT 1")
+
+
 async def test_a_locked_file_is_an_error_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,49 @@ def test_the_last_four_cache_points_are_sent() -> None:
     ]
 
 
+def points_of(blocks: list[Any]) -> list[Any]:
+    """The place and the lifetime of each cache point."""
+    points = [(at, block.get("cachePoint")) for at, block in enumerate(blocks)]
+    return [(at, point.get("ttl")) for at, point in points if point]
+
+
+@pytest.mark.parametrize(
+    ("options", "of_tools", "of_message"),
+    [
+        ({}, [(2, "1h"), (4, "1h"), (6, None), (8, None)], []),  # the last four
+        ({"cache": ("tools", "system")}, [(3, "1h"), (5, None), (7, None)], []),
+        ({"cache": "auto"}, [(5, None)], [(1, None)]),  # the others move with the messages
+        ({"cache": "auto", "cache_ttl": "1h"}, [(5, "1h")], [(1, "1h")]),
+    ],
+)
+def test_cache_points_of_tools_count_and_live_as_long_as_those_behind_them(
+    options: Any, of_tools: Any, of_message: Any
+) -> None:
+    tools = [
+        msgspec.structs.replace(LOOK, name=f"look_{at}", cache_control=CachePoint(ttl))
+        for at, ttl in enumerate((None, None, "1h", None, None))
+    ]
+    said = user(Text("a"), CachePoint(options.get("cache_ttl")))
+    body = encoded(Message.system("S"), said, tools=(*tools,), **options)
+    assert points_of(body["toolConfig"]["tools"]) == of_tools
+    assert points_of(body["messages"][0]["content"]) == of_message
+    assert len(points_of(body["system"])) == (1 if options else 0)
+
+
+def test_a_point_of_a_tool_lives_as_long_as_one_of_a_message() -> None:
+    tool = msgspec.structs.replace(LOOK, cache_control=CachePoint())
+    body = encoded(user(Text("a"), CachePoint("1h")), tools=(tool,))
+    assert points_of(body["toolConfig"]["tools"]) == [(1, "1h")]
+
+
+def test_no_call_is_refused_where_the_history_has_calls() -> None:
+    """The service takes such a history with tools alone, and has no word for using none of them."""
+    none = ToolChoice("none")
+    assert "toolConfig" not in encoded(Message.user("Hi"), tools=(LOOK,), tool_choice=none)
+    with pytest.raises(ConfigurationError, match="use AnthropicBedrock"):
+        encoded(Message.user("Look."), answer(CALL), user(RESULT), tools=(LOOK,), tool_choice=none)
+
+
 @pytest.mark.parametrize(
     ("block", "message"),
     [

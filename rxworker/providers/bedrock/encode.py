@@ -3,7 +3,8 @@
 - Roles alternate: what stands in a row under one role becomes one message, and tool results come first in theirs.
 - Pictures, documents and audio are sent as bytes, or by an address in S3; other addresses are refused.
 - Thinking is sent back if it is Bedrock's own and has its seal. Calls and results of the service's own tools are sent back as they came.
-- A conversation with calls needs the tools of these calls: those that are not offered any more are declared by their names alone.
+- A conversation with calls needs the tools of these calls: those that are not offered any more are declared by their names alone. Since the model may then
+  call them, such a conversation is refused with ``tool_choice="none"``.
 - The amount of thinking is sent in each family's own words, in ``additionalModelRequestFields``; for an unknown family it is refused.
 """
 
@@ -190,6 +191,11 @@ def encode_tools(
             encoded.append({"toolSpec": {"name": name, "inputSchema": anything}})
     if not encoded:
         return {}
+    if choice.mode == "none":
+        raise ConfigurationError(
+            "Converse takes a conversation with calls with their tools alone, and cannot forbid the model to call them: leave tool_choice='none' "
+            "out, or use AnthropicBedrock"
+        )
     config: JsonObject = {"tools": encoded}
     if tools and choice.mode == "tool":
         config["toolChoice"] = {"tool": {"name": choice.name}}
@@ -241,36 +247,42 @@ def _with_points(model: str, body: JsonObject, options: Options) -> JsonObject:
     """The body with the cache points that ``Options.cache`` requires, and the last few of all."""
     messages: Any = body["messages"]
     parts: Sequence[str] = cached_parts(options)
-    if options.cache == "auto":
+    is_moving = options.cache == "auto"
+    if is_moving:
         parts = next((CACHED[family] for family in CACHED if family in model), ())
         if parts:
             _add_points(messages, options.cache_ttl)
+    config: Any = body.get("toolConfig") or {"tools": []}
+    texts: Any = body.get("system") or []
+    tools, system = list[Any](config["tools"]), list[Any](texts)
+    for name, blocks in (("tools", tools), ("system", system)):
+        if name in parts and blocks and "cachePoint" not in blocks[-1]:
+            blocks.append(_point(CachePoint(options.cache_ttl)))
+    contents: list[list[Any]] = [message["content"] for message in messages]
     ttl: str | None = None
-    for message in reversed(messages):  # a point before one that lives longer is refused
-        blocks: list[Any] = message["content"]
+    for blocks in reversed([tools, system, *contents]):
         for place in range(len(blocks) - 1, -1, -1):
-            if "cachePoint" in blocks[place]:
+            if "cachePoint" in blocks[place]:  # one before one that lives longer is refused
                 ttl = longest(blocks[place]["cachePoint"].get("ttl"), ttl)
                 blocks[place] = _point(CachePoint(ttl))
-    point = _point(CachePoint(longest(options.cache_ttl, ttl)))
-    config, system = body.get("toolConfig"), body.get("system")
-    if "tools" in parts and isinstance(config, dict) and isinstance(config["tools"], list):
-        body["toolConfig"] = {**config, "tools": [*config["tools"], point]}
-    if "system" in parts and isinstance(system, list):
-        body["system"] = [*system, point]
-    config = body.get("toolConfig")
-    of_tools = _points_of(config["tools"]) if isinstance(config, dict) else 0
-    left = MOST_POINTS - of_tools - _points_of(body.get("system"))
-    for message in reversed(messages):
-        kept: list[JsonObject] = []
-        for block in reversed(message["content"]):
-            if "cachePoint" in block:
-                left -= 1
-                if left < 0:
-                    continue
-            kept.append(block)
-        message["content"] = kept[::-1]
+    left = MOST_POINTS - _points_of(system)
+    left -= _keep_last(tools, 1 if is_moving else left)
+    for blocks in reversed(contents):
+        left -= _keep_last(blocks, left)
+    if tools:
+        body["toolConfig"] = {**config, "tools": tools}
+    if system:
+        body["system"] = system
     return body
+
+
+def _keep_last(blocks: list[Any], most: int) -> int:
+    """Keep so many of the cache points, the last ones; returns how many there are then."""
+    places = [place for place, block in enumerate(blocks) if "cachePoint" in block]
+    kept = places[max(len(places) - most, 0) :]
+    for place in reversed(places[: len(places) - len(kept)]):
+        del blocks[place]
+    return len(kept)
 
 
 def _add_points(messages: Any, ttl: str | None) -> None:
