@@ -1,7 +1,8 @@
 """What the models of each family take, what they cost, and until when they are served: one table. Pure.
 
 The table is of the day in `DATED`, from the public pages in `SOURCES` and from the types of the official SDKs. A number that no page gives is left out.
-Prices are those of the vendor's own service, in US dollars for a million tokens, for short prompts and without discounts of limited time.
+Prices are those of the vendor's own service, in US dollars for a million tokens, without discounts of limited time. What Gemini takes for the storage of
+an explicit cache is not a price of tokens, and not among them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -115,21 +116,45 @@ def _bare(model: str) -> str:
 
 
 _COSTS = ("input", "output", "cache_read", "cache_creation")
+_LONG = {
+    # From this number of tokens of a prompt on, how many times as much its input and its output cost.
+    "anthropic": (100_000, 5.0, 5.0),
+    "openai": (272_000, 2.0, 1.5),
+    "gemini": (200_000, 2.0, 1.5),
+}
+_HOUR = 2.0  # what Anthropic takes for input that is cached for an hour, in its price
 
 
 def _priced(
-    row: ModelInfo, prices: dict[str, tuple[float, ...]], until: str | None = None
+    row: ModelInfo,
+    prices: dict[str, tuple[float, ...]],
+    until: str | None = None,
+    *,
+    tiered: bool = False,
 ) -> list[ModelInfo]:
-    """A row for each of some families that differ by their prices: input, output, and if known read from a cache and written to it."""
+    """A row for each of some families that differ by their prices: input, output, and if known read from a cache and written to it.
+
+    With ``tiered``, long prompts have the prices of `_LONG`.
+    """
     return [
-        replace(
-            row,
-            names=names,
-            prices=Prices(**dict(zip(_COSTS, cost, strict=False))) if cost else None,
-            until=until or row.until,
-        )
+        replace(row, names=names, prices=_prices(row, cost, tiered), until=until or row.until)
         for names, cost in prices.items()
     ]
+
+
+def _prices(row: ModelInfo, cost: tuple[float, ...], tiered: bool) -> Prices | None:
+    if not cost:
+        return None
+    prices = Prices(**dict[str, Any](zip(_COSTS, cost, strict=False)))
+    if row.vendor == "anthropic":
+        prices = replace(prices, cache_creation_1h=_HOUR * prices.input)
+    if not tiered:
+        return prices
+    above, of_input, of_output = _LONG[row.vendor]
+    times = dict.fromkeys((*_COSTS, "cache_creation_1h"), of_input) | {"output": of_output}
+    known = {name: getattr(prices, name) for name in times}
+    long = {name: each and round(each * times[name], 6) for name, each in known.items()}
+    return replace(prices, above=above, long=Prices(**long))
 
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -221,8 +246,7 @@ MODELS: tuple[ModelInfo, ...] = (
         replace(_CLAUDE, off="between_tools", forced=False),
         {"claude-sonnet-5-5": (2.0, 10.0, 0.1, 2.5)},
     ),
-    # Five times as much for a prompt of more than 100,000 tokens.
-    *_priced(_CLAUDE, {"claude-haiku-5-5": (0.1, 0.5, 0.01, 0.125)}),
+    *_priced(_CLAUDE, {"claude-haiku-5-5": (0.1, 0.5, 0.01, 0.125)}, tiered=True),
     *_priced(_CLAUDE, {"claude-opus-5": _OPUS, "claude-sonnet-5": (2.0, 10.0, 0.2, 2.5)}),
     # They do not think unless it is requested, and there is a doubt whether they take ``disabled``.
     *_priced(replace(_CLAUDE, off="", idle=True), {"claude-opus-4-[78]": _OPUS}),
@@ -244,9 +268,10 @@ MODELS: tuple[ModelInfo, ...] = (
         {
             r"gpt-6\.2-sol": (2.0, 10.0, 0.1, 2.5),
             r"gpt-6\.2-astra": (8.0, 40.0, 0.4, 10.0),
-            r"gpt-6\.1-sol": (2.0, 10.0, 0.1),
-            "gpt-6-astra": (10.0, 50.0, 1.0),
+            r"gpt-6\.1-sol": (2.0, 10.0, 0.1, 2.5),
+            "gpt-6-astra": (10.0, 50.0, 1.0, 12.5),
         },
+        tiered=True,
     ),
     *_priced(
         _GPT_EASED,
@@ -254,15 +279,17 @@ MODELS: tuple[ModelInfo, ...] = (
             r"gpt-6\.1-terra": (1.0, 5.0, 0.05, 1.25),
             "gpt-6-sol": (2.0, 10.0, 0.2, 2.5),
             "gpt-6-luna": (0.1, 0.5, 0.01, 0.125),
-            r"gpt-5\.6(-sol)?": (4.0, 20.0, 0.4),
-            r"gpt-5\.6-terra": (2.0, 12.0, 0.2),
-            r"gpt-5\.6-luna": (0.2, 1.2, 0.02),
+            r"gpt-5\.6(-sol)?": (4.0, 20.0, 0.4, 5.0),
+            r"gpt-5\.6-terra": (2.0, 12.0, 0.2, 2.5),
+            r"gpt-5\.6-luna": (0.2, 1.2, 0.02, 0.25),
         },
+        tiered=True,
     ),
-    *_priced(replace(_GPT_5, context=_MILLION), {r"gpt-5\.5": (5.0, 30.0, 0.5)}),
+    *_priced(replace(_GPT_5, context=_MILLION), {r"gpt-5\.5": (5.0, 30.0, 0.5)}, tiered=True),
     *_priced(
         replace(_GPT_5, idle=True, context=1_050_000),
         {r"gpt-5\.4": (2.5, 15.0, 0.25)},
+        tiered=True,
     ),
     *_priced(
         replace(_GPT_5, idle=True),
@@ -280,7 +307,12 @@ MODELS: tuple[ModelInfo, ...] = (
     ),
     *_priced(
         replace(_GPT_5, sampling="never", off=None, efforts=("medium", "high", "xhigh")),
-        {r"gpt-5\.[45]-pro": (30.0, 180.0), r"gpt-5\.2-pro": (21.0, 168.0)},
+        {r"gpt-5\.2-pro": (21.0, 168.0)},
+    ),
+    *_priced(
+        replace(_GPT_5, sampling="never", off=None, efforts=("medium", "high", "xhigh")),
+        {r"gpt-5\.[45]-pro": (30.0, 180.0)},
+        tiered=True,
     ),
     replace(_GPT_5, names="gpt-5-pro", sampling="never", off=None, efforts=("high",)),
     *_priced(
@@ -360,8 +392,12 @@ MODELS: tuple[ModelInfo, ...] = (
         {
             "gemini-4-(argon|carbon)": (4.0, 20.0, 0.2),
             r"gemini-3\.[78]-flash": (1.5, 7.5, 0.15),
-            r"gemini-3\.1-pro-preview(-customtools)?": (2.0, 12.0, 0.2),
         },
+    ),
+    *_priced(
+        _GEMINI,
+        {r"gemini-3\.1-pro-preview(-customtools)?": (2.0, 12.0, 0.2)},
+        tiered=True,
     ),
     *_priced(
         _GEMINI_FLASH,
@@ -378,6 +414,7 @@ MODELS: tuple[ModelInfo, ...] = (
         replace(_GEMINI_2_5, budget=128, off=None),
         {r"gemini-2\.5-pro": (1.25, 10.0, 0.125)},
         "2026-12-01",
+        tiered=True,
     ),
     *_priced(_GEMINI_2_5, {r"gemini-2\.5-flash": (0.3, 2.5, 0.03)}, "2026-12-01"),
     *_priced(replace(_GEMINI_2_5, budget=512), {r"gemini-2\.5-flash-lite": (0.1, 0.4, 0.01)}),
@@ -423,8 +460,8 @@ def model_info(model: str, host: str | None = None) -> ModelInfo:
         model: The name of the model, as a provider takes it.
         host: Where it is served. Open weights take other settings at another host than their vendor's.
 
-    >>> model_info("claude-opus-5-5").prices
-    Prices(input=4.0, output=20.0, cache_read=0.2, cache_creation=5.0, currency='USD')
+    >>> model_info("claude-opus-5-5").prices.cache_creation_1h
+    8.0
     >>> model_info("gpt-5.1").off, model_info("gpt-7").efforts
     (0, ('low', 'medium', 'high', 'xhigh', 'max'))
     """

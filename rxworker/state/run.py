@@ -51,6 +51,7 @@ from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
 from rxworker.messages.pairs import calls_made
 from rxworker.messages.repair import NOT_RUN
+from rxworker.messages.usage import SIZES, as_sum
 from rxworker.state.inner import step_inner
 from rxworker.state.response import STARTED, ResponseState, step_events
 from rxworker.state.run_state import (
@@ -173,7 +174,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         pause=None,
         reason="",
         # What the run took before the pause counts.
-        spent=event.usage,
+        spent=as_sum(event.usage) if event.usage.total_tokens > SIZES[0] else event.usage,
         turns=event.turns,
         tool_calls=event.tool_calls,
         continuations=event.continuations,

@@ -7,13 +7,14 @@ import logging
 from typing import Any
 
 import reactivex
+from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
 from rxworker.messages.settings import Settings, check_number, check_type
-from rxworker.messages.usage import Usage
+from rxworker.messages.usage import SIZES, Usage, parts_of
 from rxworker.operators.kernel import Source
 
 
@@ -158,7 +159,7 @@ class Budget:
     @property
     def cost(self) -> float:
         """The cost of the usage, by the prices of the budget, or else by those of each model."""
-        return self._cost if self.prices is None else self.prices.cost(self.spent)
+        return self._cost
 
     @property
     def changes(self) -> Observable[Usage]:
@@ -206,8 +207,9 @@ class Budget:
         self._by_run[run_id] = usage
         self._partial += usage.is_partial - before.is_partial
         self._spent = _moved(self._spent, before, usage, is_partial=self._partial > 0)
-        if prices is not None:
-            self._cost += prices.cost(usage) - prices.cost(before)
+        known = self.prices or prices
+        if known is not None:
+            self._cost += known.cost(usage) - known.cost(before)
         try:
             self._changes.on_next(self._spent)
         except Exception:  # the other watchers have received it
@@ -268,13 +270,24 @@ TOKENS = [name for name in Usage.__struct_fields__ if name.endswith("_tokens")]
 
 def _moved(total: Usage, before: Usage, after: Usage, *, is_partial: bool) -> Usage:
     """A sum in which one usage has become another."""
+    whole = replace(_with_tokens(total, before, after), is_partial=is_partial)
+    if (whole.input_tokens or 0) <= SIZES[0]:
+        return whole
+    known, old, new = map(parts_of, (total, before, after))
+    parts = {
+        size: _with_tokens(known.get(size), old.get(size), new.get(size))
+        for size in sorted({*known, *new})
+    }
+    return replace(whole, by_size=tuple(parts.items()))
 
+
+def _with_tokens(total: Usage | None, before: Usage | None, after: Usage | None) -> Usage:
     def moved(name: str) -> int | None:
-        old, known, new = (getattr(usage, name) for usage in (before, total, after))
+        old, known, new = (getattr(usage, name, None) for usage in (before, total, after))
         return None if known is None and new is None else (known or 0) - (old or 0) + (new or 0)
 
     counts: dict[str, Any] = {name: moved(name) for name in TOKENS}
-    return Usage(**counts, is_partial=is_partial)
+    return Usage(**counts)
 
 
 def _open(future: asyncio.Future[None]) -> None:

@@ -227,13 +227,16 @@ async def test_a_budget_counts_each_run_by_the_prices_of_its_model() -> None:
 @pytest.mark.parametrize(
     ("model", "prices"),
     [
-        (Anthropic("claude-opus-5-5", api_key="k"), Prices(4.0, 20.0, 0.2, 5.0)),
+        (
+            Anthropic("claude-opus-5-5", api_key="k"),
+            Prices(4.0, 20.0, 0.2, 5.0, cache_creation_1h=8.0),
+        ),
         (OpenAIChat("gpt-5.4-mini", api_key="k"), Prices(0.75, 4.5, 0.075)),
         (OpenAIChat("my-model", base_url="http://127.0.0.1:1"), None),
         (Anthropic("m", api_key="k", info=ModelInfo(prices=PRICES)), PRICES),
         (
             fallback(Anthropic("claude-opus-4-8"), Anthropic("claude-opus-4-6")),
-            Prices(5.0, 25.0, 0.5, 6.25),
+            Prices(5.0, 25.0, 0.5, 6.25, cache_creation_1h=10.0),
         ),
         (fallback(Anthropic("claude-opus-4-8"), Anthropic("claude-haiku-4-5")), None),
     ],

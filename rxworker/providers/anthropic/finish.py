@@ -43,10 +43,18 @@ def read_usage(raw: JsonObject) -> Usage:
     12
     """
     fresh, output, cached, created, thinking = numbers(raw)
-    if passes := _passes(raw):
+    passes = _passes(raw)
+    if passes:
         columns = zip(*map(numbers, passes), strict=True)
         fresh, output, cached, created, _ = (total(*column) for column in columns)
-    return Usage(total(fresh, cached, created), output, cached, created, thinking, raw)
+    hour = total(*(numbers_in(one, HOUR)[0] for one in passes or [raw]))
+    whole = total(fresh, cached, created)
+    return Usage(
+        whole, output, cached, created, thinking, raw, cache_creation_1h_tokens=hour or None
+    )
+
+
+HOUR = "cache_creation.ephemeral_1h_input_tokens"
 
 
 def numbers(raw: JsonObject) -> list[int | None]:

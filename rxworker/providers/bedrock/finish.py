@@ -17,7 +17,12 @@ def read_usage(raw: JsonObject) -> Usage:
     12
     """
     fresh, output, cached, created = numbers(raw)
-    return Usage(total(fresh, cached, created), output, cached, created, raw=raw)
+    details = raw.get("cacheDetails")
+    listed = details if isinstance(details, list) else []
+    hours = [one for one in listed if isinstance(one, dict) and one.get("ttl") == "1h"]
+    hour = total(*(numbers_in(one, "inputTokens")[0] for one in hours))
+    whole = total(fresh, cached, created)
+    return Usage(whole, output, cached, created, raw=raw, cache_creation_1h_tokens=hour or None)
 
 
 def numbers(raw: JsonObject) -> list[int | None]:

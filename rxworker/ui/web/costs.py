@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rxworker.log.values import RunRow
 from rxworker.messages import Prices
-from rxworker.messages.usage import Usage
+from rxworker.messages.usage import Usage, as_sum
 from rxworker.worker.stored import counts_of
 
 
@@ -18,6 +18,8 @@ def cost_of(
     currency: str = "",
 ) -> float | None:
     """What tokens cost, each model by its own prices, in one currency; ``None`` if no price is known.
+
+    The lengths of the prompts are not known here: all have the prices of short ones.
 
     Args:
         table: The prices by the names of models.
@@ -36,7 +38,7 @@ def cost_of(
     parts = [(table[name], each) for name, each in (*spent, (model, Usage(*rest))) if name in table]
     if not currency and parts:
         currency = table[model].currency if model in table else parts[0][0].currency
-    costs = [prices.cost(each) for prices, each in parts if prices.currency == currency]
+    costs = [prices.cost(as_sum(each)) for prices, each in parts if prices.currency == currency]
     return sum(costs) if costs else None
 
 

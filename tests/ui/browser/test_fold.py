@@ -286,12 +286,22 @@ async def test_the_page_comes_to_the_same_as_the_library() -> None:
         assert first["inner"] == second["inner"], make
 
 
-@pytest.mark.parametrize("prices", [PRICES, Prices(input=3.0, output=15.0)])
-async def test_the_page_comes_to_the_same_cost_as_the_library(prices: Prices) -> None:
-    used = Usage(
-        input_tokens=900, output_tokens=70, cache_read_tokens=300, cache_creation_tokens=200
+TIERED = Prices(
+    2.0, 12.0, 0.2, 2.5, cache_creation_1h=4.0, above=200_000, long=Prices(4.0, 18.0, 0.4)
+)
+
+
+@pytest.mark.parametrize("prices", [PRICES, Prices(input=3.0, output=15.0), TIERED])
+@pytest.mark.parametrize("sizes", [(900, 900), (190_000, 190_000), (90_000, 250_000)], ids=str)
+async def test_the_page_comes_to_the_same_cost_as_the_library(
+    prices: Prices, sizes: tuple[int, int]
+) -> None:
+    first, used = (
+        Usage(size, 70, 300, 200, cache_creation_1h_tokens=150, raw={}) for size in sizes
     )
-    model = ScriptedModel([call("look", where="here"), say("No.") + Reply(usage=used)])
+    model = ScriptedModel(
+        [call("look", where="here") + Reply(usage=first), say("No.") + Reply(usage=used)]
+    )
     run = Worker(model, tools=[look]).run("Go")
     every = await watched(run)
     (page,) = page_tells([every], prices=prices)

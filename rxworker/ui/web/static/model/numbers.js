@@ -28,7 +28,7 @@ export function totalsOf(run) {
   }
   const isEstimate = input + output > 0;
   if (!isEstimate) return { usage, isEstimate };
-  return { usage: { ...usage, input_tokens: (usage.input_tokens ?? 0) + input, output_tokens: (usage.output_tokens ?? 0) + output }, isEstimate };
+  return { usage: addUsage(usage, { input_tokens: input, output_tokens: output }), isEstimate };
 }
 
 // The tokens and the cost of a timeline by model. `priceOf(model)` returns the prices of a model or null; "" is the model of what was spent before.
@@ -45,8 +45,8 @@ export function modelsOf(timeline, priceOf) {
     add(attempt.model, usage, 1, guess.input_tokens + guess.output_tokens > 0);
     rest = less(rest, usage);
   }
-  // What no attempt has reported, for example what earlier runs took whose records are not here.
-  if (Object.values(rest).some((n) => n > 0)) add("", rest, 0, false);
+  // What no attempt has reported, for example what earlier runs took whose records are not here. The lengths of its prompts are not known.
+  if (Object.values(rest).some((n) => n > 0)) add("", { ...rest, by_size: [[0, rest]] }, 0, false);
   return [...rows.values()].map((row) => {
     const prices = priceOf(row.model);
     return { ...row, cost: prices ? costOf(prices, row.usage) : null, currency: prices?.currency ?? "" };
@@ -54,7 +54,8 @@ export function modelsOf(timeline, priceOf) {
 }
 
 function less(a, b) {
-  return Object.fromEntries(Object.entries(a).map(([name, n]) => [name, n === null ? null : Math.max(0, n - (b[name] ?? 0))]));
+  const numbers = Object.keys(newUsage()).map((name) => [name, a[name] ?? null]);
+  return Object.fromEntries(numbers.map(([name, n]) => [name, n === null ? null : Math.max(0, n - (b[name] ?? 0))]));
 }
 
 // The cost of models in one currency; null if no price is known.

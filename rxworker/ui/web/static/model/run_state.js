@@ -66,20 +66,36 @@ function partText(part) {
   return `[${part.type} ${part.media_type ?? ""}]`.replace(" ]", "]");
 }
 
-const FIELDS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens", "reasoning_tokens"];
+const FIELDS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens", "reasoning_tokens", "cache_creation_1h_tokens"];
+const SIZES = [100_000, 128_000, 200_000, 256_000, 272_000]; // as in Python: lengths of a prompt above which there are other prices
 const MILLION = 1_000_000;
 
 export function newUsage() {
   return Object.fromEntries(FIELDS.map((name) => [name, null]));
 }
 
+// The sum of responses. One that is longer than the first size has its tokens by the sizes of their prompts, too; see `Usage.by_size` in Python.
 export function addUsage(a, b) {
+  const sum = added(a, b);
+  if ((sum.input_tokens ?? 0) <= SIZES[0]) return sum;
+  const sizes = partsOf(a);
+  for (const [size, part] of partsOf(b)) sizes.set(size, sizes.has(size) ? added(sizes.get(size), part) : part);
+  return { ...sum, by_size: [...sizes] };
+}
+
+function added(a, b) {
   const sum = newUsage();
   for (const name of FIELDS) {
     const left = a?.[name] ?? null, right = b?.[name] ?? null;
     sum[name] = left === null ? right : right === null ? left : left + right;
   }
   return sum;
+}
+
+function partsOf(usage) {
+  if (usage?.by_size?.length) return new Map(usage.by_size);
+  if (!usage || (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0) === 0) return new Map();
+  return new Map([[SIZES.findLast((size) => (usage.input_tokens ?? 0) > size) ?? 0, usage]]);
 }
 
 // All tokens of a run: of finished responses, of the current response and of nested runs.
@@ -91,9 +107,16 @@ export function usageOf(run) {
 
 // Like `Prices.cost` in Python; a test checks that the two agree.
 export function costOf(prices, usage) {
-  const read = usage.cache_read_tokens ?? 0, written = usage.cache_creation_tokens ?? 0;
-  const fresh = Math.max((usage.input_tokens ?? 0) - read - written, 0);
-  const input = fresh * prices.input + read * (prices.cache_read ?? prices.input) + written * (prices.cache_creation ?? prices.input);
+  if (!prices.long) return costAt(prices, usage);
+  let cost = 0;
+  for (const [size, part] of partsOf(usage)) cost += size >= prices.above ? costOf(prices.long, part) : costAt(prices, part);
+  return cost;
+}
+
+function costAt(prices, usage) {
+  const read = usage.cache_read_tokens ?? 0, written = usage.cache_creation_tokens ?? 0, hour = Math.min(usage.cache_creation_1h_tokens ?? 0, written);
+  const fresh = Math.max((usage.input_tokens ?? 0) - read - written, 0), ofWritten = prices.cache_creation ?? prices.input;
+  const input = fresh * prices.input + read * (prices.cache_read ?? prices.input) + (written - hour) * ofWritten + hour * (prices.cache_creation_1h ?? ofWritten);
   return (input + (usage.output_tokens ?? 0) * prices.output) / MILLION;
 }
 

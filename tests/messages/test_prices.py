@@ -1,0 +1,193 @@
+"""What responses cost: by the lengths of their prompts, and by what was read from a cache and written to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import JsonObject, Prices
+from rxworker.messages.usage import SIZES, Usage, as_sum
+from rxworker.providers import model_info
+from rxworker.providers.anthropic.finish import read_usage as anthropic
+from rxworker.providers.bedrock.finish import read_usage as bedrock
+from rxworker.providers.gemini.finish import read_usage as gemini
+from rxworker.providers.openai_responses.finish import read_usage as responses
+from rxworker.worker import Budget
+
+HOUR: JsonObject = {"ephemeral_5m_input_tokens": 1_000, "ephemeral_1h_input_tokens": 3_000}
+CLAUDE: JsonObject = {
+    "input_tokens": 500,
+    "cache_read_input_tokens": 10_000,
+    "cache_creation_input_tokens": 4_000,
+    "cache_creation": HOUR,
+    "output_tokens": 200,
+}
+CONVERSE: JsonObject = {
+    "inputTokens": 500,
+    "cacheReadInputTokens": 10_000,
+    "cacheWriteInputTokens": 4_000,
+    "cacheDetails": [{"ttl": "1h", "inputTokens": 3_000}, {"ttl": "5m", "inputTokens": 1_000}],
+    "outputTokens": 200,
+}
+
+
+def gpt(whole: int, cached: int, written: int) -> JsonObject:
+    details: JsonObject = {"cached_tokens": cached, "cache_write_tokens": written}
+    return {"input_tokens": whole, "input_tokens_details": details, "output_tokens": 1_000}
+
+
+def prompt(whole: int, cached: int) -> JsonObject:
+    return {
+        "promptTokenCount": whole,
+        "cachedContentTokenCount": cached,
+        "candidatesTokenCount": 1_000,
+    }
+
+
+# The model, how its usage is read, what the service reports, and the cost in millionths of a dollar, by hand from the pages of the prices:
+# https://platform.claude.com/docs/en/about-claude/pricing, https://developers.openai.com/api/docs/pricing, https://ai.google.dev/gemini-api/docs/pricing
+COSTS: dict[str, tuple[str, Any, JsonObject, float]] = {
+    "claude, an hour and five minutes": (
+        "claude-opus-5-5",
+        anthropic,
+        CLAUDE,
+        500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0,
+    ),
+    "converse, an hour and five minutes": (
+        "us.anthropic.claude-opus-5-5",
+        bedrock,
+        CONVERSE,
+        500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0,
+    ),
+    "claude, long with no prices for it": (
+        "claude-sonnet-5-5",
+        anthropic,
+        {"input_tokens": 900_000, "output_tokens": 10},
+        900_000 * 2.0 + 10 * 10.0,
+    ),
+    "claude, long by what was cached": (
+        "claude-haiku-5-5",
+        anthropic,
+        CLAUDE | {"cache_read_input_tokens": 100_000},
+        500 * 0.5 + 100_000 * 0.05 + 1_000 * 0.625 + 3_000 * 1.0 + 200 * 2.5,
+    ),
+    "claude, short": (
+        "claude-haiku-5-5",
+        anthropic,
+        {"input_tokens": 100_000, "output_tokens": 200},
+        100_000 * 0.1 + 200 * 0.5,
+    ),
+    "gpt, short": (
+        "gpt-6.2-sol",
+        responses,
+        gpt(272_000, 200_000, 2_000),
+        70_000 * 2.0 + 200_000 * 0.1 + 2_000 * 2.5 + 1_000 * 10.0,
+    ),
+    "gpt, long": (
+        "gpt-6.2-sol",
+        responses,
+        gpt(272_001, 200_000, 2_000),
+        70_001 * 4.0 + 200_000 * 0.2 + 2_000 * 5.0 + 1_000 * 15.0,
+    ),
+    "gpt, long, no price of its own for writing": (
+        "gpt-5.4",
+        responses,
+        gpt(300_000, 200_000, 0),
+        100_000 * 5.0 + 200_000 * 0.5 + 1_000 * 22.5,
+    ),
+    "gemini, short": (
+        "gemini-3.1-pro-preview",
+        gemini,
+        prompt(200_000, 50_000),
+        150_000 * 2.0 + 50_000 * 0.2 + 1_000 * 12.0,
+    ),
+    "gemini, long": (
+        "gemini-3.1-pro-preview",
+        gemini,
+        prompt(250_000, 50_000),
+        200_000 * 4.0 + 50_000 * 0.4 + 1_000 * 18.0,
+    ),
+    "gemini, flat": (
+        "gemini-4-neon",
+        gemini,
+        prompt(900_000, 0),
+        900_000 * 3.0 + 1_000 * 15.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_response_costs_what_the_page_of_its_prices_has(name: str) -> None:
+    model, read, raw, cost = COSTS[name]
+    prices = model_info(model).prices
+    assert prices is not None
+    assert prices.cost(read(raw)) == pytest.approx(cost / 1e6)
+
+
+PRICES = Prices(
+    2.0, 12.0, 0.2, 2.5, cache_creation_1h=4.0, above=200_000, long=Prices(4.0, 18.0, 0.4)
+)
+
+
+def used(size: int, output: int, read: int | None, written: int | None, hour: int) -> Usage:
+    """What a service can report: what was read and written is a part of the input."""
+    read, written = read and min(read, size // 2), written and min(written, size // 2)
+    hour = min(hour, written or 0)
+    return Usage(size, output, read, written, cache_creation_1h_tokens=hour, raw={"its": "own"})
+
+
+RESPONSES = st.builds(
+    used,
+    st.integers(0, 400_000) | st.sampled_from([*SIZES, *(size + 1 for size in SIZES)]),
+    st.integers(0, 1_000),
+    st.integers(0, 200_000) | st.none(),
+    st.integers(0, 200_000) | st.none(),
+    st.integers(0, 200_000),
+)
+
+
+@given(st.lists(RESPONSES, max_size=8), st.integers(0, 8))
+def test_a_sum_costs_as_much_as_its_responses_however_it_was_added_up(
+    several: list[Usage], at: int
+) -> None:
+    """Also after it was stored, and as a budget counts it, whose runs report their sums so far."""
+    whole, first, last = Usage(), Usage(), Usage()
+    budget = Budget(prices=PRICES)
+    for n, each in enumerate(several):
+        whole += each
+        first, last = (first + each, last) if n < at else (first, last + each)
+        budget.report("a" if n < at else "b", first if n < at else last)
+    cost = pytest.approx(sum(PRICES.cost(each) for each in several))
+    assert PRICES.cost(whole) == cost
+    assert PRICES.cost(first + last) == cost
+    assert PRICES.cost(msgspec.json.decode(msgspec.json.encode(whole), type=Usage)) == cost
+    assert budget.cost == cost
+    assert PRICES.cost(budget.spent) == cost
+
+
+def test_many_short_prompts_are_no_long_one() -> None:
+    many = sum([Usage(90_000, 0)] * 10, Usage())
+    assert many.input_tokens == 900_000
+    assert PRICES.cost(many) == pytest.approx(1.8)
+    assert PRICES.cost(as_sum(Usage(900_000, 0))) == pytest.approx(1.8)
+    assert PRICES.cost(Usage(900_000, 0)) == pytest.approx(3.6)
+
+
+@pytest.mark.parametrize(
+    ("given_", "message"),
+    [
+        ({"above": 200_000}, "give both above=... and long=..."),
+        ({"long": PRICES}, "give both above=... and long=..."),
+        ({"above": 150_000, "long": PRICES}, "give one of 100000, "),
+        ({"above": 200_000, "long": (4.0, 18.0)}, "Prices.long. is a tuple"),
+        ({"cache_creation_1h": -1.0}, "Prices.cache_creation_1h."),
+    ],
+)
+def test_prices_that_cannot_be_right_are_refused(given_: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Prices(1.0, 2.0, **given_)
