@@ -2,6 +2,7 @@
 
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.hub.hub import Hub
+from rxworker.hub.item import Item
 from rxworker.hub.watch import Watch, iterate
 from rxworker.hub.watcher import WatcherState
 from rxworker.hub.watchers import Watchers
@@ -19,5 +20,6 @@ __all__ = [
     "Latest",
     "DropOldest",
     # any other observable
+    "Item",
     "iterate",
 ]

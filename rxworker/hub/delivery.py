@@ -8,6 +8,7 @@ begin or end something.
 from __future__ import annotations
 
 from itertools import islice
+from math import inf
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
@@ -17,6 +18,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Gap, Record, Usage
 from rxworker.events.kinds import PASSING
 from rxworker.hub.history import History, deltas_of, expand
+from rxworker.hub.item import Item
 from rxworker.messages.settings import Settings, check_number
 
 BATCH = 256
@@ -24,6 +26,11 @@ BATCH = 256
 
 LONGEST = 86400.0
 """The maximum number of seconds between two deliveries."""
+
+HELD = 1024
+"""How many records a hub with a limited memory holds for a watcher that names no limit."""
+
+_PASSING = PASSING | {Item}
 
 
 class Reliable(Settings, frozen=True):
@@ -66,13 +73,29 @@ class Coalesce(Settings, frozen=True, repr_omit_defaults=True):
     every: float | None = None
 
     def __post_init__(self) -> None:
-        check_number("Coalesce(every)", self.every, above=0, optional=True)
-        if self.every is not None and self.every > LONGEST:
-            raise ConfigurationError(f"Coalesce(every)={self.every!r}: give at most a day")
+        _check_pace("Coalesce", self.every)
 
 
-class Latest(Settings, frozen=True):
-    """For gauges: every event that begins or ends something, and only the newest of each kind of passing event and of usage."""
+class Latest(Settings, frozen=True, repr_omit_defaults=True):
+    """For gauges: every event that begins or ends something, and only the newest of each kind of passing event and of usage.
+
+    Attributes:
+        every: Minimum seconds between two deliveries of passing events, as in `Coalesce`.
+
+    Raises:
+        ConfigurationError: ``every`` is not above 0, or above a day.
+    """
+
+    every: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_pace("Latest", self.every)
+
+
+def _check_pace(name: str, every: float | None) -> None:
+    check_number(f"{name}(every)", every, above=0, optional=True)
+    if every is not None and every > LONGEST:
+        raise ConfigurationError(f"{name}(every)={every!r}: give at most a day")
 
 
 class DropOldest(Settings, frozen=True):
@@ -137,7 +160,24 @@ def every_of(delivery: Delivery | None) -> float | None:
     >>> every_of(Coalesce(every=0.5))
     0.5
     """
-    return delivery.every if isinstance(delivery, Coalesce) else None
+    return delivery.every if isinstance(delivery, Coalesce | Latest) else None
+
+
+def held_for(delivery: Delivery | None) -> float:
+    """How many of the newest records a hub with a limited memory holds for a watcher that is behind.
+
+    >>> held_for(Reliable(limit=7)), held_for(Latest()), held_for(Reliable(limit=None))
+    (7, 1, inf)
+    """
+    match delivery:
+        case Reliable(limit=limit):
+            return inf if limit is None else limit
+        case DropOldest(limit=limit):
+            return limit
+        case Latest():
+            return 1
+        case _:
+            return HELD
 
 
 def _latest(history: History, after: int) -> list[Record]:
@@ -151,7 +191,7 @@ def _latest(history: History, after: int) -> list[Record]:
     for entry in history.entries(after):
         record = next(expand(entry, entry.seq - 1)) if deltas_of(entry) else entry
         kind = record.event.__class__
-        if kind in PASSING or kind is Usage:
+        if kind in _PASSING or kind is Usage:
             newest[kind, record.path] = record
         else:
             flush()
@@ -175,7 +215,7 @@ def _newest(history: History, after: int, limit: int) -> list[Record]:
         if deltas_of(entry):
             last = min(entry.seq, begin)
             _drop(given, next(expand(entry, last - 1)), max(entry.first, after + 1))
-        elif entry.event.__class__ in PASSING:
+        elif entry.event.__class__ in _PASSING:
             _drop(given, entry, entry.first)
         else:
             given.append(entry)

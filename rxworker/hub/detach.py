@@ -83,7 +83,7 @@ class DetachReporter:
             raise_from_loop(self._loop, error)
 
     def _run_id(self) -> str:
-        return next((record.run_id for record in self._history.records(0, 1)), "")
+        return next((record.run_id for record in self._history.records(0)), "")
 
 
 def raise_from_loop(loop: asyncio.AbstractEventLoop, interrupt: KeyboardInterrupt) -> None:

@@ -45,6 +45,7 @@ class History:
         self._packed: list[Record] = []
         self._packed_to = 0
         self.tail: list[Record] = []
+        self._dropped = 0  # entries
         self._may_pack_at = TAIL  # not before, since each record adds at most one to either count
 
     def append(self, entry: Record) -> None:
@@ -76,6 +77,19 @@ class History:
         self._may_pack_at = self.last_seq + TAIL
         self.tail = []
 
+    @property
+    def held(self) -> int:
+        """The number of entries that it holds."""
+        return len(self._packed) + len(self.tail)
+
+    def drop(self, until: int) -> None:
+        """Drop the entries up to this number. The next read begins with the first entry that is left."""
+        count = _index_after(self._packed, until)
+        self._dropped += count
+        del self._packed[:count]
+        if until > self._packed_to:
+            self.tail = self.tail[_index_after(self.tail, until) :]
+
     def entries(self, after: int) -> Iterable[Record]:
         """The entries with the records after this number. The first entry may also cover records before it."""
         if after < self._packed_to:
@@ -84,10 +98,11 @@ class History:
 
     def _entries_from(self, index: int) -> Iterator[Record]:
         """The packed entries from an index on, and then the tail."""
-        # By index: a watcher that receives these may push, and the tail is packed then.
-        while index < len(self._packed):
+        # By index: a watcher that receives these may push, and the tail is packed then, or entries are dropped.
+        place = index + self._dropped
+        while (index := max(place - self._dropped, 0)) < len(self._packed):
+            place = index + self._dropped + 1
             yield self._packed[index]
-            index += 1
         yield from self.tail
 
     def unseen(self, after: int) -> Iterable[Record]:

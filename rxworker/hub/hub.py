@@ -42,6 +42,8 @@ class Hub(WatcherRegistry, Stage[Record]):
             that the hub was made on, and at once without one.
         loop: The running event loop, where the caller has it.
         scheduler: The clock of watchers with a pace; by default the event loop's.
+        keep: How many of the newest records it keeps for watchers that come later; ``None`` for all. A watcher that is behind has more of them held for it: as
+            many as its delivery allows it to be behind, or 1,024.
 
     Example:
         >>> from rxworker.events import TextDelta

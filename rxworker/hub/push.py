@@ -139,6 +139,12 @@ class WatcherGroup:
     def __len__(self) -> int:
         return len(self._members) + len(self._joining)
 
+    @property
+    def seen(self) -> int:
+        """The number of the last record that all of its watchers have received."""
+        joining = [watcher.seen for watcher in self._joining]
+        return min([self._seen, *joining] if self._members else joining, default=self._seen)
+
     def add(self, watcher: Watcher) -> None:
         """Push the records that are new for it at the next flush."""
         if not self._members and not self._joining:

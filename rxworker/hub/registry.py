@@ -44,6 +44,7 @@ class WatcherRegistry:
         defer: Defer | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         scheduler: abc.SchedulerBase | None = None,
+        keep: int | None = None,
     ) -> None:
         super().__init__()
         self.history = History()
@@ -59,6 +60,8 @@ class WatcherRegistry:
         self._immediate = ImmediateWatchers(self.history, reporter.report)
         self.ended = False
         self.error: Exception | None = None
+        self._keep = keep
+        self._drop_at = 0
         self._names = count(1)
         self.watched = False
 
@@ -80,6 +83,8 @@ class WatcherRegistry:
         if self.ended or not entries:
             return
         self.history.extend(entries)
+        if self._keep is not None:
+            self._drop(self._keep)
         immediate = self._immediate
         if immediate.is_pushing:
             return
@@ -93,6 +98,15 @@ class WatcherRegistry:
         if interrupt is not None:
             self._interrupt = None
             raise interrupt
+
+    def _drop(self, keep: int) -> None:
+        """Drop what is neither kept nor needed by a watcher. Rarely while watchers are behind, since each of them is looked at."""
+        history = self.history
+        if history.held <= self._drop_at:
+            return
+        last = history.last_seq
+        history.drop(int(min(last - keep, self.flush_scheduler.needed_after(last))))
+        self._drop_at = history.held + history.held // 8
 
     def _keep_interrupt(self, interrupt: KeyboardInterrupt) -> None:
         """Without a loop that it could leave, `push` raises it after the round."""
@@ -148,6 +162,9 @@ class WatcherRegistry:
     def attach(self, watcher: Watcher) -> None:
         """Serve a new watcher. One without a delivery is pushed everything so far at once."""
         self.watched = self.watched or watcher.takes != "entries"
+        if self._keep is not None:
+            # More may be held at the moment, for watchers that are behind.
+            watcher.seen = max(watcher.seen, self.last_seq - self._keep)
         if watcher.delivery is not None:
             self.call_in_loop(partial(self.flush_scheduler.add, watcher))
         elif self._immediate.add(watcher):

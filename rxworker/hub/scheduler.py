@@ -13,8 +13,9 @@ of the run. The number up to which records are released is all that the watchers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from math import inf
 from operator import call
 from typing import TypeAlias
 
@@ -22,9 +23,10 @@ from reactivex import abc
 
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import DEFERRABLE
-from rxworker.hub.delivery import Delivery, every_of
+from rxworker.hub.delivery import Coalesce, Delivery, Reliable, every_of, held_for
 from rxworker.hub.detach import OnRaise
 from rxworker.hub.history import History
+from rxworker.hub.item import Item
 from rxworker.hub.push import WatcherGroup
 from rxworker.hub.watcher import Watcher, WatcherState
 
@@ -34,7 +36,7 @@ Defer: TypeAlias = Callable[[Callback], object]
 Later: TypeAlias = Callable[[float, Callback], Callable[[], object]]
 """Calls a function after so many seconds; returns a function that cancels the call."""
 
-_DEFERRABLE = DEFERRABLE | {Deltas}
+_DEFERRABLE = DEFERRABLE | {Deltas, Item}
 
 
 class FlushScheduler:
@@ -205,6 +207,16 @@ class FlushScheduler:
         self._callbacks = tuple(other for other in self._callbacks if other is not callback)
         self.notify_change()
 
+    def needed_after(self, last_seq: int) -> float:
+        """The number after which a watcher still needs records, of those that are held for it."""
+        needed = [max(one.seen, last_seq - held_for(one.delivery)) for one in self.readers]
+        for delivery, group in self._groups.items():
+            # Reliable() and Coalesce() are served in the next turn, whatever is pushed in this one.
+            is_next = delivery == Coalesce() or isinstance(delivery, Reliable)
+            held = inf if is_next else held_for(delivery)
+            needed.append(max(group.seen, last_seq - held))
+        return min(needed, default=last_seq)
+
     def __len__(self) -> int:
         return len(self.readers) + sum(map(len, self._groups.values()))
 
@@ -235,6 +247,9 @@ class Readers:
 
     def __len__(self) -> int:
         return len(self._readers)
+
+    def __iter__(self) -> Iterator[Watcher]:
+        return iter(self._readers)
 
     def add(self, reader: Watcher) -> None:
         """Add a reader."""

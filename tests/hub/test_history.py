@@ -204,3 +204,18 @@ def test_entries_packed_during_reading_are_read_once() -> None:
     history.pack()
     history.append(delta(9))
     assert read + [record.seq for record in reading] in ([*range(1, 9)], [*range(1, 10)])
+
+
+def test_entries_dropped_during_reading_leave_the_place_of_the_reader() -> None:
+    history = History()
+    for n in range(1, TAIL + 4):
+        history.append(Record(n, "r", 1, 1, float(n), Ping()))
+    reading = history.records(0)
+    read = [next(reading).seq for _ in range(5)]
+    history.drop(3)
+    read += [next(reading).seq for _ in range(2)]
+    history.drop(TAIL)
+    assert read + [record.seq for record in reading] == [*range(1, 8), *range(TAIL + 1, TAIL + 4)]
+    assert history.held == 3
+    history.drop(TAIL + 2)
+    assert [record.seq for record in history.records(0)] == [TAIL + 3]

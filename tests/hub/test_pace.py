@@ -25,7 +25,7 @@ from rxworker.events import (
     ToolProgress,
     Usage,
 )
-from rxworker.hub import Coalesce, Hub, Watch
+from rxworker.hub import Coalesce, Hub, Latest, Watch
 from rxworker.hub.reader import Reader as Reading
 
 STOP = BlockStop(0, BlockType.TEXT)
@@ -186,10 +186,11 @@ def test_nothing_is_lost_whatever_the_pace(events: list[Event | str], step: int)
     assert places[-1] == len(events)
 
 
-@pytest.mark.parametrize("every", [0, -1.0, float("nan"), float("inf"), "1"])
-def test_a_pace_is_a_number_of_seconds(every: float) -> None:
-    with pytest.raises(ConfigurationError, match=r"Coalesce\(every\)"):
-        Coalesce(every=every)
+@pytest.mark.parametrize("delivery", [Coalesce, Latest])
+@pytest.mark.parametrize("every", [0, -1.0, float("nan"), float("inf"), "1", 86401])
+def test_a_pace_is_a_number_of_seconds(delivery: type[Coalesce | Latest], every: float) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{delivery.__name__}\(every\)"):
+        delivery(every=every)
 
 
 async def test_readers_are_woken_at_the_pace_and_share_the_records() -> None:
