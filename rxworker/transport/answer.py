@@ -19,7 +19,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import lru_cache
 from typing import cast
@@ -35,9 +36,10 @@ from rxworker.errors import (
 )
 from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.messages.settings import Settings, check_number
-from rxworker.operators.kernel import connect
+from rxworker.operators.kernel import Sink, connect
 from rxworker.operators.recovery import LOOKS
 from rxworker.providers.base import HttpRequest, ResponseDecoder, ResumableDecoder
+from rxworker.providers.batch_decoder import Part
 from rxworker.transport.base import PRESSURE
 from rxworker.transport.clock import LoopClock, Ticker
 from rxworker.transport.receive import Receiver
@@ -96,6 +98,8 @@ class Retry(Settings, frozen=True):
         return min(self.first * 2.0**doublings, self.maximum) * (1 - chance() / 4)
 
 
+NAME_SECONDS = 30.0
+"""How long a response in the background that was left before it had a name is read for it."""
 SHORTEST_STEP = 0.001
 """Seconds between two looks at a response, at least."""
 
@@ -184,6 +188,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._pressure = PRESSURE.get()
         self._context = copy_context()  # a retry belongs to the caller
         self._failures = 0
+        self._is_on_its_way = False  # a request for a response in the background
         self._upstream: abc.DisposableBase | None = None
         self._timer: abc.DisposableBase | None = None
 
@@ -203,6 +208,8 @@ class Answer(Receiver, abc.DisposableBase):
             upstream.dispose()
         else:
             self._upstream = upstream
+            if self._background is not None and (loop := _loop_if_any()) is not None:
+                loop.call_soon(self._set_on_its_way)  # after the task that sends it has begun
 
     def on_error(self, error: Exception) -> None:
         """Take what broke the connection, or what came in place of a stream: an answer that came whole is one, too."""
@@ -230,16 +237,49 @@ class Answer(Receiver, abc.DisposableBase):
         return error.body if is_whole else b""
 
     def dispose(self) -> None:
-        """Leave; the connection is closed."""
+        """Leave; the connection is closed, unless a response in the background has begun that has no name yet: it is cancelled when it has one."""
+        if self in _cancelling:
+            return
         # A run knows whether another process continues the response.
         is_left = getattr(self._pressure, "is_left", False)
-        if self._background is not None and not self._over and not is_left:
-            self._background.cancel()
+        background = self._background
+        if background is not None and not (self._over or is_left):
+            is_named = background.cancel() or self._progress
+            if not is_named and self._is_on_its_way:
+                self._wait_for_name(background)
+                return
         if not self._over or self._timer is not None:
             self._stop()
 
+    def _wait_for_name(self, background: Background) -> None:
+        """Read on, without an observer, until the response can be cancelled."""
+
+        def feed(data: bytes) -> Sequence[Part]:
+            self._decoder.feed(data)
+            if background.cancel():
+                self._stop()
+            return ()
+
+        def ignore(*_: object) -> None:
+            pass
+
+        def stop(*_: object) -> None:
+            self._stop()
+
+        self._observer = Sink(ignore, ignore, ignore)
+        self._push_many, self._feed = ignore, feed
+        clock, self._clock = self._clock, None  # it is not sent again
+        if clock is not None:
+            self._timer = clock.schedule_relative(NAME_SECONDS, stop)
+        _cancelling[self] = asyncio.get_running_loop().create_future()
+
+    def _set_on_its_way(self) -> None:
+        self._is_on_its_way = self._upstream is not None
+
     def _stop(self) -> None:
         self._over = True
+        self._is_on_its_way = False
+        _settle(self)
         if self._ticker is not None:
             self._ticker.leave(self.tick)
         timer, self._timer = self._timer, None
@@ -355,9 +395,26 @@ async def settle_cancellations(seconds: float) -> None:
         seconds: How long at most.
     """
     loop = asyncio.get_running_loop()
-    futures = [each for each in _cancelling.values() if each is not None]
-    if waiting := [each for each in futures if each.get_loop() is loop]:
-        await asyncio.wait(waiting, timeout=seconds)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            # A response that gets its name is cancelled then.
+            while waiting := [
+                each for each in _cancelling.values() if each and each.get_loop() is loop
+            ]:
+                await asyncio.wait(waiting)
+
+
+def _loop_if_any() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _settle(cancelled: abc.DisposableBase) -> None:
+    done = _cancelling.pop(cancelled, None)
+    if done is not None and not done.done():
+        done.set_result(None)
 
 
 class Background:
@@ -393,17 +450,15 @@ class Background:
         self.has_progressed, self._resumed = request.url != self._resumed, request.url
         return self._send(request)
 
-    def cancel(self) -> None:
-        """Request the end of the response from the service, without waiting for its answer."""
+    def cancel(self) -> bool:
+        """Request the end of the response from the service, without waiting for its answer; gives whether there was one to end."""
         request = self._decoder.cancel(self._sent)
         if request is None:
-            return
+            return False
         subscription: abc.DisposableBase | None = None
         is_done = False
-        try:
-            done = asyncio.get_running_loop().create_future()
-        except RuntimeError:
-            done = None
+        loop = _loop_if_any()
+        done = None if loop is None else loop.create_future()
 
         def end(error: Exception | None = None) -> None:
             nonlocal is_done
@@ -420,3 +475,4 @@ class Background:
         subscription = Context().run(source.subscribe, None, end, end)
         if not is_done:
             _cancelling[subscription] = done
+        return True

@@ -165,8 +165,10 @@ class RunPressure:
 
     @property
     def is_left(self) -> bool:
-        """Whether another process continues the response."""
-        is_left = any(journal.is_left for journal in self._journals)
+        """Whether another process continues the response, for which it must be stored by its name."""
+        response = self._context.journal.state.response
+        is_named = response is not None and bool(response.response_id)
+        is_left = is_named and any(journal.is_left for journal in self._journals)
         return is_left and continues(self._context.worker, self._context.options)
 
     @property

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 import reactivex
+from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
+from reactivex.subject import Subject
 
 from rxworker import Worker
 from rxworker.errors import ConfigurationError, ProviderError, RxWorkerError, TransportError
 from rxworker.events import ResponseEvent, TextDelta
+from rxworker.log import MemoryLog
 from rxworker.messages import Conversation, JsonObject, Message
 from rxworker.providers import OpenAIResponses, Options, Request
+from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, lint
 from rxworker.transport import Client, Retry, Timeouts
+from rxworker.transport.answer import NAME_SECONDS, _cancelling, settle_cancellations
 
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+RawServer = Callable[[Handler], Awaitable[str]]
 AGAIN = Retry(retries=2, first=0.0)
 ASKED = Request(Conversation((Message.user("hi"),)), options=Options(extra={"background": True}))
 PART: JsonObject = {"type": "output_text", "text": "one two three", "annotations": []}
@@ -218,6 +226,99 @@ async def test_leaving_cancels_the_response() -> None:
         subscription.dispose()
         await server.wait_requests(2)
         assert paths(server)[1:] == ["POST /v1/responses/resp%2F1/cancel"]
+
+
+class Slow:
+    """A service that answers when it is let, and keeps the first lines of requests."""
+
+    def __init__(self, body: bytes = b"".join(FRAMES[:1])) -> None:
+        self.body = body
+        self.asked: list[str] = []
+        self.arrived, self.may_answer, self.cancelled = (asyncio.Event() for _ in range(3))
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.asked.append(head.partition(" HTTP")[0])
+        if "/cancel" in self.asked[-1]:
+            self.cancelled.set()
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+            return
+        self.arrived.set()
+        await self.may_answer.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + self.body)
+        await writer.drain()
+        if self.body:
+            await reader.read()  # until the client closes
+
+
+async def test_leaving_before_the_response_has_a_name_cancels_it_when_it_has_one(
+    raw_server: RawServer,
+) -> None:
+    """The service goes on with what it was sent, also when nobody is connected any more."""
+    service, got = Slow(), list[ResponseEvent]()
+    provider = OpenAIResponses("m", api_key="k", base_url=await raw_server(service))
+    subscription = Client(provider, retry=AGAIN).stream(ASKED).subscribe(got.append)
+    await service.arrived.wait()
+    subscription.dispose()
+    subscription.dispose()
+    service.may_answer.set()
+    await service.cancelled.wait()
+    assert service.asked == ["POST /v1/responses", "POST /v1/responses/resp%2F1/cancel"]
+    assert got == []
+
+
+@pytest.mark.parametrize("is_handed_over", [False, True])
+async def test_a_run_that_is_left_before_its_response_has_a_name_cancels_it(
+    is_handed_over: bool, raw_server: RawServer
+) -> None:
+    """The process that continues the run sends its request again."""
+    service = Slow()
+    provider = OpenAIResponses("m", api_key="k", base_url=await raw_server(service))
+    options = Options(extra={"background": True})
+    async with MemoryLog() as log:
+        run = Worker(Client(provider), options=options, log=log).run("hi")
+        await service.arrived.wait()
+        leaving = asyncio.ensure_future(run.hand_over() if is_handed_over else run.cancel())
+        service.may_answer.set()
+        await leaving
+        if is_handed_over:
+            await service.cancelled.wait()
+        assert service.cancelled.is_set()
+
+
+async def test_a_response_that_is_left_and_gets_no_name_is_not_sent_again(
+    raw_server: RawServer,
+) -> None:
+    service = Slow(b"")
+    provider = OpenAIResponses("m", api_key="k", base_url=await raw_server(service))
+    errors: list[Exception] = []
+    subscription = Client(provider, retry=AGAIN).stream(ASKED).subscribe(on_error=errors.append)
+    await service.arrived.wait()
+    subscription.dispose()
+    service.may_answer.set()
+    await settle_cancellations(5)
+    assert (service.asked, errors, _cancelling) == (["POST /v1/responses"], [], {})
+
+
+async def test_a_response_that_never_gets_a_name_is_left_after_a_while() -> None:
+    scheduler = HistoricalScheduler()
+    bytes_of: Subject[bytes] = Subject()
+
+    class Silent:
+        def send(self, request: HttpRequest) -> Observable[bytes]:
+            return bytes_of
+
+    provider = OpenAIResponses("m", api_key="k")
+    model = Client(provider, transport=Silent(), scheduler=scheduler)
+    at_once = model.stream(ASKED).subscribe()
+    at_once.dispose()
+    assert bytes_of.observers == []
+    subscription = model.stream(ASKED).subscribe()
+    await asyncio.sleep(0)
+    subscription.dispose()
+    assert len(bytes_of.observers) == 1
+    scheduler.advance_by(NAME_SECONDS)
+    assert (bytes_of.observers, _cancelling) == ([], {})
 
 
 async def test_leaving_while_it_waits_to_go_on_cancels_it() -> None:
