@@ -1,10 +1,30 @@
-"""Derived streams: any observable with watchers, as a run has them."""
+"""Boards: streams that are derived from those of runs, and go where runs go: published streams, panels and dashboards.
 
+`publish` gives any observable watchers, as a run has them. A `Panel` is an operator over records and the way its values are shown. A `Dashboard` is a list of panels,
+and a value. A `Board` computes it over records as they come; `Dashboard.at` computes what it showed at a moment of the past.
+"""
+
+from rxworker.boards.dashboard import Board, Dashboard
+from rxworker.boards.panel import Alert, AlertChange, Panel, PanelState, View, above, below, panel
 from rxworker.boards.publish import Keep, Published, WatchItems, publish
+from rxworker.boards.stored import fold_log
+from rxworker.boards.text import board_text
 
 __all__ = [
-    "publish",
-    "Published",
-    "WatchItems",
+    "Alert",
+    "AlertChange",
+    "Board",
+    "Dashboard",
     "Keep",
+    "Panel",
+    "PanelState",
+    "Published",
+    "View",
+    "WatchItems",
+    "above",
+    "below",
+    "board_text",
+    "fold_log",
+    "panel",
+    "publish",
 ]

@@ -182,6 +182,15 @@ ACTIONS = {
     "delete": "delete a run",
     "prune": "delete the oldest runs that have ended",
 }
+DASH = """print what the panels of a dashboard show of the runs of a log
+
+examples:
+  rxworker dash --log sqlite:runs.db my_boards:board
+  rxworker dash --log sqlite:runs.db my_boards:board --run run-4fd5696ea3b4
+  rxworker dash --log sqlite:runs.db my_boards:board --at 2026-11-26T12:00:00
+
+The name is that of a Dashboard in a module of the current directory, or of an installed one such as rxworker.panels:USAGE.
+"""
 WORK = """take runs of a queue, in any number of processes
 
 examples:
@@ -378,6 +387,18 @@ def _add_submit(submit: Parser) -> None:
     add("--run", dest="run_id", metavar="ID", help=about)
 
 
+def _add_dash(dash: Parser) -> None:
+    _add_address(dash)
+    add = dash.add_argument
+    add("dashboard", metavar="MODULE:NAME", help="the dashboard")
+    _add_several(dash, "--run", "runs", "RUN", "only this run")
+    about = "the moment that is shown: seconds since the epoch, or a date and a time; by default that of the last record"
+    add("--at", type=_moment, metavar="TIME", help=about)
+    about = "only runs that began in this time, such as 24h, 30d"
+    add("--max-age", type=_duration, metavar="AGE", help=about)
+    add("--width", type=_positive, metavar="N", help="how many columns; those of the terminal")
+
+
 STATUSES = ("queued", "running", "cut-off", "paused", "resumed", "finished", "aborted")
 
 
@@ -439,6 +460,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "acp": ("protocols:acp", ACP, _add_acp),
     "decode": ("decode:decode", DECODE, _add_decode),
     "runs": ("runs:runs", RUNS, _add_runs),
+    "dash": ("dash:dash", DASH, _add_dash),
     "work": ("work:work", WORK, _add_work),
     "submit": ("work:submit", SUBMIT, _add_submit),
 }
@@ -452,6 +474,16 @@ SIZES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 def _duration(text: str) -> float:
     what = "an age, such as 30d, 12h, 90m or a number of seconds"
     return _scaled(text, UNITS, _seconds, what)
+
+
+def _moment(text: str) -> float:
+    from rxworker.cli.dash import read_moment
+
+    try:
+        return read_moment(text)
+    except ValueError:
+        about = "a moment, such as 2026-11-26T12:00:00 or seconds since the epoch"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {about}") from None
 
 
 def _bytes(text: str) -> int:

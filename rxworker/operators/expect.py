@@ -86,16 +86,32 @@ def no_amount(verb: str, item: object) -> ConfigurationError:
     return _wrong(verb, "numbers", _a(item), "put ops.map(...) before it, which returns the amount")
 
 
-def expect_scheduler(verb: str, scheduler: object) -> None:
+def expect_scheduler(verb: str, scheduler: object, *, optional: bool = False) -> None:
     """Refuse what is not a scheduler.
 
     Raises:
         ConfigurationError: It has no clock.
     """
-    if not isinstance(scheduler, abc.SchedulerBase):
+    if not isinstance(scheduler, abc.SchedulerBase) and not (optional and scheduler is None):
         raise ConfigurationError(
             f"{verb} needs a scheduler: give run.scheduler, or AsyncIOScheduler(asyncio.get_running_loop())"
         )
+
+
+def scheduler_of(
+    verb: str, scheduler: abc.SchedulerBase | None, default: abc.SchedulerBase | None
+) -> abc.SchedulerBase:
+    """The scheduler of an operator: the given one, or that of the subscription.
+
+    Raises:
+        ConfigurationError: There is neither.
+    """
+    found = scheduler or default
+    if found is None:
+        raise ConfigurationError(
+            f"{verb} has no scheduler: give it one, or subscribe with scheduler=, as a board does"
+        )
+    return found
 
 
 def expect_callable(verb: str, function: object, what: str) -> None:

@@ -225,7 +225,7 @@ def _misfit(name: str, value: object, type_: object) -> ConfigurationError | Non
     return None
 
 
-def rate(seconds: float, scheduler: abc.SchedulerBase) -> Operator[float, float]:
+def rate(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Operator[float, float]:
     """Amount per second over a sliding window; 0 when the window is empty.
 
         -4-8-----4-|     the window is 4 columns wide, a column a second
@@ -237,10 +237,10 @@ def rate(seconds: float, scheduler: abc.SchedulerBase) -> Operator[float, float]
 
     Args:
         seconds: Over how long. Less follows faster, more is calmer.
-        scheduler: The scheduler of the timer. It must run on the source's thread.
+        scheduler: The scheduler of the timer, by default that of the subscription. It must run on the source's thread.
 
     Raises:
-        ConfigurationError: The window has no width, or there is no scheduler. As ``on_error``: an item is not a number.
+        ConfigurationError: The window has no width. As ``on_error``: an item is not a number, or there is no scheduler.
     """
     return slide(seconds, scheduler, partial(_Rate, seconds), "rate", ends_empty=True)
 

@@ -19,7 +19,13 @@ from rxworker.events import (
 from rxworker.events.deltas import adds_to_same
 from rxworker.messages.settings import check_number
 from rxworker.operators.disposables import Both, SerialDisposable
-from rxworker.operators.expect import EVENTS, expect_scheduler, no_event, operator
+from rxworker.operators.expect import (
+    EVENTS,
+    expect_scheduler,
+    no_event,
+    operator,
+    scheduler_of,
+)
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
 E = TypeVar("E", bound=Event)
@@ -86,7 +92,7 @@ def _joined(first: E, pieces: list[str]) -> E:
     return replace(first, text=text)
 
 
-def coalesce(seconds: float, scheduler: abc.SchedulerBase) -> Operator[E, E]:
+def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Operator[E, E]:
     """Hold deltas back for a moment and merge those of one block that stand next to each other.
 
         -s-a-b-c-d-e---|       s start, e stop, between them deltas; the moment is 4 columns
@@ -98,17 +104,18 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase) -> Operator[E, E]:
 
     Args:
         seconds: How long a delta waits at most.
-        scheduler: The scheduler of the timer.
+        scheduler: The scheduler of the timer, by default that of the subscription.
 
     Raises:
-        ConfigurationError: The time is not a number from 0 up, or there is no scheduler.
+        ConfigurationError: The time is not a number from 0 up. As ``on_error``: there is no scheduler.
     """
     check_number("coalesce(seconds)", seconds)
-    expect_scheduler("coalesce(...)", scheduler)
+    expect_scheduler("coalesce(...)", scheduler, optional=True)
 
     def subscribe(
         source: Observable[E], observer: abc.ObserverBase[E], default: Scheduler
     ) -> abc.DisposableBase:
+        clock = scheduler_of("coalesce(...)", scheduler, default)
         push = observer.on_next
         timer = SerialDisposable()
         held: list[E] = []
@@ -138,7 +145,7 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase) -> Operator[E, E]:
                 return
             held.append(event)
             if len(held) == 1:
-                timer.put(scheduler.schedule_relative(seconds, ring))
+                timer.put(clock.schedule_relative(seconds, ring))
 
         sink = Sink(on_next, ending.on_error, ending.on_completed)
         return Both(timer, connect(source, sink, default))

@@ -22,7 +22,7 @@ from reactivex import Observable, abc
 
 from rxworker.messages.settings import check_number
 from rxworker.operators.disposables import Call, SerialDisposable
-from rxworker.operators.expect import expect_callable, expect_scheduler, operator
+from rxworker.operators.expect import expect_callable, expect_scheduler, operator, scheduler_of
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
 A = TypeVar("A")
@@ -180,7 +180,7 @@ class _Held(Protocol[A_contra, B_co]):
     def value(self) -> B_co: ...
 
 
-def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[A]]:
+def sliding(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Operator[A, Window[A]]:
     """The items of the last seconds, after each that comes, and whenever some have left.
 
         -a--b------------|     the window is 6 columns wide
@@ -192,10 +192,10 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
 
     Args:
         seconds: How long an item stays.
-        scheduler: The scheduler of the timer. It must run on the source's thread.
+        scheduler: The scheduler of the timer, by default that of the subscription. It must run on the source's thread.
 
     Raises:
-        ConfigurationError: The window has no width, or there is no scheduler.
+        ConfigurationError: The window has no width. As ``on_error``: there is no scheduler.
 
     >>> from reactivex import of
     >>> from reactivex.scheduler import HistoricalScheduler
@@ -207,7 +207,10 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase) -> Operator[A, Window[
 
 
 def fold_sliding(
-    combine: Callable[[A, A], A], empty: A, seconds: float, scheduler: abc.SchedulerBase
+    combine: Callable[[A, A], A],
+    empty: A,
+    seconds: float,
+    scheduler: abc.SchedulerBase | None = None,
 ) -> Operator[A, A]:
     """The combined value of the items of the last seconds, after each new item, and whenever some have expired.
 
@@ -222,10 +225,10 @@ def fold_sliding(
         combine: Two neighbours in one, the older first. It must be associative: how they are grouped must not matter.
         empty: The value without items.
         seconds: How long an item stays.
-        scheduler: The scheduler of the timer. It must run on the source's thread.
+        scheduler: The scheduler of the timer, by default that of the subscription. It must run on the source's thread.
 
     Raises:
-        ConfigurationError: The window has no width, or there is no scheduler.
+        ConfigurationError: The window has no width. As ``on_error``: there is no scheduler.
 
     >>> from reactivex import of
     >>> from reactivex.scheduler import HistoricalScheduler
@@ -240,7 +243,7 @@ def fold_sliding(
 
 def slide(
     seconds: float,
-    scheduler: abc.SchedulerBase,
+    scheduler: abc.SchedulerBase | None,
     hold: Callable[[], _Held[A, B]],
     verb: str,
     *,
@@ -256,14 +259,15 @@ def slide(
         ends_empty: Whether the value without items is emitted when the source completes.
 
     Raises:
-        ConfigurationError: The window has no width, or there is no scheduler.
+        ConfigurationError: The window has no width. As ``on_error``: there is no scheduler.
     """
     check_number(f"{verb}(seconds)", seconds, above=0)
-    expect_scheduler(f"{verb}(...)", scheduler)
+    expect_scheduler(f"{verb}(...)", scheduler, optional=True)
 
     def subscribe(
         source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler
     ) -> abc.DisposableBase:
+        clock = scheduler_of(f"{verb}(...)", scheduler, default)
         held = hold()
         emit = observer.on_next
         upstream, timer = SerialDisposable(), SerialDisposable()
@@ -275,7 +279,7 @@ def slide(
         def read_clock() -> float:
             # A wall clock may be set back. Then time goes on here from where it was.
             nonlocal last, ahead
-            now = scheduler.to_seconds(scheduler.now) + ahead
+            now = clock.to_seconds(clock.now) + ahead
             if now < last:
                 ahead += last - now
                 now = last
@@ -287,7 +291,7 @@ def slide(
             due = held.due
             if due is not None:
                 waits_for = due
-                timer.put(scheduler.schedule_relative(max(due - last, 0.0), ring))
+                timer.put(clock.schedule_relative(max(due - last, 0.0), ring))
 
         def ring(_: abc.SchedulerBase, __: object = None) -> None:
             nonlocal waits_for

@@ -1,0 +1,331 @@
+"""A panel that is computed: its pipelines, their clock, and what it shows. Pure: the clock is that of the records.
+
+Theory of operation. Each group has a pipeline of its own, and all of a panel have one `RecordClock`, which is moved to the time of each record before the
+pipelines are given it. Nothing else moves it but `Cell.move_to`, which runs what is due in between. So what a panel shows at a moment depends on the records
+and the moment alone, and folding the records again shows the same. What a pipeline raises, also from its timers, stops its group and no other panel.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import reactivex
+from msgspec import Struct
+from reactivex import abc
+
+import rxworker
+from rxworker.boards.clock import RecordClock
+from rxworker.boards.panel import NUMBERS, AlertChange, Panel, PanelState, Shown
+from rxworker.errors import ConfigurationError
+from rxworker.events import Record
+from rxworker.operators import Span
+from rxworker.operators.disposables import NOTHING
+from rxworker.operators.kernel import Sink, Source, connect
+
+MOST_GROUPS = 100
+"""The maximum number of groups; all further ones are counted together as `OTHERS`."""
+OTHERS = "others"
+MOST_ROWS = 200
+"""The maximum number of rows, and of spans; the oldest are dropped."""
+MOST_POINTS = 300
+"""The maximum number of points of a line. Above it the line gets coarser."""
+FINEST = 0.05
+"""Seconds between two points of a line, at least."""
+
+
+class Series:
+    """The course of a number, in at most `MOST_POINTS` points: the last value of each step, which is doubled as the line gets longer.
+
+    >>> series = Series()
+    >>> for at in range(1000):
+    ...     series.add(float(at), at)
+    >>> len(series.points) <= MOST_POINTS, series.points[-1]
+    (True, (999.0, 999))
+    """
+
+    __slots__ = ("_step", "points")
+
+    def __init__(self) -> None:
+        self._step = FINEST
+        self.points: list[tuple[float, float]] = []
+
+    def add(self, time: float, value: float) -> None:
+        """Add a point, not before the last one."""
+        points = self.points
+        if points and self._place(points[-1][0]) == self._place(time):
+            points[-1] = time, value
+            return
+        points.append((time, value))
+        if len(points) > MOST_POINTS:
+            self._step = max(2 * self._step, 2 * (time - points[0][0]) / MOST_POINTS)
+            self.points = [*{self._place(point[0]): point for point in points}.values()]
+
+    def _place(self, time: float) -> float:
+        return time // self._step
+
+
+class Cell:
+    """A panel with its pipelines.
+
+    Args:
+        panel: The panel.
+        on_alert: Called when a value has gone beyond the limit, or come back.
+
+    Attributes:
+        panel: The panel.
+        version: How often what it shows has changed.
+    """
+
+    def __init__(self, panel: Panel, on_alert: Callable[[AlertChange], object]) -> None:
+        self.panel = panel
+        self.version = 0
+        self._on_alert = on_alert
+        self._clock = RecordClock()
+        self._lanes: dict[str, Source[Record]] = {}
+        self._subscriptions: dict[str, abc.DisposableBase] = {}
+        self._stopped: set[str] = set()
+        self._values: dict[str, Any] = {}
+        self._rows: list[dict[str, Any]] = []
+        self._series: dict[str, Series] = {}
+        self._since: dict[str, abc.DisposableBase] = {}
+        self._firing: dict[str, float] = {}
+        self._changed = 0.0
+        self._error = ""
+
+    @property
+    def due(self) -> float | None:
+        """When it changes without a record, at the earliest; ``None`` if it does not."""
+        return self._clock.due
+
+    @property
+    def state(self) -> PanelState:
+        """What it shows."""
+        return PanelState(
+            self.panel.name,
+            self._changed,
+            self._shown(),
+            {name: [*series.points] for name, series in self._series.items()},
+            {**self._firing},
+            self._error,
+        )
+
+    def take(self, record: Record) -> None:
+        """Take the next record."""
+        self.move_to(record.time)
+        try:
+            found = "" if self.panel.group is None else self.panel.group(record)
+        except Exception as error:
+            self._stop(None, error)
+            return
+        if found is None:
+            return
+        name = self._open(str(found))
+        lane = self._lanes.get(name)
+        if lane is not None:
+            try:
+                lane.on_next(record)
+            except Exception as error:
+                self._stop(name, error)
+        self.move_to(record.time)  # what the pipeline has scheduled for this moment
+
+    def move_to(self, time: float) -> None:
+        """Run what is due until then."""
+        while True:
+            try:
+                self._clock.move_to(time)
+            except Exception as error:
+                self._stop(None, error)
+            else:
+                return
+
+    def dispose(self) -> None:
+        """Dispose the pipelines."""
+        for subscription in self._subscriptions.values():
+            subscription.dispose()
+        self._lanes.clear()
+
+    # Pipelines
+
+    def _open(self, name: str) -> str:
+        """The name of the group, whose pipeline runs from now on."""
+        if name in self._lanes or name in self._stopped:
+            return name
+        if len(self._lanes) + len(self._stopped) >= MOST_GROUPS and name != OTHERS:
+            return self._open(OTHERS)
+        lane = self._lanes[name] = Source[Record]()
+        sink = Sink[Any](
+            partial(self._put, name), partial(self._stop, name), partial(self._end, name)
+        )
+        try:
+            result = self.panel.pipeline(lane)
+            if not isinstance(result, reactivex.Observable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+                raise ConfigurationError(f"the pipeline returned {result!r:.60}, and no observable")
+            self._subscriptions[name] = connect(result, sink, self._clock)
+        except Exception as error:
+            self._stop(name, error)
+        return name
+
+    def _end(self, name: str) -> None:
+        """The pipeline emits nothing more: what it has emitted stays."""
+        self._lanes.pop(name, None)
+        self._stopped.add(name)
+
+    def _stop(self, name: str | None, error: Exception) -> None:
+        """Stop a group, or, where it is not known, all of them."""
+        for each in [*self._lanes] if name is None else [name]:
+            self._end(each)
+            subscription = self._subscriptions.pop(each, None)
+            if subscription is not None:
+                subscription.dispose()
+        self._error = explained(error, name or "")
+        self._note()
+
+    def _note(self) -> None:
+        self._changed = self._clock.to_seconds(self._clock.now)
+        self.version += 1
+
+    # Values
+
+    def _put(self, name: str, value: object) -> None:
+        """Take what a pipeline has emitted."""
+        panel = self.panel
+        if panel.view in NUMBERS:
+            self._put_numbers(name, value)
+        elif panel.view == "table":
+            self._put_rows(name, value)
+        elif panel.view == "lane":
+            self._add_row(_span_row(name, value, panel))
+        elif isinstance(value, str):
+            self._values[name] = value
+        else:
+            raise misfit(panel, value, "texts")
+        self._note()
+
+    def _put_numbers(self, name: str, value: object) -> None:
+        if isinstance(value, Mapping) and not name:
+            numbers = cast("Mapping[object, object]", value).items()
+            found = {str(key): _number(self.panel, each) for key, each in numbers}
+            for gone in self._values.keys() - found.keys():
+                self._forget(gone)
+            self._values = found
+        else:
+            found = {name: _number(self.panel, cast("object", value))}
+            self._values.update(found)
+        now = self._clock.to_seconds(self._clock.now)
+        for key, number in found.items():
+            if self.panel.view in ("line", "area"):
+                self._add_point(key, now, number)
+            self._watch(key, number)
+
+    def _add_point(self, key: str, now: float, number: float) -> None:
+        if key not in self._series and len(self._series) >= MOST_GROUPS:
+            return
+        self._series.setdefault(key, Series()).add(now, number)
+
+    def _put_rows(self, name: str, value: object) -> None:
+        if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+            rows = cast("Sequence[object]", value)
+            self._rows = [_row(self.panel, each) for each in rows[-MOST_ROWS:]]
+        elif self.panel.group is None:
+            self._add_row(_row(self.panel, value))
+        else:
+            self._values[name] = _row(self.panel, value)
+
+    def _add_row(self, row: dict[str, Any]) -> None:
+        self._rows.append(row)
+        if len(self._rows) > MOST_ROWS:
+            del self._rows[0]
+
+    def _shown(self) -> Shown:
+        panel, values = self.panel, self._values
+        if panel.view in ("table", "lane"):
+            return [*self._rows, *values.values()] if self._changed else None
+        if "" in values and panel.group is None:
+            return values[""]
+        return {**values} if values else None
+
+    # Alerts
+
+    def _watch(self, key: str, number: float) -> None:
+        alert = self.panel.alert
+        if alert is None:
+            return
+        if not alert.matches(number):
+            self._forget(key)
+        elif key not in self._since:
+            self._since[key] = NOTHING
+            if alert.lasting:
+                fire = self._clock.schedule_relative(alert.lasting, partial(self._fire, key))
+                self._since[key] = fire
+            else:
+                self._fire(key)
+
+    def _fire(self, key: str, *_: object) -> None:
+        now = self._clock.to_seconds(self._clock.now)
+        self._firing[key] = now
+        self._note()
+        self._on_alert(
+            AlertChange(self.panel.name, now, self._values[key], is_firing=True, group=key)
+        )
+
+    def _forget(self, key: str) -> None:
+        """The value is not beyond the limit."""
+        waiting = self._since.pop(key, None)
+        if waiting is not None:
+            waiting.dispose()
+        if self._firing.pop(key, None) is not None:
+            now = self._clock.to_seconds(self._clock.now)
+            value = self._values[key]
+            self._on_alert(AlertChange(self.panel.name, now, value, is_firing=False, group=key))
+
+
+def _number(panel: Panel, value: object) -> float:
+    if not isinstance(value, int | float):
+        raise misfit(panel, value, "numbers")
+    if not isfinite(value):
+        raise ConfigurationError(f"the pipeline emitted {value}: emit a finite number")
+    return value
+
+
+def _row(panel: Panel, value: object) -> dict[str, Any]:
+    if not isinstance(value, Struct | Mapping):
+        raise misfit(panel, value, "Structs or mappings, or a sequence of them")
+    return cast("dict[str, Any]", msgspec.to_builtins(value, str_keys=True, enc_hook=str))
+
+
+def _span_row(name: str, value: object, panel: Panel) -> dict[str, Any]:
+    if not isinstance(value, Span):
+        raise misfit(panel, value, "Spans")
+    return {"lane": name or value.begin.run_id, "from": value.begin.time, "to": value.end.time}
+
+
+def misfit(panel: Panel, value: object, takes: str) -> ConfigurationError:
+    """The error of a value that a view does not show."""
+    return ConfigurationError(
+        f"the pipeline emitted a {type(value).__name__}, and the view {panel.view!r} shows {takes}: add ops.map(...), or choose another view"
+    )
+
+
+_LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (rxworker, reactivex))
+
+
+def explained(error: Exception, group: str) -> str:
+    """An error for people: what it is, and the function of the pipeline that raised it."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_LIBRARIES)
+    ]
+    place = (
+        f" (in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno})"
+        if frames
+        else ""
+    )
+    return f"{group}: {text}{place}" if group else f"{text}{place}"

@@ -1,0 +1,286 @@
+"""Dashboards: lists of panels, computed over records as they come, or at a moment of the past."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar, cast
+
+from msgspec.structs import force_setattr
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable
+from reactivex.internal import noop
+
+from rxworker.boards.cell import Cell
+from rxworker.boards.panel import AlertChange, Panel, PanelState, slug
+from rxworker.errors import ConfigurationError, nearest
+from rxworker.events import Record
+from rxworker.messages.settings import Settings, check_number
+from rxworker.operators import Records, merge_runs
+from rxworker.operators.disposables import SerialDisposable
+from rxworker.operators.kernel import Sink, Source, connect
+from rxworker.transport.clock import loop_clock
+
+A = TypeVar("A")
+
+logger = logging.getLogger("rxworker.boards")
+
+EVERY = 0.25
+"""Seconds between two changes of a panel that is shown, at least."""
+
+
+class Dashboard(Settings, frozen=True):
+    """Panels that are shown together. A value: it can be shown in several places, over different runs.
+
+    Attributes:
+        panels: The panels, in order.
+        title: The title, for people.
+        name: Its name in addresses; by default made from the title.
+
+    Raises:
+        ConfigurationError: There is no panel, something is no panel, or two have the same name.
+
+    Example:
+        >>> import asyncio
+        >>> from reactivex import operators as ops
+        >>> from rxworker import Worker
+        >>> from rxworker.boards import panel
+        >>> from rxworker.testing import ScriptedModel
+        >>> def one_more(count: int, _: Record) -> int:
+        ...     return count + 1
+        >>> board = Dashboard([panel("Records", ops.scan(one_more, 0))])
+        >>> async def main() -> None:
+        ...     run = Worker(ScriptedModel(["Hello."])).run("Hi")
+        ...     await run
+        ...     records = [record async for record in run]
+        ...     print([state.value for state in board.at(records)] == [len(records)])
+        >>> asyncio.run(main())
+        True
+    """
+
+    panels: Sequence[Panel]
+    title: str = "Dashboard"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        panels = tuple(self.panels) if isinstance(self.panels, list | tuple) else ()
+        wrong = [each for each in panels if not isinstance(each, Panel)]  # pyright: ignore[reportUnnecessaryIsInstance]
+        if wrong or not panels:
+            given = repr(wrong[0] if wrong else self.panels)
+            raise ConfigurationError(
+                f"Dashboard takes a list of panels, not {given:.80}: Dashboard([panel(...), ...])"
+            )
+        names = [each.name for each in panels]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigurationError(f"two panels have the name {twice!r}: give one of them name=")
+        force_setattr(self, "panels", panels)
+        force_setattr(self, "name", self.name or slug(self.title))
+
+    def at(self, records: Iterable[Record], time: float | None = None) -> tuple[PanelState, ...]:
+        """What the panels showed at a moment, by folding the records again.
+
+        Args:
+            records: The records of one run or of several, in any order between runs.
+            time: The moment, in seconds since the epoch; by default that of the last record. Later records are left out.
+
+        Returns:
+            The state of each panel, in order.
+        """
+        fold = Fold(self)
+        for record in sorted(records, key=attrgetter("time")):
+            if time is not None and record.time > time:
+                break
+            fold.take(record)
+        return fold.at(time)
+
+    def show(
+        self,
+        records: Records | Iterable[Records] | Observable[Records],
+        *,
+        every: float = EVERY,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> Board:
+        """Compute the panels over records as they come, once for any number of people who look at them.
+
+        Args:
+            records: A run, an observable of records, or what `merge_runs` takes, such as ``log.runs()``.
+            every: Seconds between two changes of a panel, at least.
+            scheduler: The clock; by default that of the running event loop.
+
+        Raises:
+            ConfigurationError: ``every`` is not a number from 0 up.
+        """
+        return Board(self, records, every=every, scheduler=scheduler)
+
+
+class Fold:
+    """The panels of a dashboard, folded over records in the order of their times.
+
+    Args:
+        dashboard: The dashboard.
+    """
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self._cells = [Cell(each, noop) for each in dashboard.panels]
+
+    def take(self, record: Record) -> None:
+        """Take the next record."""
+        for cell in self._cells:
+            cell.take(record)
+
+    def at(self, time: float | None) -> tuple[PanelState, ...]:
+        """What the panels show then, or at the last record; it takes no more records."""
+        for cell in self._cells:
+            if time is not None:
+                cell.move_to(time)
+            cell.dispose()
+        return tuple(cell.state for cell in self._cells)
+
+
+class Board:
+    """A dashboard that is computed. Made by `Dashboard.show`; belongs to one event loop.
+
+    Args:
+        dashboard: The dashboard.
+        records: Its records; see `Dashboard.show`.
+        every: Seconds between two changes of a panel, at least.
+        scheduler: The clock; by default that of the running event loop.
+
+    Attributes:
+        dashboard: The dashboard.
+        changes: The observable of the states that have changed, of each panel at most one in ``every`` seconds. It completes when the board is disposed.
+        alerts: The observable of values that have gone beyond the limit of their panel or come back.
+        error: The error of the records, if they have failed; the panels keep what they show.
+    """
+
+    def __init__(
+        self,
+        dashboard: Dashboard,
+        records: Records | Iterable[Records] | Observable[Records],
+        *,
+        every: float = EVERY,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> None:
+        check_number("every", every)
+        self.dashboard = dashboard
+        self.changes: Source[PanelState] = Source()
+        self.alerts: Source[AlertChange] = Source()
+        self.error: Exception | None = None
+        self._every = every
+        self._clock = scheduler or loop_clock()
+        self._cells = {each.name: Cell(each, self._alert) for each in dashboard.panels}
+        self._shown = dict.fromkeys(self._cells, 0)
+        self._timer = SerialDisposable()
+        self._wakes_at: float | None = None
+        self._last = float("-inf")
+        self._is_over = False
+        self._source = CompositeDisposable()
+        self._runs: Source[Records] = Source()
+        self._follow(merge_runs(self._runs), self._take)
+        given: object = getattr(records, "records", records)
+        if isinstance(given, Observable):
+            self._follow(cast("Observable[Record | Records]", given), self._take_any)
+        else:
+            self._follow(merge_runs(cast("Iterable[Records]", given)), self._take)
+
+    def __repr__(self) -> str:
+        return f"Board({self.dashboard.title!r}, {len(self._cells)} panels)"
+
+    @property
+    def states(self) -> tuple[PanelState, ...]:
+        """What the panels show now, in order."""
+        now = self._now()
+        for cell in self._cells.values():
+            cell.move_to(now)
+        return tuple(cell.state for cell in self._cells.values())
+
+    def state(self, name: str) -> PanelState:
+        """What a panel shows now.
+
+        Raises:
+            ConfigurationError: There is no such panel.
+        """
+        cell = self._cells.get(name)
+        if cell is None:
+            known = ", ".join(self._cells)
+            raise ConfigurationError(
+                f"the board has no panel {name!r}{nearest(name, self._cells)}; it has {known}"
+            )
+        cell.move_to(self._now())
+        return cell.state
+
+    def dispose(self) -> None:
+        """Compute no more. No run is affected."""
+        self._is_over = True
+        self._source.dispose()
+        self._timer.dispose()
+        for cell in self._cells.values():
+            cell.dispose()
+        self.changes.on_completed()
+        self.alerts.on_completed()
+
+    def _now(self) -> float:
+        return self._clock.to_seconds(self._clock.now)
+
+    def _follow(self, source: Observable[A], take: Callable[[A], None]) -> None:
+        self._source.add(connect(source, Sink(take, self._fail, noop), self._clock))
+
+    def _take_any(self, item: Record | Records) -> None:
+        """Take a record, or a run of an observable of runs."""
+        if isinstance(item, Record):
+            self._take(item)
+        else:
+            self._runs.on_next(item)
+
+    def _take(self, record: Record) -> None:
+        if self._is_over:
+            return
+        for cell in self._cells.values():
+            cell.take(record)
+        self._wake(self._last + self._every)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error
+
+    def _alert(self, change: AlertChange) -> None:
+        name, value = _name(change), change.value
+        if change.is_firing:
+            logger.warning("%s is beyond its limit: %s", name, value, extra={"panel": change.panel})
+        else:
+            logger.info("%s is within its limit: %s", name, value, extra={"panel": change.panel})
+        self._push(self.alerts, change)
+
+    def _push(self, target: Source[A], item: A) -> None:
+        """Push to observers, none of which can stop the board."""
+        try:
+            target.on_next(item)
+        except Exception:
+            logger.warning("an observer of the board %s failed", self.dashboard.name, exc_info=True)
+
+    def _wake(self, time: float) -> None:
+        """Show what has changed, then or before."""
+        if self._wakes_at is None or time < self._wakes_at:
+            self._wakes_at = time
+            self._timer.put(
+                self._clock.schedule_relative(max(time - self._now(), 0.0), self._flush)
+            )
+
+    def _flush(self, *_: Any) -> None:
+        self._wakes_at, now = None, self._now()
+        self._last = now
+        dues: list[float] = []
+        for name, cell in self._cells.items():
+            cell.move_to(now)
+            if cell.version != self._shown[name]:
+                self._shown[name] = cell.version
+                self._push(self.changes, cell.state)
+            if cell.due is not None:
+                dues.append(cell.due)
+        if dues and not self._is_over:
+            self._wake(max(min(dues), now + self._every))
+
+
+def _name(change: AlertChange) -> str:
+    return f"{change.panel}: {change.group}" if change.group else change.panel

@@ -1,0 +1,208 @@
+"""What a dashboard consists of: panels, each an operator over records and the way its values are shown. Values; what computes them is a `Board`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+from rxworker.errors import ConfigurationError, nearest
+from rxworker.events import Record
+from rxworker.messages.settings import Settings, check_number
+from rxworker.operators.factories import expect_operator
+from rxworker.operators.kernel import Operator
+
+View: TypeAlias = Literal["number", "line", "area", "bar", "table", "lane", "text", "state"]
+"""How the values of a panel are shown: see `panel`."""
+
+Group: TypeAlias = Callable[[Record], str | None]
+"""The name of the group that a record belongs to; ``None`` for a record that belongs to none."""
+
+Shown: TypeAlias = (
+    float | str | Mapping[str, float] | Mapping[str, str] | list[dict[str, Any]] | None
+)
+"""What a panel shows: a number or a text, one of them for each group, or rows."""
+
+
+class Alert(Settings, frozen=True):
+    """A limit of the values of a panel. Made by `above` and `below`.
+
+    Attributes:
+        limit: The limit.
+        is_above: Whether values above it are reported, and not those below it.
+        lasting: For how many seconds a value must be beyond the limit.
+    """
+
+    limit: float
+    is_above: bool = True
+    lasting: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("Alert(limit)", self.limit, least=float("-inf"))
+        check_number("Alert(lasting)", self.lasting)
+
+    def matches(self, value: float) -> bool:
+        """Whether a value is beyond the limit."""
+        return value > self.limit if self.is_above else value < self.limit
+
+
+def above(limit: float, *, lasting: float = 0.0) -> Alert:
+    """Report values above a limit.
+
+    Args:
+        limit: The limit.
+        lasting: For how many seconds a value must be above it.
+
+    Raises:
+        ConfigurationError: An argument is not such a number.
+
+    >>> above(0.05, lasting=60).matches(0.06)
+    True
+    """
+    return Alert(limit, lasting=lasting)
+
+
+def below(limit: float, *, lasting: float = 0.0) -> Alert:
+    """Report values below a limit; see `above`.
+
+    >>> below(10).matches(12)
+    False
+    """
+    return Alert(limit, is_above=False, lasting=lasting)
+
+
+class Panel(Struct, frozen=True):
+    """A panel of a dashboard. Made by `panel`, which see.
+
+    Attributes:
+        title: The title, for people.
+        pipeline: The operator.
+        view: How its values are shown.
+        name: Its name in addresses and metrics.
+        unit: The unit of its numbers.
+        group: The group of a record, if there is a pipeline for each group.
+        alert: The limit of its values.
+    """
+
+    title: str
+    pipeline: Operator[Record, Any]
+    view: View = "number"
+    name: str = ""
+    unit: str = ""
+    group: Group | None = None
+    alert: Alert | None = None
+
+
+class PanelState(Struct, frozen=True, omit_defaults=True):
+    """What a panel shows at a moment.
+
+    Attributes:
+        panel: The name of the panel.
+        time: When it last changed, in seconds since the epoch, by the times of the records.
+        value: What it shows; ``None`` before the first value.
+        points: The course of a ``line`` or an ``area``: for each group, or for the empty name, pairs of a time and a value, the oldest first.
+        alerts: The groups whose value is beyond the limit, with the time since which each has been reported; of a panel without groups the empty name.
+        error: Why it, or one of its groups, has stopped.
+    """
+
+    panel: str
+    time: float = 0.0
+    value: Shown = None
+    points: dict[str, list[tuple[float, float]]] = {}
+    alerts: dict[str, float] = {}
+    error: str = ""
+
+
+class AlertChange(Struct, frozen=True):
+    """A value has gone beyond the limit of its panel, or has come back.
+
+    Attributes:
+        panel: The name of the panel.
+        time: When, in seconds since the epoch, by the times of the records.
+        value: The value.
+        is_firing: Whether it is beyond the limit.
+        group: The group; empty without groups.
+    """
+
+    panel: str
+    time: float
+    value: float
+    is_firing: bool
+    group: str = ""
+
+
+VIEWS: tuple[View, ...] = get_args(View)
+NUMBERS = frozenset({"number", "line", "area", "bar"})
+"""The views that show numbers."""
+
+
+def panel(
+    title: str,
+    pipeline: Operator[Record, Any],
+    *,
+    view: View = "number",
+    unit: str = "",
+    group: Group | None = None,
+    alert: Alert | None = None,
+    name: str = "",
+) -> Panel:
+    """A panel: an operator over records, and how its values are shown.
+
+    The last value that the operator has emitted is shown. Its source does not complete, so that an operator that waits for the end, such as ``ops.count``, shows nothing:
+    use ``ops.scan``. What each view takes:
+
+    - ``number``: a number. ``text``: a text. ``state``: a text that is one of a few, such as a status.
+    - ``line``, ``area``: a number; each is a point at the time of the board.
+    - ``bar``: a number for each group, or numbers by name.
+    - ``table``: a sequence of Structs or mappings, which are all rows; or one Struct or mapping, which is one more row or, with groups, the row of its group.
+    - ``lane``: a `Span`; each is drawn in the lane of its group.
+
+    In place of a number, every view of numbers takes a mapping of names to numbers, which are its groups. Operators that look at a time, such as `rate`, need no
+    scheduler in a panel.
+
+    Args:
+        title: The title, for people.
+        pipeline: The operator, over the records of one run or of many.
+        view: How its values are shown.
+        unit: The unit of its numbers, for example ``USD`` or ``s``.
+        group: The name of the group that a record belongs to. Each group has a pipeline of its own.
+        alert: A limit of its numbers: `above` or `below`.
+        name: Its name in addresses and metrics; by default made from the title.
+
+    Raises:
+        ConfigurationError: The pipeline is no operator, there is no such view, the name is not made of letters, digits and dashes, or an alert is on texts or rows.
+
+    >>> from reactivex import operators as ops
+    >>> panel("Last record", ops.map(lambda record: record.seq)).name
+    'last-record'
+    """
+    expect_operator(pipeline)
+    if view not in VIEWS:
+        raise ConfigurationError(
+            f"view={view!r}: the views are {', '.join(VIEWS)}{nearest(str(view), VIEWS)}"
+        )
+    if not isinstance(title, str) or not title.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError('a panel has a title: panel("Cost", ...)')
+    if group is not None and not callable(group):
+        raise ConfigurationError(
+            f"group={group!r:.60}: give a function of a record that returns the name of its group"
+        )
+    if alert is not None and view not in NUMBERS:
+        raise ConfigurationError(f"the panel {title!r} shows no numbers: it cannot have an alert")
+    name = name or slug(title)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,79}", name):
+        raise ConfigurationError(
+            f"name={name!r}: give the panel {title!r} a name of a-z, 0-9 and dashes"
+        )
+    return Panel(title, pipeline, view, name, unit, group, alert)
+
+
+def slug(title: str) -> str:
+    """A title as a name in addresses.
+
+    >>> slug("Cost by tool (USD)")
+    'cost-by-tool-usd'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", title.casefold()).strip("-")[:80]

@@ -1,0 +1,136 @@
+"""Panels as text, for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from rxworker.boards.dashboard import Dashboard
+from rxworker.boards.panel import Panel, PanelState
+
+BARS = "▁▂▃▄▅▆▇█"
+NOTHING_YET = "..."
+MOST_SHOWN = 20
+"""The maximum number of groups, and of rows, that are printed; of rows the last."""
+
+
+def board_text(dashboard: Dashboard, states: Sequence[PanelState], *, width: int = 80) -> str:
+    """What the panels show, as text.
+
+    Args:
+        dashboard: The dashboard.
+        states: The state of each panel, in order.
+        width: The number of columns.
+
+    >>> from reactivex import operators as ops
+    >>> from rxworker.boards import panel
+    >>> board = Dashboard([panel("Cost", ops.map(abs), unit="USD"), panel("Tools", ops.map(abs), view="bar")])
+    >>> states = [PanelState("cost", value=0.25), PanelState("tools", value={"look": 3, "pay": 1})]
+    >>> print(board_text(board, states, width=30))
+    Cost   0.25 USD
+    Tools
+      look  ███████████████████  3
+      pay   ██████               1
+    """
+    pairs = [*zip(dashboard.panels, states, strict=True)]
+    margin = max(len(panel.title) for panel in dashboard.panels)
+    return "\n".join(line for pair in pairs for line in _lines(*pair, margin, width))
+
+
+def _lines(panel: Panel, state: PanelState, margin: int, width: int) -> Iterable[str]:
+    value = state.value
+    mark = " (!)" if state.alerts else ""
+    if isinstance(value, Mapping):
+        yield f"{panel.title}{mark}"
+        yield from _groups(panel, state, cast("Mapping[str, Any]", value), width)
+    elif isinstance(value, list):
+        yield f"{panel.title}{mark}"
+        yield from _rows(panel, value, width)
+    else:
+        shown = f"{panel.title:<{margin}}  {number(value, panel.unit)}{mark}"
+        points = state.points.get("")
+        yield f"{shown}  {_spark(points, width - len(shown) - 2)}".rstrip() if points else shown
+    if state.error:
+        yield f"  has stopped: {state.error}"
+
+
+def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any], width: int) -> Iterable[str]:
+    shown = {name: number(each, panel.unit) for name, each in [*value.items()][:MOST_SHOWN]}
+    names = max(map(len, shown), default=0)
+    room = max(width - names - 6 - max(map(len, shown.values()), default=0), 1)
+    most = max((each for each in value.values() if isinstance(each, int | float)), default=0)
+    for name, text in shown.items():
+        bar = ""
+        if name in state.points:
+            bar = _spark(state.points[name], room)
+        elif panel.view == "bar" and most > 0:
+            bar = "█" * round(room * max(value[name], 0) / most)
+        column = f"{bar:<{room}}  " if panel.view in ("bar", "line", "area") else ""
+        mark = " (!)" if name in state.alerts else ""
+        yield f"  {name:<{names}}  {column}{text}{mark}"
+    if len(value) > MOST_SHOWN:
+        yield f"  and {len(value) - MOST_SHOWN} more"
+
+
+def _rows(panel: Panel, rows: list[dict[str, Any]], width: int) -> Iterable[str]:
+    if panel.view == "lane":
+        yield from _lanes(rows, width)
+        return
+    shown = rows[-MOST_SHOWN:]
+    names = list(dict.fromkeys(name for row in shown for name in row))
+    table = [names, *[[number(row.get(name)) for name in names] for row in shown]]
+    widths = [max(len(line[at]) for line in table) for at in range(len(names))]
+    for line in table if names else ():
+        cells = [text.ljust(room) for text, room in zip(line, widths, strict=True)]
+        yield f"  {'  '.join(cells)}".rstrip()[:width]
+    if len(rows) > MOST_SHOWN:
+        yield f"  and {len(rows) - MOST_SHOWN} earlier ones"
+
+
+def _lanes(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
+    """The spans of each lane on one axis of time."""
+    lanes: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        lanes.setdefault(str(row["lane"]), []).append((row["from"], row["to"]))
+    begin = min((row["from"] for row in rows), default=0.0)
+    scale = max((row["to"] for row in rows), default=0.0) - begin or 1.0
+    names = max(map(len, lanes), default=0)
+    room = max(width - names - 4, 1)
+    for name, spans in [*lanes.items()][:MOST_SHOWN]:
+        line = [" "] * room
+        for first, last in spans:
+            at, end = (min(int((t - begin) / scale * room), room - 1) for t in (first, last))
+            line[at : end + 1] = "█" * (end + 1 - at)
+        yield f"  {name:<{names}}  {''.join(line)}".rstrip()
+
+
+def _spark(points: Sequence[tuple[float, float]], room: int) -> str:
+    """A line of bars, the last point of each step of time."""
+    first, last = points[0][0], points[-1][0]
+    room = max(min(room, len(points)), 1)
+    steps = [0.0] * room
+    at = 0
+    for place in range(room):
+        until = first + (last - first) * (place + 1) / room
+        while at + 1 < len(points) and points[at + 1][0] <= until:
+            at += 1
+        steps[place] = points[at][1]
+    low, high = min(0.0, *steps), max(0.0, *steps)
+    return "".join(
+        BARS[round((each - low) / ((high - low) or 1) * (len(BARS) - 1))] for each in steps
+    )
+
+
+def number(value: object, unit: str = "") -> str:
+    """A value for people: a number with four digits that count, and its unit.
+
+    >>> number(0.0004213, "USD"), number(1234567), number(2.0, "s"), number(None)
+    ('0.0004213 USD', '1,234,567', '2 s', '...')
+    """
+    if value is None:
+        return NOTHING_YET
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return " ".join(str(value).split())
+    is_whole = float(value).is_integer() and abs(value) < 1e15
+    text = f"{value:,.0f}" if is_whole or abs(value) >= 1000 else f"{value:.4g}"
+    return f"{text} {unit}".rstrip()

@@ -1,0 +1,67 @@
+"""``rxworker dash``: what the panels of a dashboard show of the runs of a log, as text."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rxworker.boards import Dashboard, board_text, fold_log
+from rxworker.cli.process import MISUSED, CommandError, run_async, write_line
+from rxworker.cli.resolve import import_object
+from rxworker.log import open_log
+from rxworker.ui.clean import clean
+
+
+def dash(
+    address: str,
+    dashboard: str,
+    *,
+    runs: Sequence[str] | None = None,
+    at: float | None = None,
+    max_age: float | None = None,
+    width: int | None = None,
+) -> int:
+    """Print a dashboard once.
+
+    Its arguments are the options of the command; see ``rxworker dash --help``.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        CommandError: There is no such log, or the name is not that of a dashboard.
+        LogError: There is no such run, or the log cannot be read.
+    """
+    scheme, _, path = address.partition(":")
+    if scheme == "sqlite" and not Path(path).exists():
+        raise CommandError(
+            f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
+        )
+    found = import_object(dashboard, dashboard, "my_boards:board")
+    if not isinstance(found, Dashboard):
+        raise CommandError(f"{dashboard}: that is {found!r:.60}, no Dashboard", MISUSED)
+    since = None if max_age is None else time.time() - max_age
+
+    async def main() -> None:
+        async with open_log(address) as log:
+            states = await fold_log(found, log, time=at, since=since, runs=runs)
+        columns = width or shutil.get_terminal_size().columns
+        write_line(clean(board_text(found, states, width=columns)))
+
+    run_async(main())
+    return 0
+
+
+def read_moment(text: str) -> float:
+    """Seconds since the epoch, from such a number or from a date and a time of ISO 8601.
+
+    >>> read_moment("2026-01-01T00:00:00+00:00"), read_moment("12.5")
+    (1767225600.0, 12.5)
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return datetime.fromisoformat(text).timestamp()

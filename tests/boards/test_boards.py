@@ -1,0 +1,207 @@
+"""Boards: a dashboard over records as they come shows what folding the records again shows."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import reactivex
+from hypothesis import given
+from hypothesis import strategies as st
+from reactivex import Observable, abc
+from reactivex import operators as ops
+from reactivex.scheduler import HistoricalScheduler
+
+from rxworker.boards import Board, Dashboard, PanelState, above, panel
+from rxworker.events import Event, Record, TextDelta, Usage
+from rxworker.operators import fold_sliding, rate
+from rxworker.operators.kernel import Source
+
+BEGAN = 1000.0
+
+
+def seq_of(record: Record) -> float:
+    return float(record.seq)
+
+
+def run_of(record: Record) -> str:
+    return record.run_id
+
+
+def kind_of(record: Record) -> str:
+    return type(record.event).__name__
+
+
+def speed(records: Observable[Record]) -> Observable[float]:
+    return records.pipe(ops.map(seq_of), rate(3.0))
+
+
+def peak(records: Observable[Record]) -> Observable[float]:
+    return records.pipe(ops.map(seq_of), fold_sliding(max, 0.0, 2.0))
+
+
+def delayed(records: Observable[Record]) -> Observable[str]:
+    return records.pipe(ops.map(kind_of), ops.delay(0.7), ops.debounce(1.0))
+
+
+def inverse(record: Record) -> float:
+    return 1 / (record.seq % 5)
+
+
+DASHBOARD = Dashboard(
+    [
+        panel("Last", ops.map(seq_of)),
+        panel("Speed", speed, view="line", alert=above(4, lasting=1.5)),
+        panel("Peak", peak, view="bar", group=run_of),
+        panel("Kind", delayed, view="state"),
+        panel("Inverse", ops.map(inverse), view="area", group=kind_of),
+    ]
+)
+
+
+def play(records: list[Record], clock: abc.SchedulerBase) -> Observable[Record]:
+    """Each record at its time."""
+
+    def due(record: Record) -> Observable[Record]:
+        when = clock.to_datetime(record.time)
+        return reactivex.timer(when, scheduler=clock).pipe(ops.map(lambda _: record))
+
+    return reactivex.from_iterable(records).pipe(ops.flat_map(due))
+
+
+def random_records(seed: int, count: int = 60) -> list[Record]:
+    chance = random.Random(seed)
+    time, records = BEGAN, list[Record]()
+    for seq in range(1, count):
+        time = round(time + chance.choice([0.0, 0.01, 0.3, 1.1, 2.5]), 3)
+        event: Event = chance.choice([TextDelta(0, "hi"), Usage(1, 2)])
+        records.append(Record(seq, chance.choice("abc"), 1, 1, time, event))
+    return records
+
+
+def test_a_live_board_shows_at_200_moments_what_its_records_show_when_they_are_folded_again() -> (
+    None
+):
+    for seed in range(4):
+        records = random_records(seed)
+        clock = HistoricalScheduler(HistoricalScheduler().to_datetime(BEGAN - 1))
+        board = DASHBOARD.show(play(records, clock), scheduler=clock)
+        end = records[-1].time + 5
+        moments = sorted(random.Random(seed).uniform(BEGAN - 0.5, end) for _ in range(50))
+        for moment in moments:
+            clock.advance_to(clock.to_datetime(moment))
+            now = clock.to_seconds(clock.now)
+            assert board.states == DASHBOARD.at(records, now)
+
+
+@given(st.lists(st.floats(0, 20), max_size=30), st.floats(0.001, 25))
+def test_what_is_shown_depends_on_the_records_and_the_moment_alone(
+    times: list[float], moment: float
+) -> None:
+    records = [
+        Record(n, "a", 1, 1, BEGAN + t, TextDelta(0, "x")) for n, t in enumerate(sorted(times), 1)
+    ]
+    clock = HistoricalScheduler(HistoricalScheduler().to_datetime(BEGAN + 20))
+    # It is attached late: the history comes at once.
+    board = DASHBOARD.show(reactivex.from_iterable(records), scheduler=clock)
+    clock.advance_to(clock.to_datetime(BEGAN + 20 + moment))
+    assert board.states == DASHBOARD.at(records, clock.to_seconds(clock.now))
+
+
+class Timed:
+    """A source that is pushed by hand, and a board over it."""
+
+    def __init__(self, *, every: float = 1.0) -> None:
+        self.clock = HistoricalScheduler(HistoricalScheduler().to_datetime(BEGAN))
+        self.source: Source[Any] = Source()
+        self.board = DASHBOARD.show(self.source, scheduler=self.clock, every=every)
+        self.seen: list[PanelState] = []
+        self.board.changes.subscribe(self.seen.append)
+
+    def push(self, seq: int, run: str = "a") -> None:
+        time = self.clock.to_seconds(self.clock.now)
+        self.source.on_next(Record(seq, run, 1, 1, time, TextDelta(0, "x")))
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance_by(timedelta(seconds=seconds))
+
+
+def test_a_panel_is_shown_again_after_a_change_and_at_most_once_in_its_time() -> None:
+    timed = Timed()
+    for seq in range(1, 101):
+        timed.push(seq)
+        timed.wait(0.03)
+    last = [state.value for state in timed.seen if state.panel == "last"]
+    assert len(last) == 3 + 1
+    timed.wait(1.0)
+    assert [state.value for state in timed.seen if state.panel == "last"][-1] == 100
+
+
+def test_a_board_sets_no_timer_where_nothing_is_due() -> None:
+    timed = Timed()
+    assert not timed.clock._queue  # pyright: ignore[reportPrivateUsage]
+    timed.push(1)
+    timed.wait(20.0)
+    assert not timed.clock._queue  # pyright: ignore[reportPrivateUsage]
+    assert timed.board.state("speed").value == 0.0
+
+
+def test_an_observer_that_raises_stops_nothing(caplog: Any) -> None:
+    timed = Timed()
+
+    def fail(_: object) -> None:
+        raise OSError("no")
+
+    later: list[PanelState] = []
+    timed.board.changes.subscribe(fail)
+    timed.board.changes.subscribe(later.append)
+    timed.push(1)
+    timed.wait(1.0)
+    assert later
+    assert [state.panel for state in later[:2]] == ["last", "speed"]
+    assert "an observer of the board dashboard failed" in caplog.text
+
+
+def test_the_error_of_the_records_is_kept_and_so_is_what_is_shown() -> None:
+    timed = Timed()
+    timed.push(7)
+    timed.source.on_error(OSError("the log is gone"))
+    assert isinstance(timed.board.error, OSError)
+    assert timed.board.state("last").value == 7
+
+
+def test_runs_records_and_an_observable_of_runs_are_taken() -> None:
+    class Run:
+        def __init__(self, name: str) -> None:
+            self.records = reactivex.of(Record(1, name, 1, 1, BEGAN, TextDelta(0, "x")))
+
+    def records_of(run: Run) -> Observable[Record]:
+        return run.records
+
+    runs = [Run("a"), Run("b")]
+    sources: list[Any] = [runs, reactivex.from_iterable(runs)]
+    sources.append(reactivex.from_iterable(runs).pipe(ops.flat_map(records_of)))
+    for given_ in sources:
+        clock = HistoricalScheduler()
+        board: Board = DASHBOARD.show(given_, scheduler=clock)
+        clock.advance_by(timedelta(seconds=1))
+        assert board.state("peak").value == {"a": 1.0, "b": 1.0}
+    clock = HistoricalScheduler()
+    board = DASHBOARD.show(runs[0], scheduler=clock)
+    clock.advance_by(timedelta(seconds=1))
+    assert board.state("peak").value == {"a": 1.0}
+
+
+def test_a_board_that_is_disposed_takes_nothing_more_and_completes() -> None:
+    timed = Timed()
+    ended: list[str] = []
+    timed.board.changes.subscribe(on_completed=lambda: ended.append("changes"))
+    timed.board.alerts.subscribe(on_completed=lambda: ended.append("alerts"))
+    timed.push(1)
+    timed.board.dispose()
+    timed.push(2)
+    timed.wait(5.0)
+    assert timed.board.state("last").value == 1
+    assert ended == ["changes", "alerts"]
+    assert not timed.seen

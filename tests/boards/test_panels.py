@@ -1,0 +1,258 @@
+"""Panels: what they show of which values, in groups, at a limit, and when something in them raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from reactivex import Observable
+from reactivex import operators as ops
+
+from rxworker.boards import Dashboard, Panel, PanelState, above, below, panel
+from rxworker.errors import ConfigurationError
+from rxworker.events import Event, Record, TextDelta, ToolStop, Usage
+from rxworker.operators import Span, rate, spans
+from rxworker.operators.kernel import Operator
+
+
+def record(time: float, event: Event | None = None, run: str = "a", seq: int = 1) -> Record:
+    return Record(seq, run, 1, 1, time, event or TextDelta(0, "hi"))
+
+
+def at(shown: Panel, *records: Record, time: float | None = None) -> PanelState:
+    [state] = Dashboard([shown]).at(records, time)
+    return state
+
+
+def seq_of(record: Record) -> int:
+    return record.seq
+
+
+def run_of(record: Record) -> str:
+    return record.run_id
+
+
+def emit(*values: object) -> Operator[Record, Any]:
+    """Emits these values at the first record."""
+
+    def pipeline(records: Observable[Record]) -> Observable[Any]:
+        return records.pipe(ops.take(1), ops.flat_map_indexed(lambda *_: values))  # pyright: ignore
+
+    return pipeline
+
+
+def one_more(count: int, _: Record) -> int:
+    return count + 1
+
+
+COUNT: Operator[Record, int] = ops.scan(one_more, 0)
+
+
+def test_the_last_value_is_shown_with_its_time() -> None:
+    shown = panel("Number", ops.map(seq_of))
+    assert at(shown) == PanelState("number")
+    assert at(shown, record(5.0), record(7.0, seq=4)) == PanelState("number", 7.0, 4)
+
+
+def test_later_records_are_left_out_and_records_are_put_in_order() -> None:
+    shown = panel("Number", ops.map(seq_of))
+    records = [record(7.0, seq=4), record(5.0, seq=2), record(9.0, seq=6)]
+    assert [at(shown, *records, time=t).value for t in (4.0, 5.0, 8.9, 9.0)] == [None, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("view", "values", "shown"),
+    [
+        ("number", [1, 2.5], 2.5),
+        ("number", [{"a": 1}, {"b": 2, "c": 3}], {"b": 2, "c": 3}),
+        ("bar", [{"a": 1}], {"a": 1}),
+        ("text", ["one", "two"], "two"),
+        ("state", ["running"], "running"),
+        ("table", [{"a": 1}, {"a": 2}], [{"a": 1}, {"a": 2}]),
+        ("table", [[{"a": 1}, {"a": 2}], [{"a": 3}]], [{"a": 3}]),
+        ("table", [Usage(1, 2)], None),
+        ("line", [4], 4),
+        ("lane", [Span(record(1.0), record(2.5))], [{"lane": "a", "from": 1.0, "to": 2.5}]),
+    ],
+)
+def test_each_view_shows_its_values(view: Any, values: list[object], shown: object) -> None:
+    state = at(panel("Panel", emit(*values), view=view), record(1.0))
+    assert not state.error
+    if shown is None:
+        assert isinstance(state.value, list)
+        assert state.value[0]["input_tokens"] == 1
+    else:
+        assert state.value == shown
+
+
+@pytest.mark.parametrize(
+    ("view", "value", "expected"),
+    [
+        ("number", "1", "emitted a str, and the view 'number' shows numbers"),
+        ("number", float("nan"), "emitted nan: emit a finite number"),
+        ("bar", {"a": "b"}, "emitted a str"),
+        ("text", 1, "shows texts"),
+        ("table", 1, "shows Structs or mappings"),
+        ("lane", 1, "shows Spans"),
+    ],
+)
+def test_a_value_that_a_view_does_not_show_is_the_error_of_its_panel(
+    view: Any, value: object, expected: str
+) -> None:
+    state = at(panel("Panel", emit(value), view=view), record(1.0), record(2.0))
+    assert expected in state.error
+    assert "ConfigurationError" in state.error
+
+
+def test_a_panel_without_a_value_has_no_rows_and_one_that_has_emitted_none_has() -> None:
+    shown = panel("Rows", emit([]), view="table")
+    assert at(shown).value is None
+    assert at(shown, record(1.0)).value == []
+
+
+def test_each_group_has_a_pipeline_and_what_is_in_no_group_is_left_out() -> None:
+    def group(record: Record) -> str | None:
+        return None if record.run_id == "b" else record.run_id
+
+    shown = panel("Records", COUNT, view="bar", group=group)
+    records = [record(1.0), record(2.0, run="b"), record(3.0, run="c"), record(4.0)]
+    assert at(shown, *records).value == {"a": 2, "c": 1}
+
+
+def test_a_hundred_groups_are_shown_and_the_others_are_one() -> None:
+    shown = panel("Records", COUNT, view="bar", group=run_of)
+    value = at(shown, *[record(1.0 + n, run=f"run-{n}") for n in range(150)]).value
+    assert isinstance(value, dict)
+    assert len(value) == 101
+    assert value["others"] == 50
+
+
+def test_a_group_that_raises_stops_alone_and_its_error_names_the_function() -> None:
+    def inverse(record: Record) -> float:
+        return 1 / (record.seq - 2)
+
+    shown = panel("Inverse", ops.map(inverse), group=run_of)
+    records = [record(1.0), record(2.0, seq=2), record(3.0, run="b"), record(4.0, seq=3)]
+    state = at(shown, *records)
+    assert state.value == {"a": -1.0, "b": -1.0}
+    assert state.error.startswith(
+        "a: ZeroDivisionError: division by zero (in inverse, test_panels.py:"
+    )
+
+
+def test_what_raises_elsewhere_is_the_error_of_its_panel_alone() -> None:
+    def raise_it(*_: object) -> Any:
+        raise OSError("no")
+
+    def late(records: Observable[Record]) -> Observable[Any]:
+        return records.pipe(ops.delay(1.0), ops.map(raise_it))
+
+    panels = [
+        panel("Made", raise_it),
+        panel("Nothing", lambda _: None),  # pyright: ignore
+        panel("Group", COUNT, group=raise_it),
+        panel("Timer", late),
+        panel("Good", COUNT),
+    ]
+    made, nothing, group, timer, good = Dashboard(panels).at([record(1.0), record(5.0)])
+    assert [made.error, group.error, timer.error] == [
+        f"OSError: no (in raise_it, test_panels.py:{raise_it.__code__.co_firstlineno + 1})"
+    ] * 3
+    assert "returned None, and no observable" in nothing.error
+    assert (good.value, good.error) == (2, "")
+
+
+def test_operators_of_time_need_no_scheduler() -> None:
+    def one(_: Record) -> float:
+        return 1.0
+
+    def speed(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(ops.map(one), rate(2.0))
+
+    def sampled(records: Observable[Record]) -> Observable[int]:
+        return records.pipe(ops.map(seq_of), ops.sample(1.0))
+
+    records = [record(10.0), record(11.0, seq=2)]
+    shown = panel("Speed", speed, view="line")
+    assert [at(shown, *records, time=t).value for t in (10.0, 11.5, 12.5, 13.5)] == [0.5, 1, 0.5, 0]
+    state = at(shown, *records, time=20.0)
+    assert state.points == {"": [(10.0, 0.5), (11.0, 1.0), (12.0, 0.5), (13.0, 0.0)]}
+    assert [at(panel("S", sampled), *records, time=t).value for t in (10.5, 11.5, 12.5)] == [
+        None,
+        1,
+        2,
+    ]
+
+
+def test_a_line_is_bounded_and_ends_with_its_last_value() -> None:
+    shown = panel("Number", ops.map(seq_of), view="line")
+    points = at(shown, *[record(float(n), seq=n) for n in range(1, 2000)]).points[""]
+    assert 100 < len(points) <= 300
+    assert points[-1] == (1999.0, 1999)
+    assert points == sorted(points)
+
+
+def test_rows_and_spans_are_bounded() -> None:
+    def row(record: Record) -> dict[str, int]:
+        return {"n": record.seq}
+
+    value = at(
+        panel("Rows", ops.map(row), view="table"), *[record(float(n), seq=n) for n in range(500)]
+    ).value
+    assert isinstance(value, list)
+    assert [len(value), value[0], value[-1]] == [200, {"n": 300}, {"n": 499}]
+
+
+def test_a_table_with_groups_has_a_row_for_each() -> None:
+    def row(record: Record) -> dict[str, int]:
+        return {"n": record.seq}
+
+    shown = panel("Runs", ops.map(row), view="table", group=run_of)
+    records = [record(1.0, seq=1), record(2.0, run="b", seq=5), record(3.0, seq=2)]
+    assert at(shown, *records).value == [{"n": 2}, {"n": 5}]
+
+
+def test_spans_are_in_the_lanes_of_their_groups() -> None:
+    def begins(record: Record) -> str | None:
+        return "x" if isinstance(record.event, TextDelta) else None
+
+    def ends(record: Record) -> str | None:
+        return "x" if isinstance(record.event, ToolStop) else None
+
+    shown = panel("Calls", spans(begins, ends), view="lane", group=run_of)
+    assert at(shown, record(1.0), record(4.0, ToolStop())).value == [
+        {"lane": "a", "from": 1.0, "to": 4.0}
+    ]
+
+
+def test_an_alert_is_reported_when_its_time_has_passed_and_when_it_is_over() -> None:
+    shown = panel("Number", ops.map(seq_of), alert=above(2, lasting=10))
+    records = [record(0.5, seq=3), record(1.0, seq=1), record(2.0, seq=5), record(30.0, seq=1)]
+    moments = (1.5, 11.9, 12.0, 29.0, 30.0)
+    assert [at(shown, *records, time=t).alerts for t in moments] == [{}, {}, {"": 12}, {"": 12}, {}]
+    shown = panel("Number", ops.map(seq_of), alert=below(2), group=run_of)
+    assert at(shown, *records, record(31.0, run="b", seq=9)).alerts == {"a": 30}
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: panel("A", ops.map), "write map"),  # pyright: ignore[reportArgumentType]
+        (lambda: panel("A", COUNT, view="lines"), "did you mean 'line'?"),  # pyright: ignore[reportArgumentType]
+        (lambda: panel("", COUNT), "a panel has a title"),
+        (lambda: panel("A", COUNT, group="tool"), "give a function of a record"),  # pyright: ignore[reportArgumentType]
+        (lambda: panel("A", COUNT, view="text", alert=above(1)), "shows no numbers"),
+        (lambda: panel("数", COUNT), "give the panel '数' a name"),
+        (lambda: panel("A", COUNT, name="a b"), "of a-z, 0-9 and dashes"),
+        (lambda: above("1"), "limit"),  # pyright: ignore[reportArgumentType]
+        (lambda: below(1, lasting=-1), "lasting"),
+        (lambda: Dashboard([]), "takes a list of panels"),
+        (lambda: Dashboard(panel("A", COUNT)), "takes a list of panels"),  # pyright: ignore[reportArgumentType]
+        (lambda: Dashboard([COUNT]), "takes a list of panels"),  # pyright: ignore[reportArgumentType]
+        (lambda: Dashboard([panel("A", COUNT), panel("a", COUNT)]), "two panels have the name 'a'"),
+    ],
+)
+def test_mistakes_are_reported_where_they_are_made(make: Callable[[], Any], expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
+        make()

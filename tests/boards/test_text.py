@@ -1,0 +1,146 @@
+"""Panels as text, and ``rxworker dash``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reactivex import Observable
+from reactivex import operators as ops
+
+from rxworker import Worker
+from rxworker.boards import Dashboard, PanelState, View, board_text, fold_log, panel
+from rxworker.cli import main
+from rxworker.errors import LogError
+from rxworker.events import Record
+from rxworker.log import MemoryLog, SQLiteLog
+from rxworker.testing import ScriptedModel
+
+
+def seq_of(record: Record) -> int:
+    return record.seq
+
+
+def run_of(record: Record) -> str:
+    return record.run_id
+
+
+def order(records: Observable[Record]) -> Observable[bool]:
+    """Whether no record was earlier than the one before it."""
+
+    def step(known: tuple[float, bool], record: Record) -> tuple[float, bool]:
+        return record.time, known[1] and record.time >= known[0]
+
+    return records.pipe(ops.scan(step, (0.0, True)), ops.map(lambda known: known[1]))
+
+
+BOARD = Dashboard(
+    [
+        panel("Last", ops.map(seq_of)),
+        panel("By run", ops.map(seq_of), view="bar", group=run_of),
+        panel("In order", order),
+    ]
+)
+
+
+def shown(view: View, value: Any, **more: Any) -> list[str]:
+    board = Dashboard([panel("P", ops.map(seq_of), view=view, unit="s")])
+    return board_text(board, [PanelState("p", value=value, **more)], width=40).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("view", "value", "expected"),
+    [
+        ("number", None, ["P  ..."]),
+        ("number", 2.5, ["P  2.5 s"]),
+        ("number", {"a": 1, "bb": 2}, ["P", "  a   1 s", "  bb  2 s"]),
+        ("bar", {"a": 2, "b": 0, "c": -1}, None),
+        ("text", "one\n two", ["P  one two"]),
+        ("table", [], ["P"]),
+        ("table", [{"a": 1, "b": "x"}, {"a": 22}], ["P", "  a   b", "  1   x", "  22  ..."]),
+        ("lane", [], ["P"]),
+        ("lane", [{"lane": "x", "from": 0, "to": 1}, {"lane": "y", "from": 1, "to": 2}], None),
+    ],
+)
+def test_each_view_has_a_text(view: View, value: Any, expected: list[str] | None) -> None:
+    lines = shown(view, value)
+    assert all(len(line) <= 40 for line in lines)
+    if expected is None:
+        assert len(lines) == 1 + (3 if view == "bar" else 2)
+        assert "█" in lines[1]
+    else:
+        assert lines == expected
+
+
+def test_a_line_a_limit_and_an_error_are_shown() -> None:
+    lines = shown("line", 3, points={"": [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]}, alerts={"": 1.0})
+    assert lines == ["P  3 s (!)  ▃▆█"]
+    lines = shown("number", 3, error="OSError: no")
+    assert lines == ["P  3 s", "  has stopped: OSError: no"]
+
+
+def test_many_groups_and_rows_are_cut_and_it_is_reported() -> None:
+    assert shown("bar", {f"g{n}": n for n in range(30)})[-1] == "  and 10 more"
+    assert shown("table", [{"n": n} for n in range(30)])[-1] == "  and 10 earlier ones"
+
+
+async def test_a_log_is_folded_in_the_order_of_time_also_where_runs_overlap() -> None:
+    async with MemoryLog() as log:
+        runs = [Worker(ScriptedModel(["An old pond."]), log=log).run("Hi") for _ in range(5)]
+        await asyncio.gather(*runs)
+        last, by_run, in_order = await fold_log(BOARD, log)
+        assert by_run.value == {run.id: run.last_seq for run in runs}
+        assert in_order.value == 1
+        records = [record for run in runs async for record in run]
+        moment = sorted(record.time for record in records)[len(records) // 2]
+        assert await fold_log(BOARD, log, time=moment) == BOARD.at(records, moment)
+        [last, by_run, _] = await fold_log(BOARD, log, runs=[runs[0].id])
+        assert (last.value, by_run.value) == (runs[0].last_seq, {runs[0].id: runs[0].last_seq})
+        began = (await log.existing(runs[3].id)).created
+        [_, by_run, _] = await fold_log(BOARD, log, since=began)
+        assert isinstance(by_run.value, dict)
+        assert runs[3].id in by_run.value
+        with pytest.raises(LogError):
+            await fold_log(BOARD, log, runs=["run-0"])
+
+
+def test_the_command_prints_a_dashboard(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs.db"
+
+    async def begin() -> int:
+        async with SQLiteLog(path) as log:
+            run = Worker(ScriptedModel(["An old pond."]), log=log).run("Hi")
+            await run
+            return run.last_seq
+
+    last = asyncio.run(begin())
+    (tmp_path / "my_dash_boards.py").write_text(_MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    command = ["dash", "--log", f"sqlite:{path}", "my_dash_boards:board"]
+    assert main([*command, "--width", "40"]) == 0
+    assert capsys.readouterr().out == f"Last  {last}\n"
+    assert main([*command, "--at", "2001-01-01T00:00:00"]) == 0
+    assert capsys.readouterr().out == "Last  ...\n"
+    assert main([*command, "--at", "noon"]) == 2
+    assert "'noon' is not a moment" in capsys.readouterr().err
+    assert main([*command[:-1], "my_dash_boards:seq_of"]) == 2
+    assert "no Dashboard" in capsys.readouterr().err
+    assert main(["dash", "--log", "sqlite:missing.db", "my_dash_boards:board"]) == 1
+    assert "there is no log at missing.db" in capsys.readouterr().err
+
+
+_MODULE = """
+from reactivex import operators as ops
+from rxworker.boards import Dashboard, panel
+
+def seq_of(record):
+    return record.seq
+
+board = Dashboard([panel("Last", ops.map(seq_of))])
+"""
