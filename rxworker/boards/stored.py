@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing
-from heapq import heapify, heappop, heapreplace
+from contextlib import aclosing
+from heapq import heappop, heappush, heapreplace
 
 from rxworker.boards.dashboard import Dashboard, Fold
 from rxworker.boards.panel import PanelState
@@ -12,7 +12,6 @@ from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log import EventLog
 from rxworker.log.format import record_of
-
 
 SLACK = 60.0
 """Seconds that the first record of a run may be older than the run in the log, which is stored a little later."""
@@ -75,23 +74,24 @@ async def _in_order(
 ) -> AsyncGenerator[Record, None]:
     """The stored records of runs, in the order of their times."""
     waiting = await _begun(log, since, runs)  # the first to begin is the last
-    async with AsyncExitStack() as stack:
-        heap: list[tuple[float, str, int, Record, AsyncGenerator[Record, None]]] = []
+    heap: list[tuple[float, str, int, Record, AsyncGenerator[Record, None]]] = []
+    try:
         while heap or waiting:
             while waiting and (not heap or waiting[-1][0] <= heap[0][0]):
-                _, run = waiting.pop()
-                records = await stack.enter_async_context(aclosing(_records(log, run)))
+                run = waiting.pop()[1]
+                records = _records(log, run)
                 if (record := await anext(records, None)) is not None:
-                    heap.append((record.time, run, record.seq, record, records))
-                    heapify(heap)
-            if not heap:
-                continue
-            _, run, _, record, records = heap[0]
-            yield record
-            if (following := await anext(records, None)) is None:
-                heappop(heap)
-            else:
-                heapreplace(heap, (following.time, run, following.seq, following, records))
+                    heappush(heap, (record.time, run, record.seq, record, records))
+            if heap:
+                _, run, _, record, records = heap[0]
+                yield record
+                if (following := await anext(records, None)) is None:
+                    heappop(heap)
+                else:
+                    heapreplace(heap, (following.time, run, following.seq, following, records))
+    finally:
+        for *_, records in heap:
+            await records.aclose()
 
 
 async def _begun(
@@ -103,7 +103,9 @@ async def _begun(
     else:
         infos = [info async for page in log.list_pages() for info in page]
     found = [
-        (info.created, info.run_id) for info in infos if since is None or info.created >= since
+        (info.created - SLACK, info.run_id)
+        for info in infos
+        if since is None or info.created >= since
     ]
     return sorted(found, reverse=True)
 
