@@ -327,8 +327,10 @@ class _SocketExchange(Exchange):
                 data = message.data
                 data = data.encode() if isinstance(data, str) else bytes(data)
                 event = read_event(data)
-                if event.type == "error" and not is_begun:
-                    self._check_refused(event)
+                if event.type == "error":
+                    self._check_refused(event, is_begun=is_begun)
+                if held and not is_begun and event.read_response().id == held.response_id:
+                    continue  # what a service sends twice at the end of the response before
                 is_begun = True
                 now = output.take(event)
                 # A text of JSON has line ends between its members only.
@@ -358,10 +360,12 @@ class _SocketExchange(Exchange):
             await held
         return None
 
-    def _check_refused(self, event: ServerEvent) -> None:
-        """Raise what an error in place of a response is over HTTP."""
+    def _check_refused(self, event: ServerEvent, *, is_begun: bool) -> None:
+        """Raise what an error in place of a response is over HTTP, and what ends the socket alone."""
         if event.code in GONE:
-            raise _UnansweredError(str(event.code))
+            raise self._broken(str(event.code)) if is_begun else _UnansweredError(str(event.code))
+        if is_begun:
+            return
         status, headers = event.status, event.headers
         if isinstance(status, int):
             named = headers.items() if isinstance(headers, dict) else ()
@@ -382,7 +386,10 @@ class _SocketExchange(Exchange):
         code = message.data if message.type is WSMsgType.CLOSE else "no code"
         if not is_begun:
             return _UnansweredError(f"closed with {code}")
-        url, why = shown(self._request.url), f"{code} {message.extra or ''}".strip()
+        return self._broken(f"{code} {message.extra or ''}".strip())
+
+    def _broken(self, why: str) -> TransportError:
+        url = shown(self._request.url)
         text = f"the WebSocket to {url} was closed ({why}) before the answer was complete"
         return TransportError(text, retryable=True)
 

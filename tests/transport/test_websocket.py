@@ -26,7 +26,7 @@ from rxworker.events import ResponseEvent, TextDelta
 from rxworker.messages import Conversation, Message
 from rxworker.providers import OpenAIResponses, Options, Request
 from rxworker.providers.base import HttpRequest
-from rxworker.testing import call, say, think
+from rxworker.testing import Reply, call, openai_responses_frames, say, think
 from rxworker.transport import Client, HttpTransport, Retry, Transport, WebSocketTransport
 from rxworker.transport.base import PRESSURE
 from tests.transport.socket_service import FULL, Cut, Service, error, serving
@@ -147,6 +147,51 @@ async def test_a_run_goes_on_after_the_limit_of_a_connection() -> None:
         assert (len(service.opened), len(service.posts)) == (2, 0)
         named = ["previous_response_id" in event for event in service.created]
         assert named == [False, True, False, True]
+
+
+async def test_a_response_that_the_limit_of_a_connection_cuts_is_one_that_is_cut() -> None:
+    """Its error has a status that is never requested again."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.receive()
+        for event in (*events_of(say("one"))[:-1], error(FULL)):
+            await socket.send_json(event)
+        await socket.receive()
+        return socket
+
+    async with serving(Service([], serve=serve)) as service:
+        got, failure = await taken(client(service))
+    assert text_of(got) == "one"
+    assert isinstance(failure, TransportError)
+    assert failure.retryable
+    assert FULL in failure.message
+
+
+def events_of(reply: Reply, number: int = 1) -> list[Any]:
+    frames = openai_responses_frames(reply, number=number)
+    return [msgspec.json.decode(frame.partition(b"data: ")[2]) for frame in frames]
+
+
+async def test_the_end_of_a_response_that_comes_twice_does_not_end_the_next_one() -> None:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        for number, word in ((1, "one"), (2, "two")):
+            await socket.receive()
+            if number == 2:
+                await socket.send_json(events_of(say("one"))[-1])
+            for event in events_of(say(word), number):
+                await socket.send_json(event)
+        await socket.receive()
+        return socket
+
+    async with serving(Service([], serve=serve)) as service:
+        session = Session(Worker(client(service)))
+        assert (await session.run("1")).text == "one"
+        assert (await session.run("2")).text == "two"
+        assert service.posts == []
 
 
 async def test_where_a_new_socket_is_refused_http_is_used() -> None:

@@ -95,7 +95,9 @@ class Held(Struct, frozen=True):
     output: tuple[Raw, ...]
 
 
-class _Response(Struct, gc=False):
+class Response(Struct, gc=False):
+    """The name of a response, and its items."""
+
     id: str = ""
     output: list[Raw] | None = None
 
@@ -133,6 +135,13 @@ class ServerEvent(Struct, gc=False):
         except msgspec.DecodeError:
             return None
 
+    def read_response(self) -> Response:
+        """What it has of the response; nothing where that cannot be read."""
+        try:
+            return msgspec.json.decode(self.response, type=Response)
+        except msgspec.DecodeError:
+            return Response()
+
 
 def read_event(data: bytes) -> ServerEvent:
     """An event; an empty one for what is none, which the decoder of the response reports.
@@ -163,10 +172,7 @@ class Output:
             self._items[event.output_index] = event.item.copy()
         if event.type not in COMPLETED:
             return None
-        try:
-            response = msgspec.json.decode(event.response, type=_Response)
-        except msgspec.DecodeError:
-            return None
+        response = event.read_response()
         items = [self._items[place] for place in sorted(self._items)]
         output = items or [item.copy() for item in response.output or ()]
         return Held(self._sent, response.id, tuple(output)) if response.id else None
