@@ -160,6 +160,9 @@ class HookContext:
             HookError: The run cannot continue with it.
         """
 
+    def note(self, hook: str) -> None:
+        """Note what a hook has changed, after `check`; made for the code that runs hooks."""
+
     def _broken(self, what: str, kind: Literal["failure", "verdict"] = "failure") -> HookError:
         """The error of a hook that has left something with which the run cannot continue."""
         point = "" if self.point is None else self.point.value

@@ -44,6 +44,7 @@ class MessageSendContext(HookContext):
         messages: What is about to be sent. Changing the list, or arguments of calls in it, changes this request, and only that; what is put
             into the conversation with ``add_message`` stays, and is sent as well.
         system: The system text of this request.
+        edits: The hooks that have changed something so far: the name of each, and the conversation and the tools that it received.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.ON_MESSAGE_SEND
@@ -56,12 +57,32 @@ class MessageSendContext(HookContext):
         init=False, default_factory=list[Callable[[list[Message]], list[Message]]]
     )
     _before: tuple[Message, ...] = field(init=False)
+    # What each hook has received that has changed something.
+    edits: list[tuple[str, Conversation, tuple[ToolMeta, ...]]] = field(
+        init=False, default_factory=list[tuple[str, Conversation, tuple[ToolMeta, ...]]]
+    )
+    _seen: tuple[Conversation, tuple[ToolMeta, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.messages = [_of_its_own(message) for message in self.conversation.messages]
         self.system = self.conversation.system
         self._before = tuple(self.messages)
+        self._seen = self.conversation, self.tools
         super().__post_init__()
+
+    def note(self, hook: str) -> None:
+        """Note what a hook has changed."""
+        before, tools = self._seen
+        # Of its own, since a later hook may change arguments in place.
+        messages = tuple(map(_of_its_own, self.messages))
+        if (
+            messages != before.messages
+            or self.system != before.system
+            or self.tools != tools
+            or any(map(_is_turned, messages, before.messages))
+        ):
+            self.edits.append((hook, before, tools))
+            self._assign("_seen", (Conversation(messages, self.system), self.tools))
 
     def check(self) -> None:
         """Check that the request can be sent. An answer of the assistant may be its end: a model that can do so continues it.
@@ -176,6 +197,12 @@ def _of_its_own(message: Message) -> Message:
     if not message.tool_calls:
         return message
     return replace(message, content=tuple(map(_copied, message.content)))
+
+
+def _is_turned(message: Message, before: Message) -> bool:
+    """Whether the arguments of a call are in another order, which a cache sees, and `==` does not."""
+    pairs = zip(message.tool_calls, before.tool_calls, strict=True)
+    return any(repr(one.input) != repr(other.input) for one, other in pairs)
 
 
 def _copied(block: Content) -> Content:

@@ -123,6 +123,7 @@ async def _run(
     try:
         answer = await _in_time(hook, context, report, name)
         context.check()
+        context.note(name)
     except EndRun as error:
         if hook.point is HookPoint.ON_ABORT:
             return _failed(hook, context, report, name, _raised(hook, name, error))

@@ -255,12 +255,14 @@ class Request(Struct, frozen=True):
         options: Settings.
         cursor: The provider's name of a response that another process has begun, as ``response_id`` of its `rxworker.events.Status` has it: a model for which
             `is_background` holds then emits that response from its start on, and sends no request for a new one.
+        edits: The hooks that have changed this request, in their order: the name of each, and the request as it received it.
     """
 
     conversation: Conversation
     tools: tuple[ToolMeta, ...] = ()
     options: Options = Options()
     cursor: str = ""
+    edits: tuple[tuple[str, Request], ...] = ()
 
 
 def is_background(model: object, options: Options) -> bool:

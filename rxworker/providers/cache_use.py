@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import Event, Opaque
-from rxworker.messages import Json
+from rxworker.messages import Json, JsonObject
 from rxworker.messages.usage import Usage
-from rxworker.providers.base import HttpRequest, hidden_url
+from rxworker.providers.base import HttpRequest, Provider, Request, hidden_url
 
 PromptPart: TypeAlias = Literal["model", "tools", "system", "option", "message"]
 """A part of a request that a prompt begins with."""
@@ -75,6 +75,7 @@ HARMLESS = frozenset(
     ]
 )
 """Members of a body that may change and leave the prompt as it was."""
+NUMBER = re.compile(r"\d+")
 TIME = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?"
     r"|\b\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[AaPp][Mm])?"
@@ -95,6 +96,8 @@ class CacheChange(Struct, frozen=True):
         before: The text around this byte in the request before.
         now: The same in this request.
         is_time: Whether a date or a time has changed.
+        tool: The name of the tool that was changed, added or removed; for the part ``tools``.
+        hook: The name of the hook that made the change, where `rxworker.transport.CacheMeter` has found it.
     """
 
     part: PromptPart
@@ -103,10 +106,19 @@ class CacheChange(Struct, frozen=True):
     before: str
     now: str
     is_time: bool = False
+    tool: str = ""
+    hook: str = ""
 
     def __str__(self) -> str:
         what = "a time stamp in " if self.is_time else ""
-        return f"{what}{self.path} ({self.part}) differs from byte {self.at}: {self.before!r} became {self.now!r}"
+        who = "".join(
+            (
+                self.part,
+                f", tool {self.tool}" if self.tool else "",
+                f", hook {self.hook}" if self.hook else "",
+            )
+        )
+        return f"{what}{self.path} ({who}) differs from byte {self.at}: {self.before!r} became {self.now!r}"
 
 
 class CacheUse(Struct, frozen=True):
@@ -182,6 +194,61 @@ def step_cache(use: CacheUse, item: HttpRequest | Event) -> CacheUse:
     return use
 
 
+def changed_by(change: CacheChange, provider: Provider, before: Request, now: Request) -> str:
+    """The name of the hook that has made a change; empty if no hook has.
+
+    The hooks of both requests are followed back from the end: the one is named before which the two did not differ in this way.
+
+    Args:
+        change: The first difference of the two.
+        provider: Makes their bodies.
+        before: The request before, with its `Request.edits`.
+        now: This request, with its own.
+    """
+
+    def prompt(request: Request) -> Entries:
+        return _entries(provider.request(request.conversation, request.tools, request.options))
+
+    if change.part in ("model", "option"):
+        return ""  # which hooks cannot change
+    for hook, one, other in reversed([*_steps(before, now)]):
+        found = _change(prompt(one), prompt(other))
+        if found is None or not _is_same(found, change):
+            return hook
+    return ""
+
+
+def _steps(before: Request, now: Request) -> Iterator[tuple[str, Request, Request]]:
+    """The hooks that have changed one of two requests, in order, with both as they were before it."""
+    first, second = [*before.edits], [*now.edits]
+    while first or second:
+        one, other = (
+            edits[0][1] if edits else end for edits, end in ((first, before), (second, now))
+        )
+        name = first[0][0] if first else ""
+        is_later = any(name == each for each, _ in second)
+        if not first or (is_later and second[0][0] != name):
+            yield second.pop(0)[0], one, other
+            continue
+        if is_later:
+            second.pop(0)
+        yield first.pop(0)[0], one, other
+
+
+def _is_same(one: CacheChange, other: CacheChange) -> bool:
+    """Whether two differences are the same, though hooks may have put something before it or behind it."""
+    if one.part != other.part or NUMBER.sub("", one.path) != NUMBER.sub("", other.path):
+        return False
+    pairs = zip(_tails(one), _tails(other), strict=True)
+    return all(a.startswith(b) or b.startswith(a) for a, b in pairs)
+
+
+def _tails(change: CacheChange) -> tuple[str, str]:
+    """The texts from the first byte that differs on."""
+    same = _same(change.before, change.now)
+    return change.before[same:], change.now[same:]
+
+
 def _entries(request: HttpRequest) -> Entries:
     """The prompt of a request, of any protocol."""
     body = cast("dict[str, Any]", msgspec.json.decode(request.body))
@@ -190,7 +257,7 @@ def _entries(request: HttpRequest) -> Entries:
         tools = cast("dict[str, Any]", config).pop("tools")
     found: Entries = {part: [] for part in ORDER}
     found["model"] = [("url", hidden_url(request.url)), ("model", body.pop("model", None))]
-    found["tools"] = [(f"tools[{at}]", tool) for at, tool in enumerate(_unmarked(tools))]
+    found["tools"] = [*_tools(tools)]
     for name in SYSTEM:
         found["system"] += _contents(name, body.pop(name, None))
     for name in MESSAGES:
@@ -201,6 +268,25 @@ def _entries(request: HttpRequest) -> Entries:
             found[part] += _message(f"{name}[{at}]", message)
     found["option"] = [(name, value) for name, value in sorted(_kept(body).items())]
     return found
+
+
+def _tools(tools: Any) -> Iterator[tuple[str, Json]]:
+    for at, tool in enumerate(_unmarked(tools)):
+        known = cast("JsonObject", tool) if isinstance(tool, dict) else {}
+        declared = known.get("functionDeclarations")
+        if not isinstance(declared, list):
+            yield f"tools[{at}]", tool
+            continue
+        for n, one in enumerate(declared):  # Gemini
+            yield f"tools[{at}].functionDeclarations[{n}]", one
+
+
+def _tool_name(tool: Json) -> str:
+    if not isinstance(tool, dict):
+        return ""
+    inner = tool.get("function") or tool.get("toolSpec")
+    name = inner.get("name") if isinstance(inner, dict) else tool.get("name") or tool.get("type")
+    return name if isinstance(name, str) else ""
 
 
 def _message(path: str, message: Any) -> Iterator[tuple[str, Json]]:
@@ -261,12 +347,18 @@ def _change(before: Entries, now: Entries) -> CacheChange | None:
             entries, others = ([(name, one.get(name)) for name in names] for one in by_name)
         for at, (path, value) in enumerate(entries):
             if at >= len(others):
-                return _difference(part, path, value, None)
+                return _named(_difference(part, path, value, None), value)
             if msgspec.json.encode(value) != msgspec.json.encode(others[at][1]):
-                return _difference(part, others[at][0], value, others[at][1])
+                changed = _difference(part, others[at][0], value, others[at][1])
+                return _named(changed, others[at][1])
         if part != "message" and len(others) > len(entries):
-            return _difference(part, others[len(entries)][0], None, others[len(entries)][1])
+            path, added = others[len(entries)]
+            return _named(_difference(part, path, None, added), added)
     return None
+
+
+def _named(change: CacheChange, value: Json) -> CacheChange:
+    return replace(change, tool=_tool_name(value)) if change.part == "tools" else change
 
 
 def _difference(part: PromptPart, path: str, before: Json, now: Json) -> CacheChange:
@@ -282,8 +374,7 @@ def _difference(part: PromptPart, path: str, before: Json, now: Json) -> CacheCh
             if msgspec.json.encode(one) != msgspec.json.encode(other):
                 return _difference(part, f"{path}[{at}]", one, other)
     old, new = _text(before), _text(now)
-    pairs = enumerate(zip(old, new, strict=False))
-    at = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
+    at = _same(old, new)
     begin = max(at - SHOWN // 2, 0)
     return CacheChange(
         part,
@@ -293,6 +384,12 @@ def _difference(part: PromptPart, path: str, before: Json, now: Json) -> CacheCh
         new[begin : begin + SHOWN],
         is_time=_in_time(old, at) and _in_time(new, at),
     )
+
+
+def _same(old: str, new: str) -> int:
+    """How many characters two texts begin with together."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
 
 
 def _text(value: Json) -> str:

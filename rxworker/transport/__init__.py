@@ -2,6 +2,7 @@
 
 from rxworker.transport.answer import Retry, Timeouts
 from rxworker.transport.base import Model, RecordingTransport, Transport, from_recording
+from rxworker.transport.cache_meter import CacheMeter
 from rxworker.transport.client import Client
 from rxworker.transport.combine import fallback, race
 from rxworker.transport.http import HttpTransport
@@ -14,6 +15,7 @@ __all__ = [
     "Transport",
     # the client
     "Client",
+    "CacheMeter",
     "Retry",
     "Timeouts",
     # several models as one

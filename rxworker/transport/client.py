@@ -154,7 +154,7 @@ class Client:
         A response in the background (OpenAI Responses, Gemini Interactions) is taken up again where its connection was cut, as often as ``retry`` allows
         without an event in between; disposing it also sends a request to cancel it. A request with a ``cursor`` continues one that another process has begun.
         """
-        full_request = _as_request(request)
+        full_request = as_request(request)
 
         def subscribe(
             observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
@@ -264,7 +264,8 @@ def _limited(make: Callable[[], ResponseDecoder], limit: int) -> ResponseDecoder
     return decoder
 
 
-def _as_request(request: Request | Conversation | str) -> Request:
+def as_request(request: Request | Conversation | str) -> Request:
+    """The request that a conversation or a question stands for."""
     match request:
         case Request():
             return request

@@ -223,19 +223,20 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
     if context.mailbox.waiting or state.response is not None:
         context.mailbox.deliver(emit)
         state = journal.state
-    conversation = state.conversation
+    conversation, edits = state.conversation, ()
     if context.worker.hooks.at(MESSAGE_SEND):
-        conversation = await _after_send_hooks(context, scope, emit)
+        conversation, edits = await _after_send_hooks(context, scope, emit)
         if conversation != journal.state.conversation:
             context.sent[journal.turn] = conversation
         context.sent.pop(journal.turn - KEPT_TURNS, None)
-    scope.request = Request(conversation, context.worker.tools.metas, context.options)
+    tools = context.worker.tools.metas
+    scope.request = Request(conversation, tools, context.options, edits=edits)
 
 
 async def _after_send_hooks(
     context: RunContext, scope: TurnScope, emit: Callable[[Event], None]
-) -> Conversation:
-    """The conversation of this request, after the hooks."""
+) -> tuple[Conversation, tuple[tuple[str, Request], ...]]:
+    """The conversation of this request, after the hooks; and the request as each hook received it that has changed it."""
     hook_context = MessageSendContext(
         **context.hook_input(scope.variables),
     )
@@ -243,7 +244,11 @@ async def _after_send_hooks(
         verdict, hook = await context.worker.hooks.run(MESSAGE_SEND, hook_context, emit)
         if isinstance(verdict, Cancel):
             raise RunAbortedError(verdict.reason, hook=hook)
-        return Conversation(tuple(hook_context.messages), hook_context.system)
+        edits = [
+            (name, Request(before, tools, context.options))
+            for name, before, tools in hook_context.edits
+        ]
+        return Conversation(tuple(hook_context.messages), hook_context.system), tuple(edits)
     except (RunAbortedError, HookError) as error:
         _retract(context.journal.state, error.hook or "", emit)
         raise
