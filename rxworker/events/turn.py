@@ -113,6 +113,7 @@ class ToolStop(Struct, frozen=True, tag="tool_stop", omit_defaults=True, gc=Fals
         call_id: Which call; by default that of the result.
         place: The index of the call among the calls of its response.
         is_error: Whether the call failed; by default whether the result is an error.
+        tool: The name of the tool; by default that of the result.
 
     >>> ToolStop(ToolResult("call_1", "It failed.", is_error=True)).call_id
     'call_1'
@@ -123,12 +124,18 @@ class ToolStop(Struct, frozen=True, tag="tool_stop", omit_defaults=True, gc=Fals
     call_id: str = ""
     place: int = 0
     is_error: bool = False
+    tool: str = ""
 
     def __post_init__(self) -> None:
         """Fill in the fields of the result."""
-        if self.result is not None and not self.call_id:
-            force_setattr(self, "call_id", self.result.tool_use_id)
-            force_setattr(self, "is_error", self.result.is_error)
+        result = self.result
+        if result is None:
+            return
+        if not self.call_id:
+            force_setattr(self, "call_id", result.tool_use_id)
+            force_setattr(self, "is_error", result.is_error)
+        if not self.tool and result.name:
+            force_setattr(self, "tool", result.name)
 
 
 class ToolOutput(Struct, frozen=True, tag="tool_output", omit_defaults=True, gc=False):
