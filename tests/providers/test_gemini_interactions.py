@@ -656,6 +656,39 @@ def test_a_cut_by_the_limit_of_one_request_is_continued_with_its_token() -> None
     ]
 
 
+def test_a_stored_answer_that_was_cut_is_continued_by_its_name() -> None:
+    """The service takes a token with the interaction that issued it alone, and has its input; see the official client's ``_continuation_body``."""
+    last = completed("requires_continuation", continuation_token="t1")
+    said = [CREATED, start(0, "model_output"), delta(0, "text", text="half"), stop(0), last]
+    cut = message_of(state_of(decode(stream(*said))), NAME)
+    assert cut is not None
+    again = msgspec.structs.replace(cut, echo={**(cut.echo or {}), "interaction_id": "v1_b"})
+    asked = body_of(ASK, extra={"store": True})
+    del asked["input"]
+    for messages, name in (((cut,), "v1/a"), ((cut, again), "v1_b")):
+        body = body_of(ASK.add(*messages), extra={"store": True})
+        assert body == {**asked, "continuation_token": "t1", "previous_interaction_id": name}
+
+
+@pytest.mark.parametrize("has_end", [True, False])
+def test_an_update_may_have_the_name_and_the_token(has_end: bool) -> None:
+    """What the end of the interaction says counts, also if it has no token."""
+    status: JsonObject = {"event_type": "interaction.status_update", "interaction_id": "v1_a"}
+    said: list[JsonObject] = [
+        {**status, "status": "in_progress", "continuation_token": "t1"},
+        start(0, "model_output"),
+        {**status, "status": "requires_continuation", "continuation_token": "t2"},
+    ]
+    end = [completed("requires_continuation")] if has_end else []
+    events = decode(stream(*said, *end))
+    assert events[0] == Status(ResponseStatus.STARTED, "v1_a")
+    last = events[-1]
+    assert isinstance(last, Status)
+    assert last.echo == (
+        None if has_end else {"continuation_token": "t2", "interaction_id": "v1_a"}
+    )
+
+
 async def test_a_worker_goes_on_with_an_answer_that_was_cut_by_the_limit_of_one_request() -> None:
     def served(words: str, last: JsonObject) -> ServedResponse:
         steps = [start(0, "model_output"), delta(0, "text", text=words), stop(0)]

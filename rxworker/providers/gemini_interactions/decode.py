@@ -54,7 +54,8 @@ Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
 ERROR = "error"
-TOKEN = "continuation_token"
+# In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is of.
+TOKEN, OWNER = "continuation_token", "interaction_id"
 NOTHING = WireInteraction()
 
 
@@ -88,7 +89,7 @@ class GeminiInteractionsDecoder(LenientDecoder):
         self._open: dict[int, Step] = {}
         self._count = 0  # of the steps so far
         self._called = self._malformed = False
-        self._status = ""
+        self._status = self._token = ""
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}
 
@@ -171,8 +172,9 @@ class GeminiInteractionsDecoder(LenientDecoder):
             events.append(status)
 
     def _take_status(self, event: WireEvent, events: list[ResponseEvent]) -> None:
-        self._start(NOTHING, events)
+        self._start(WireInteraction(event.interaction_id), events)
         self._status = word(event.status)
+        self._token = word(event.continuation_token) or self._token
         self._take_usage(event.usage)
 
     def _take_completed(self, event: WireEvent, events: list[ResponseEvent]) -> None:
@@ -183,6 +185,7 @@ class GeminiInteractionsDecoder(LenientDecoder):
                 if isinstance(step, dict):
                     self._stop_step(self._new_step(step, events), events)
         self._status = word(interaction.status) or self._status
+        self._token = word(interaction.continuation_token)
         self._end(interaction, events)
 
     def _end(self, interaction: WireInteraction, events: list[ResponseEvent]) -> None:
@@ -198,10 +201,11 @@ class GeminiInteractionsDecoder(LenientDecoder):
                 step.abort(f"the interaction was cut: {status}", events)
         events += self._new_usage()
         self._over = True
-        token = word(interaction.continuation_token)
-        echo: JsonObject | None = {TOKEN: token} if token and status == CONTINUES else None
-        stop = read_stop(status, called=self._called, malformed=self._malformed)
         named = word(interaction.id)
+        echo: JsonObject | None = None
+        if self._token and status == CONTINUES:
+            echo = {TOKEN: self._token, OWNER: named or self.response_id}
+        stop = read_stop(status, called=self._called, malformed=self._malformed)
         response_id = named if named != self._started else None
         ended = Status(ResponseStatus.COMPLETED, response_id or None, stop_reason=stop, echo=echo)
         events.append(ended)

@@ -9,7 +9,8 @@ The input is a row of steps: the user's inputs, the model's outputs, thoughts, c
 - Pictures, documents and recordings stand in the result of a call. Documents of text are sent as texts, which the protocol has no documents for.
 - A system message in the middle of a conversation is sent with the role of the user.
 - An `OpaqueBlock` of the user's is a content, such as a ``video``, or else a step of its own.
-- An answer that the service cut at the limit of one request (``requires_continuation``) is not sent: its token is, and the service goes on with it.
+- An answer that the service cut at the limit of one request (``requires_continuation``) is not sent: its token is, and the service goes on with it. Where it
+  stores the interaction, it takes the token with the name of that and without the input alone.
 - Nothing is stored: ``extra={"store": True}`` changes that.
 
 See https://ai.google.dev/api/interactions-api
@@ -50,7 +51,7 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import effort, settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
-from rxworker.providers.gemini_interactions.decode import TOKEN
+from rxworker.providers.gemini_interactions.decode import OWNER, TOKEN
 from rxworker.providers.gemini_interactions.step import CONTENT, JOINS, STEP
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
@@ -77,14 +78,14 @@ def encode(model: str, request: Request) -> Body:
     """
     tools, options = request.tools, request.options
     system, messages = split_system(request.conversation)
-    asked, token = _before_cut(messages)
+    asked, cut = _before_cut(messages)
     steps: list[Json] = [*encode_steps(asked)]
     stored = (
         options.extra.get("background") is True
     )  # the service keeps what runs without its connection
     body: Body = {"model": model, "input": steps, "stream": True, "store": stored}
-    if token:
-        body[TOKEN] = token
+    if TOKEN in cut:
+        body[TOKEN] = cut[TOKEN]
     if system:
         body["system_instruction"] = system
     if tools:
@@ -95,18 +96,22 @@ def encode(model: str, request: Request) -> Body:
     if options.output is not None:
         schema: JsonObject = {"mime_type": "application/json", "schema": options.output.schema}
         body["response_format"] = {"type": "text", **schema}
-    return with_extra(body, options.extra)
+    body = with_extra(body, options.extra)
+    if cut.get(OWNER) and body.get("store"):  # the service has the input
+        body["previous_interaction_id"] = cut[OWNER]
+        del body["input"]
+    return body
 
 
-def _before_cut(messages: Sequence[Message]) -> tuple[Sequence[Message], str]:
-    """The messages before answers that the service cut and will continue, and the token for it."""
-    token = ""
+def _before_cut(messages: Sequence[Message]) -> tuple[Sequence[Message], JsonObject]:
+    """The messages before answers that the service cut and will continue, and the echo of the last of these."""
+    cut: JsonObject = {}
     while messages and messages[-1].provider == NAME:
-        found = (messages[-1].echo or {}).get(TOKEN)
-        if not isinstance(found, str):
+        echo = messages[-1].echo or {}
+        if not isinstance(echo.get(TOKEN), str):
             break
-        token, messages = token or found, messages[:-1]
-    return messages, token
+        cut, messages = cut or echo, messages[:-1]
+    return messages, cut
 
 
 def encode_steps(messages: Sequence[Message]) -> list[JsonObject]:

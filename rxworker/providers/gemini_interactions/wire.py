@@ -82,6 +82,8 @@ class WireEvent(Struct, frozen=True, gc=False):
         usage: The tokens so far, of an update and of the end of a step.
         metadata: The tokens so far, of a delta.
         error: The error.
+        interaction_id: The name of the interaction, of an update.
+        continuation_token: As that of an interaction, of an update.
     """
 
     event_type: str = ""
@@ -93,6 +95,8 @@ class WireEvent(Struct, frozen=True, gc=False):
     usage: Json = None
     metadata: Json = None
     error: Json = None
+    interaction_id: Json = None
+    continuation_token: Json = None
 
 
 decode_event = msgspec.json.Decoder(WireEvent).decode
