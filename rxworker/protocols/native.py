@@ -26,6 +26,7 @@ from rxworker.events import Event, Opaque, Record
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common import type_name
+from rxworker.tools.custom_types import to_json_value
 
 _decoder = msgspec.json.Decoder(Record)
 _TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
@@ -149,8 +150,11 @@ def encode_json(value: object) -> bytes:
         return encode_lenient(plain)
 
 
-def _placeholder(value: object) -> str:
-    return f"({type(value).__qualname__})"
+def _placeholder(value: object) -> object:
+    try:
+        return to_json_value(value)  # a model of pydantic, or a path
+    except (TypeError, ValueError, RecursionError):
+        return f"({type(value).__qualname__})"
 
 
 PING_COMMENT = b": ping\n\n"

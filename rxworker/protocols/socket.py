@@ -1,4 +1,4 @@
-"""The messages of a WebSocket that carries several runs, and the summary of a run in the list of runs. Pure.
+"""The messages of a WebSocket that carries several runs and published streams, and the summary of a run in the list of runs. Pure.
 
 Every message is one JSON object in a text message, and its ``type`` names its kind. The client names for each run the last record
 that it has; the server sends what follows. A client reconnects in the same way, so nothing is lost and nothing comes twice.
@@ -58,7 +58,34 @@ class ListRuns(Struct, frozen=True, tag="list"):
     """Subscribe to the list of runs."""
 
 
-ClientMessage: TypeAlias = WatchRun | UnwatchRun | ListRuns
+class WatchStream(Struct, frozen=True, tag="watch_stream", omit_defaults=True):
+    """Subscribe to the items of a published stream.
+
+    Attributes:
+        stream: The name of the stream.
+        after: The cursor of the last item that the client has: the epoch of the stream and the number of the item, as ``epoch-seq``. A cursor of another epoch
+            counts as none.
+        delivery: The delivery; ``None`` for that of the stream.
+        name: The name of the watcher.
+    """
+
+    stream: Name
+    after: Annotated[str, Meta(max_length=40)] = ""
+    delivery: DeliveryName | None = None
+    name: Name = ""
+
+
+class UnwatchStream(Struct, frozen=True, tag="unwatch_stream"):
+    """Unsubscribe from a published stream.
+
+    Attributes:
+        stream: The name of the stream.
+    """
+
+    stream: Name
+
+
+ClientMessage: TypeAlias = WatchRun | UnwatchRun | ListRuns | WatchStream | UnwatchStream
 """Any message of a client."""
 
 
@@ -118,6 +145,44 @@ class RunGone(Struct, frozen=True, tag="gone"):
     run_id: str = field(name="run")
 
 
+class StreamItems(Struct, frozen=True, tag="items"):
+    """More items of a published stream.
+
+    Attributes:
+        stream: The name of the stream.
+        epoch: The epoch of the stream, which changes with each start of the program.
+        items: Each as ``{"seq", "time", "value"}``.
+    """
+
+    stream: str
+    epoch: int
+    items: list[msgspec.Raw]
+
+
+class EndOfStream(Struct, frozen=True, tag="stream_end"):
+    """The end of a published stream: all its items were sent.
+
+    Attributes:
+        stream: The name of the stream.
+        status: ``finished``, or ``aborted`` by an error.
+        reason: The error.
+    """
+
+    stream: str
+    status: str
+    reason: str = ""
+
+
+class StreamGone(Struct, frozen=True, tag="stream_gone"):
+    """The server does not serve the stream to this client.
+
+    Attributes:
+        stream: The name of the stream.
+    """
+
+    stream: str
+
+
 class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
     """The request of the client failed.
 
@@ -125,14 +190,26 @@ class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
         code: The error code.
         message: The cause and the remedy, for people.
         run_id: The run of the request.
+        stream: The published stream of the request.
     """
 
     code: str
     message: str
     run_id: str | None = field(default=None, name="run")
+    stream: str | None = None
 
 
-ServerMessage: TypeAlias = Hello | RunList | RunRecords | RunEnd | RunGone | RequestRefused
+ServerMessage: TypeAlias = (
+    Hello
+    | RunList
+    | RunRecords
+    | RunEnd
+    | RunGone
+    | StreamItems
+    | EndOfStream
+    | StreamGone
+    | RequestRefused
+)
 """Any message of a server."""
 
 _client = msgspec.json.Decoder(ClientMessage)

@@ -8,6 +8,7 @@ from rxworker.events import Record, TextDelta
 from rxworker.protocols import EncodedRecords, decode_record
 from rxworker.protocols.socket import (
     ClientMessage,
+    EndOfStream,
     Hello,
     ListRuns,
     RequestRefused,
@@ -16,8 +17,12 @@ from rxworker.protocols.socket import (
     RunList,
     RunRecords,
     ServerMessage,
+    StreamGone,
+    StreamItems,
     UnwatchRun,
+    UnwatchStream,
     WatchRun,
+    WatchStream,
     read_client_message,
     read_server_message,
     records_message,
@@ -29,6 +34,9 @@ CLIENT: list[ClientMessage] = [
     WatchRun("r", 17, "drop_oldest", "me"),
     UnwatchRun("r"),
     ListRuns(),
+    WatchStream("cost"),
+    WatchStream("cost", "7-3", "latest", "me"),
+    UnwatchStream("cost"),
 ]
 SERVER: list[ServerMessage] = [
     Hello("i"),
@@ -38,6 +46,10 @@ SERVER: list[ServerMessage] = [
     RunGone("r"),
     RequestRefused("code", "what to do", "r"),
     RequestRefused("code", "what to do"),
+    RequestRefused("code", "what to do", stream="cost"),
+    StreamItems("cost", 7, [msgspec.Raw(b"{}")]),
+    EndOfStream("cost", "aborted", "why"),
+    StreamGone("cost"),
 ]
 
 

@@ -18,7 +18,7 @@ from rxworker.messages import Document, Image, Message, Text
 from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
 from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
-from rxworker.protocols.socket import AllowedTool
+from rxworker.protocols.socket import AllowedTool, DeliveryName
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import (
     get_chat,
@@ -31,6 +31,7 @@ from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
+from rxworker.ui.web.published import StreamEntry
 from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import (
     FLEET,
@@ -84,6 +85,14 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/chat/{id}/messages", partial(get_chat_messages, state), "chat-messages"),
         get("/api/chat/{id}/stream", partial(get_chat, state), "chat-stream", has_head=False),
         post("/api/chat/{id}/stop", partial(post_chat_stop, state), "chat-stop"),
+        get("/api/streams", partial(get_streams, state), "streams"),
+        get("/api/streams/{name}", partial(get_published, state), "stream"),
+        get(
+            "/api/streams/{name}/events",
+            partial(get_items, state),
+            "stream-events",
+            has_head=False,
+        ),
         get("/api/ws", partial(get_socket, state), SOCKET, has_head=False),
     ]
 
@@ -111,6 +120,7 @@ async def get_socket(state: ServerState, request: WebRequest) -> web.Response | 
             socket,
             state.runs_of(request),
             state.streams,
+            state.published,
             instance=state.instance,
             who=f"page {request.remote or ''}".strip(),
         )
@@ -394,6 +404,57 @@ async def get_stream(state: ServerState, view: str, request: WebRequest) -> web.
     source = run_stream(log, entry.id, view, request.query, entry.redact)
     with state.streams.take(entry):
         return await answer_stream(request, source, state.streams)
+
+
+async def get_streams(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the published streams that the client may see."""
+    listed = [entry.summary() for entry in state.published.of(request.owner)]
+    answer = {"instance": state.instance, "streams": listed}
+    return bytes_response(json_redactor()(encode_json(answer)))
+
+
+async def get_published(state: ServerState, request: WebRequest) -> web.Response:
+    """Return a published stream with its newest item."""
+    entry = state.published.find(request.params["name"], request.owner)
+    summary, item = entry.summary(), entry.published.latest
+    cursor = f"{summary.epoch}-{summary.seq}"
+    answer = {"stream": summary, "item": item, "cursor": cursor}
+    return bytes_response(entry.redact(encode_json(answer)))
+
+
+class ItemsQuery(Struct, frozen=True):
+    """The parameters of the events of a published stream.
+
+    Attributes:
+        after: The cursor of the last item that the client has.
+        delivery: The delivery; that of the stream by default.
+    """
+
+    after: str = ""
+    delivery: DeliveryName | None = None
+
+
+async def get_items(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Stream the items of a published stream after the last one that the client has; 204 if it has ended and there are none left."""
+    entry = state.published.find(request.params["name"], request.owner)
+    query = read_query(request, ItemsQuery)
+    after = entry.after(request.headers.get("Last-Event-ID") or query.after)
+    if entry.is_over and after and after >= entry.published.hub.last_seq:
+        return web.Response(status=204)
+    with state.streams.take():
+        watch = entry.watch(after, query.delivery, f"events {request.remote or ''}".strip())
+        frames = item_frames(entry, watch)
+        await state.streams.send(request, frames, SSE_HEADERS, is_endless=True)
+    return None
+
+
+async def item_frames(entry: StreamEntry, watch: Watch) -> AsyncGenerator[bytes, None]:
+    """Yield the frames of a published stream until it ends."""
+    yield retry_frame(RETRY)
+    async with aclosing(entry.batches(watch)) as batches:
+        async for batch in batches:
+            yield b"".join(map(entry.frame, batch))
+    yield entry.end_frame()
 
 
 async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, None]:

@@ -130,6 +130,7 @@ class WebServer:
         state: The state of the server, for the program that contains it.
         runs: The observable of all runs, for a dashboard; see `ServerState.all_runs`.
         add: Shows a run that the program has started; see `ServerState.add`.
+        publish: Serves a published stream; see `ServerState.publish`.
 
     Raises:
         ConfigurationError: Other machines can reach the server and it has no token; or the address is not available.
@@ -167,6 +168,7 @@ class WebServer:
         self._serving = AsyncExitStack()
         self.state = self._app[STATE]
         self.runs, self.add = self.state.all_runs, self.state.add
+        self.publish = self.state.publish
         self.url = ""
 
     async def __aenter__(self) -> WebServer:

@@ -1,6 +1,6 @@
-"""A WebSocket that carries several runs and the list of runs.
+"""A WebSocket that carries several runs, published streams, and the list of runs.
 
-Theory of operation. A connection has one send lock, and a task for each run that it carries. A task takes the records that are
+Theory of operation. A connection has one send lock, and a task for each run and stream that it carries. A task takes the records that are
 available, waits for the lock, and sends; while the client does not read, all tasks wait, and the only buffer is the history of each run:
 records that a task takes later are merged. Of the list of runs, only the newest state waits. The client's messages are handled one at a
 time, so a client that requests more than it reads only delays itself.
@@ -9,8 +9,10 @@ time, so a client that requests more than it reads only delays itself.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 
 from aiohttp import WSCloseCode
 
@@ -22,13 +24,17 @@ from rxworker.protocols.socket import (
     RunEnd,
     RunGone,
     ServerMessage,
+    StreamGone,
     UnwatchRun,
+    UnwatchStream,
     WatchRun,
+    WatchStream,
     read_client_message,
     records_message,
     socket_message,
 )
 from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.published import PublishedStreams, StreamEntry
 from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.runs import Runs
@@ -54,6 +60,7 @@ class Connection:
         socket: The open WebSocket.
         runs: The runs that it may watch.
         streams: Limits the number of watchers.
+        published: The published streams, of which it may watch those of the user of ``runs``.
         instance: The id of this start of the server.
         who: The default name of its watchers.
     """
@@ -61,13 +68,16 @@ class Connection:
     socket: Socket
     runs: Runs
     streams: Streams
+    published: PublishedStreams
     _: KW_ONLY
     instance: str
     who: str
 
     def __post_init__(self) -> None:
         self._turn = asyncio.Lock()
+        # By the run; those of published streams, which do not end when the server stops, by the stream.
         self._watching: dict[str, asyncio.Task[None]] = {}
+        self._watching_streams: dict[str, asyncio.Task[None]] = {}
         self._listing: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._bad = 0
@@ -85,7 +95,7 @@ class Connection:
         except ConnectionError:
             pass  # the client has disconnected
         finally:
-            tasks = [*self._watching.values()]
+            tasks = [*self._watching.values(), *self._watching_streams.values()]
             if self._listing is not None:
                 tasks.append(self._listing)
             for task in tasks:
@@ -117,9 +127,13 @@ class Connection:
                 if self._listing is None:
                     self._listing = self._loop.create_task(self._list())
             case UnwatchRun(run_id=run_id):
-                await self._stop(run_id)
+                await _stop(self._watching, run_id)
             case WatchRun():
                 await self._watch(request)
+            case UnwatchStream(stream=name):
+                await _stop(self._watching_streams, name)
+            case WatchStream():
+                await self._watch_stream(request)
         return True
 
     def _accepts_message(self) -> bool:
@@ -134,42 +148,53 @@ class Connection:
         await self.socket.close(WSCloseCode.POLICY_VIOLATION, code)
         return False
 
-    async def _stop(self, run_id: str) -> None:
-        task = self._watching.pop(run_id, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     async def _watch(self, request: WatchRun) -> None:
-        await self._stop(request.run_id)
+        await _stop(self._watching, request.run_id)
         try:
             entry = await self.runs.find(request.run_id)
         except ApiError:
             await self._send_message(RunGone(request.run_id))
             return
-        task = self._loop.create_task(self._follow(request, entry))
-        self._watching[request.run_id] = task
+        send = partial(self._send_run, request, entry)
+        sending = self._follow(send, self._watching, run=request.run_id)
+        self._watching[request.run_id] = self._loop.create_task(sending)
 
-    async def _follow(self, request: WatchRun, entry: RunEntry) -> None:
-        """Send a run until it ends."""
+    async def _watch_stream(self, request: WatchStream) -> None:
+        await _stop(self._watching_streams, request.stream)
         try:
-            await self._send_run(request, entry)
+            entry = self.published.find(request.stream, self.runs.owner)
+        except ApiError:
+            await self._send_message(StreamGone(request.stream))
+            return
+        send = partial(self._send_items, request, entry)
+        sending = self._follow(send, self._watching_streams, stream=request.stream)
+        self._watching_streams[request.stream] = self._loop.create_task(sending)
+
+    async def _follow(
+        self,
+        send: Callable[[], Awaitable[None]],
+        tasks: dict[str, asyncio.Task[None]],
+        *,
+        run: str | None = None,
+        stream: str | None = None,
+    ) -> None:
+        """Send a run or a stream until it ends, in a task of its own among these."""
+        name = run if stream is None else stream
+        try:
+            await send()
         except ApiError as error:
-            await self._try_send_message(RequestRefused(error.code, error.message, request.run_id))
+            await self._try_send_message(RequestRefused(error.code, error.message, run, stream))
         except RxWorkerError as error:
-            await self._try_send_message(RequestRefused("detached", str(error), request.run_id))
+            await self._try_send_message(RequestRefused("detached", str(error), run, stream))
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
-            log_error(f"sending {request.run_id} failed", error, run=request.run_id)
-            await self._try_send_message(
-                RequestRefused(
-                    "error", "the server failed; its log has the details", request.run_id
-                )
-            )
+            log_error(f"sending {name} failed", error, run=run, stream=stream)
+            message = "the server failed; its log has the details"
+            await self._try_send_message(RequestRefused("error", message, run, stream))
         finally:
-            if self._watching.get(request.run_id) is asyncio.current_task():
-                del self._watching[request.run_id]
+            if tasks.get(name or "") is asyncio.current_task():
+                del tasks[name or ""]
 
     async def _try_send_message(self, message: ServerMessage) -> None:
         with suppress(ConnectionError):
@@ -185,6 +210,16 @@ class Connection:
         end = RunEnd(request.run_id, entry.status, entry.reason)
         await self._send(entry.redact(socket_message(end)))
 
+    async def _send_items(self, request: WatchStream, entry: StreamEntry) -> None:
+        with self.streams.take():
+            watch = entry.watch(
+                entry.after(request.after), request.delivery, request.name or self.who
+            )
+            async with aclosing(entry.batches(watch)) as batches:
+                async for batch in batches:
+                    await self._send(entry.message(batch))
+        await self._send(entry.end_message())
+
     async def _list(self) -> None:
         """Send the list of runs, and again after each change."""
         with suppress(ConnectionError):
@@ -198,3 +233,10 @@ class Connection:
     async def _send(self, data: bytes) -> None:
         async with self._turn:
             await self.socket.send(data)
+
+
+async def _stop(tasks: dict[str, asyncio.Task[None]], name: str) -> None:
+    task = tasks.pop(name, None)
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, TypedDict
 
-from reactivex import Observable
+from reactivex import Observable, abc
 
+from rxworker.boards import Published
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
@@ -18,6 +19,7 @@ from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import Guard, User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
+from rxworker.ui.web.published import PublishedStreams, check_loop
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, Page, log_error, logger
 from rxworker.ui.web.runs import Runs, new_id
@@ -41,18 +43,20 @@ class ServerOptions(TypedDict, total=False):
         on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
         log: Where runs are stored. Then the server shows and steers the runs of all processes that use the log, recovers those whose process has ended, and
             on cleanup hands its own over to other processes. The program closes the log after the server.
+        streams: Published streams to serve; see `ServerState.publish`.
     """
 
     settings: Settings | None
     user: User | None
     on_run: OnRun | None
     log: EventLog | None
+    streams: Sequence[Published[Any]]
 
 
 class ServerState:
     """The state of one application: ``app[STATE]``, or the ``state`` of a `WebServer`. Belongs to the server's event loop.
 
-    A program uses `add`, `all_runs` and, if the server has no users, ``runs.start``; everything else is internal.
+    A program uses `add`, `publish`, `all_runs` and, if the server has no users, ``runs.start``; everything else is internal.
 
     Attributes:
         settings: The settings.
@@ -66,6 +70,7 @@ class ServerState:
             `merge_runs` and the other operators over several runs accept it.
         runs: The runs and conversations of a server without users.
         streams: The clients that watch runs, and their open streams.
+        published: The published streams.
         sockets: The open WebSockets.
         page: The files of the page.
     """
@@ -78,6 +83,7 @@ class ServerState:
         user: User | None = None,
         on_run: OnRun | None = None,
         log: EventLog | None = None,
+        streams: Sequence[Published[Any]] = (),
     ) -> None:
         for name, function in (("user", user), ("on_run", on_run)):
             if function is not None and not callable(function):
@@ -95,6 +101,10 @@ class ServerState:
         self.sockets = set[Connection]()
         self.page = Page()
         self.has_users = user is not None
+        rate = settings.writes_per_second
+        self.published = PublishedStreams(has_users=self.has_users, rate=rate)
+        for stream in streams:
+            self.published.add(stream)
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
@@ -206,12 +216,39 @@ class ServerState:
             raise LocalProtocolError(message)
         return known
 
+    def publish(self, published: Published[Any]) -> abc.DisposableBase:
+        """Serve a stream to clients: over server-sent events, the WebSocket, and as a Durable Stream. It belongs to the program: the server does not close it.
+
+        Args:
+            published: The stream; on the server's event loop. On a server with users it needs ``publish(..., user=...)``.
+
+        Returns:
+            Disposing it ends that for new clients.
+
+        Raises:
+            LocalProtocolError: It lives on another event loop.
+            ConfigurationError: It is not a published stream, or there is one of this name for the same user; or the server has users and the stream names none,
+                or the other way round.
+        """
+        served = self.published.add(published)
+        try:
+            check_loop(published)
+        except LocalProtocolError:
+            served.dispose()
+            raise
+        return served
+
     def runs_of(self, request: WebRequest) -> Runs:
         """Return the runs that the client of this request may see and control."""
         return Runs(self.store, self.workers, request.owner, request)
 
     async def start(self) -> None:
-        """Load the runs of the log, follow it, and recover runs whose process has ended."""
+        """Begin the published streams, load the runs of the log, follow it, and recover runs whose process has ended.
+
+        Raises:
+            LocalProtocolError: A published stream lives on another event loop.
+        """
+        self.published.begin()
         log = self.store.log
         if log is not None:
             changes = log.changes(limit=self.settings.max_kept)

@@ -75,6 +75,7 @@ class Streams:
         self._settings = settings
         self._store = store
         self._sending: set[asyncio.Task[object]] = set()
+        self._endless: set[asyncio.Task[object]] = set()
         self.taken = 0
 
     @contextmanager
@@ -130,7 +131,12 @@ class Streams:
             yield
 
     async def send(
-        self, request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
+        self,
+        request: WebRequest,
+        pieces: AsyncGenerator[bytes, None],
+        headers: Mapping[str, str],
+        *,
+        is_endless: bool = False,
     ) -> None:
         """Send the pieces as they arrive, with a keep-alive comment when idle.
 
@@ -140,10 +146,12 @@ class Streams:
             request: The request.
             pieces: Server-sent events, each complete.
             headers: The headers of the response.
+            is_endless: Whether the pieces do not end when the server stops.
         """
         task = asyncio.current_task()
         assert task is not None
-        self._sending.add(task)
+        sending = self._endless if is_endless else self._sending
+        sending.add(task)
         response: ResponseStream | None = None
         try:
             async with aclosing(pieces):
@@ -158,13 +166,13 @@ class Streams:
                 method, path = request.method, request.raw_path
                 log_error(f"{method} {path} broke off", error, method=method, path=path)
         finally:
-            self._sending.discard(task)
+            sending.discard(task)
 
     async def close(self) -> None:
         """Let the streams send their last records, then cancel those that remain."""
         if self._sending:
             await asyncio.wait(self._sending, timeout=CLOSE_SECONDS)
-        for task in tuple(self._sending):
+        for task in (*self._sending, *self._endless):
             task.cancel()
 
 

@@ -1,0 +1,269 @@
+"""Published streams on the server: which a client may see, and their items as clients receive them, each encoded once.
+
+The cursor of an item is the epoch of its stream and its number, ``epoch-seq``. The epoch changes with each start of the program, so that the cursor of an
+earlier one is not mistaken for a place in the present stream: its client receives what is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from reactivex import abc
+
+from rxworker.boards import Keep, Published
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.events import Record
+from rxworker.hub import Coalesce, Delivery, Item, Latest, Watch
+from rxworker.messages import JsonObject
+from rxworker.operators.disposables import Call
+from rxworker.protocols.native import encode_json, end_frame
+from rxworker.protocols.socket import DeliveryName, EndOfStream, StreamItems, socket_message
+from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.streams import DELIVERIES
+
+CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
+
+ENCODED = 64
+"""The number of items whose encoded form is kept."""
+
+
+class StreamSummary(Struct, frozen=True):
+    """A published stream in a few words.
+
+    Attributes:
+        name: Its name.
+        schema: The JSON schema of its values.
+        keep: What a client that comes late receives: ``last``, ``all``, or a number of items.
+        epoch: A number that changes with each start of the program.
+        seq: The number of its last item.
+        status: ``running``, ``finished``, or ``aborted`` by an error.
+        reason: The error.
+    """
+
+    name: str
+    schema: JsonObject
+    keep: Keep
+    epoch: int
+    seq: int
+    status: str
+    reason: str = ""
+
+
+class StreamEntry:
+    """A published stream, and what the server keeps about it.
+
+    Args:
+        published: The stream.
+        rate: Deliveries per second to a client; ``None`` for any number.
+
+    Attributes:
+        redact: Removes secrets of the environment from data that is sent.
+        encoded: How many items were encoded.
+    """
+
+    def __init__(self, published: Published[Any], rate: float | None) -> None:
+        self.published = published
+        self.redact = json_redactor()
+        self.encoded = 0
+        self._every = None if rate is None else 1 / rate
+        self._items: dict[int, bytes] = {}
+        self._frames: dict[int, bytes] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the stream has ended."""
+        return self.published.hub.ended
+
+    def summary(self) -> StreamSummary:
+        """The stream in a few words."""
+        published, hub = self.published, self.published.hub
+        status = "running" if not hub.ended else "finished" if hub.error is None else "aborted"
+        reason = "" if hub.error is None else str(hub.error)
+        return StreamSummary(
+            published.name,
+            published.schema,
+            published.keep,
+            published.epoch,
+            hub.last_seq,
+            status,
+            reason,
+        )
+
+    def after(self, cursor: str) -> int:
+        """The number of a cursor; 0 for that of another epoch, or without one.
+
+        Raises:
+            ApiError: It is no cursor, or the stream has no such item yet.
+        """
+        if not cursor:
+            return 0
+        match = CURSOR.fullmatch(cursor)
+        if match is None:
+            message = "a cursor is the id of an event of this stream: its epoch and a number"
+            raise ApiError(400, "bad_cursor", message)
+        epoch, seq = map(int, match.groups())
+        if epoch != self.published.epoch:
+            return 0
+        last = self.published.hub.last_seq
+        if seq > last:
+            message = f"the last item of the stream is {last}, so no client can have received {seq}"
+            raise ApiError(400, "bad_cursor", message)
+        return seq
+
+    def watch(self, after: int, delivery: DeliveryName | None, name: str) -> Watch:
+        """Watch the stream. Items arrive at the rate of the server's settings, but for deliveries that have none."""
+        chosen: Delivery = self.published.delivery
+        if delivery is not None:
+            chosen = {"coalesce": Coalesce(), **DELIVERIES}[delivery]
+        if isinstance(chosen, Coalesce | Latest) and chosen.every is None:
+            chosen = replace(chosen, every=self._every)
+        return self.published.hub.watch(chosen, after=after, name=name)
+
+    async def batches(self, watch: Watch) -> AsyncGenerator[list[Record], None]:
+        """Yield the items of a watch until the stream ends, however it ends. A `Gap` among them shows in the numbers.
+
+        Raises:
+            RxWorkerError: The watcher was detached while the stream continues.
+        """
+        async with aclosing(watch.batches()) as batches:
+            try:
+                async for batch in batches:
+                    items = [record for record in batch if isinstance(record.event, Item)]
+                    if items:
+                        yield items
+            except Exception:
+                if not self.is_over:
+                    raise
+
+    # Encoded, once for all clients.
+
+    def item(self, record: Record) -> bytes:
+        """The item of a record as JSON."""
+        data = self._items.get(record.seq)
+        if data is None:
+            self.encoded += 1
+            data = _keep(self._items, record.seq, self.redact(encode_json(record.event)))
+        return data
+
+    def frame(self, record: Record) -> bytes:
+        """The item of a record as a server-sent event."""
+        data = self._frames.get(record.seq)
+        if data is None:
+            place = self.published.epoch, record.seq
+            frame = b"id: %d-%d\ndata: %b\n\n" % (*place, self.item(record))
+            data = _keep(self._frames, record.seq, frame)
+        return data
+
+    def message(self, records: Iterable[Record]) -> bytes:
+        """The items of records as a message of a WebSocket."""
+        published = self.published
+        items = [msgspec.Raw(self.item(record)) for record in records]
+        return socket_message(StreamItems(published.name, published.epoch, items))
+
+    def end_frame(self) -> bytes:
+        """The server-sent event after the last item."""
+        summary = self.summary()
+        return self.redact(end_frame(summary.status, summary.reason))
+
+    def end_message(self) -> bytes:
+        """The message of a WebSocket after the last item."""
+        summary = self.summary()
+        end = EndOfStream(summary.name, summary.status, summary.reason)
+        return self.redact(socket_message(end))
+
+
+def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:
+    if len(known) >= ENCODED:
+        del known[next(iter(known))]
+    known[seq] = data
+    return data
+
+
+class PublishedStreams:
+    """The streams that a server serves.
+
+    Args:
+        has_users: Whether the server has users: then each stream has to name who may see it.
+        rate: Deliveries per second to a client; ``None`` for any number.
+    """
+
+    def __init__(self, *, has_users: bool, rate: float | None) -> None:
+        self._has_users = has_users
+        self._rate = rate
+        self._entries: list[StreamEntry] = []
+
+    def add(self, published: Published[Any]) -> abc.DisposableBase:
+        """Serve a stream. Disposing the result ends that; clients that watch go on until the stream ends.
+
+        Raises:
+            ConfigurationError: It is not a published stream; or the server has users and it names none, or the other way round; or there is one of this name
+                for the same user.
+        """
+        if not isinstance(published, Published):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            message = f"a stream is {published!r:.60}; give the result of publish(name, observable)"
+            raise ConfigurationError(message)
+        name = published.name
+        if self._has_users and published.user is None:
+            message = (
+                f"the stream {name} needs a user on a server with users: publish(..., user=...)"
+            )
+            raise ConfigurationError(message)
+        if published.user is not None and not self._has_users:
+            message = f"the stream {name} names a user, and the server has none: give it user=..."
+            raise ConfigurationError(message)
+        place = name, published.user
+        if any((other.published.name, other.published.user) == place for other in self._entries):
+            message = f"there is a stream {name} already: give this one another name"
+            raise ConfigurationError(message)
+        entry = StreamEntry(published, self._rate)
+        self._entries.append(entry)
+        return Call(partial(self._remove, entry))
+
+    def _remove(self, entry: StreamEntry) -> None:
+        self._entries = [other for other in self._entries if other is not entry]
+
+    def begin(self) -> None:
+        """Begin the streams that were made before there was an event loop.
+
+        Raises:
+            LocalProtocolError: A stream lives on another event loop.
+        """
+        for entry in self._entries:
+            check_loop(entry.published)
+
+    def of(self, owner: str | None) -> Iterator[StreamEntry]:
+        """The streams that a user may see; all, if the server has no users."""
+        for entry in self._entries:
+            if not self._has_users or (owner is not None and entry.published.allows(owner)):
+                yield entry
+
+    def find(self, name: str, owner: str | None) -> StreamEntry:
+        """The stream of this name.
+
+        Raises:
+            ApiError: There is none that the user may see.
+        """
+        for entry in self.of(owner):
+            if entry.published.name == name:
+                return entry
+        raise ApiError(404, "no_stream", "there is no such stream")
+
+
+def check_loop(published: Published[Any]) -> None:
+    """Check that a stream lives on the running event loop.
+
+    Raises:
+        LocalProtocolError: It does not.
+    """
+    if published.hub.loop is not asyncio.get_running_loop():
+        message = f"the stream {published.name} lives on no event loop or on another one: publish it on the server's, or before there is one"
+        raise LocalProtocolError(message)
