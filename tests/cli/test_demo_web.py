@@ -113,10 +113,10 @@ def test_the_demo_serves_the_page_and_ends_cleanly_with_ctrl_c() -> None:
         assert found is not None
         assert "script" in process.stdout.readline()
         assert f"{found[0]}#" in process.stdout.readline()
-        with urllib.request.urlopen(f"{found[0]}api/info", timeout=10) as info:
+        with urllib.request.urlopen(f"{found[0]}api/info", timeout=60) as info:
             assert msgspec.json.decode(info.read())["title"] == "rxworker demo"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()

@@ -51,7 +51,7 @@ def interrupted(folder: Path, module: str, command: list[str]) -> tuple[int, str
         assert process.stdout is not None
         assert process.stdout.readline() == "importing\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()

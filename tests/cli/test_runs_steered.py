@@ -77,7 +77,7 @@ def worked(path: Path, *runs: str) -> None:
     """Let a process of the queue work until these runs have ended."""
 
     async def main() -> None:
-        async with SQLiteLog(path) as log, asyncio.timeout(20):
+        async with SQLiteLog(path) as log, asyncio.timeout(60):
             task = asyncio.create_task(
                 work(log, lambda _: Worker(ScriptedModel([say("Done.")]), tools=[pay]))
             )

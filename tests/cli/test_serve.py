@@ -20,6 +20,7 @@ from rxworker import Approve, Finished, Paused
 from rxworker.cli import main
 from rxworker.cli.demo_script import demo_worker
 from rxworker.testing import ReplayServer
+from tests.ports import free_port
 
 if sys.platform == "win32":
     pytest.skip("signals are others there", allow_module_level=True)
@@ -63,23 +64,23 @@ def ask(url: str, body: object = None, **headers: str) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", **headers}
     request = urllib.request.Request(url, data, headers)
-    with urllib.request.urlopen(request, timeout=20) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return json.loads(response.read())
 
 
 def test_ctrl_c_ends_it_and_another_can_begin_at_once_on_the_same_port() -> None:
-    with serving("--demo") as (process, url):
+    port = str(free_port())
+    with serving("--demo", port=port) as (process, url):
         run = ask(f"{url}api/runs", {"input": "Where to?"})
         assert run["status"] == "running"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (130, "\n")
-    port = url.rstrip("/").rpartition(":")[2]
     with serving("--demo", port=port) as (process, again):
         assert again == url
         assert ask(f"{url}api/runs")["runs"] == []
         process.terminate()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "")
 
 
@@ -88,7 +89,7 @@ def test_it_serves_for_a_while_and_is_not_ready_when_it_is_stopped() -> None:
         process.terminate()
         with pytest.raises(urllib.error.HTTPError) as refused:  # noqa: PT012 - until it has the signal
             while True:
-                urllib.request.urlopen(f"{url}readyz", timeout=20).close()
+                urllib.request.urlopen(f"{url}readyz", timeout=60).close()
         with refused.value as response:
             assert (response.code, response.read()) == (503, b"closing\n")
         assert ask(f"{url}api/runs")["runs"] == []
@@ -98,7 +99,7 @@ def test_a_port_that_is_taken_is_one_line() -> None:
     with serving("--demo") as (_, url):
         port = url.rstrip("/").rpartition(":")[2]
         done = subprocess.run(
-            [*COMMAND, "--demo", "--port", port], capture_output=True, text=True, timeout=20
+            [*COMMAND, "--demo", "--port", port], capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 1
         assert f"port {port} of 127.0.0.1 is in use" in done.stderr
@@ -113,7 +114,7 @@ def test_a_provider_answers_with_tools(tmp_path: Path) -> None:
         [worker] = ask(f"{url}api/info")["workers"]
         assert (worker["provider"], worker["model"]) == ("anthropic", "m")
         run = ask(f"{url}api/runs", {"input": "hi"})["id"]
-        with urllib.request.urlopen(f"{url}api/runs/{run}/events", timeout=20) as response:
+        with urllib.request.urlopen(f"{url}api/runs/{run}/events", timeout=60) as response:
             lines = response.read().decode().splitlines()
     told = [json.loads(line.removeprefix("data: ")) for line in lines if '"text_delta"' in line]
     # In pieces, where they came in several reads.
@@ -164,6 +165,7 @@ MAKERS = """
 from rxworker import Worker
 from rxworker.log import RunInfo
 from rxworker.testing import ScriptedModel
+from tests.ports import free_port
 
 def make_clerk():
     return Worker(ScriptedModel(["I am the clerk."]))

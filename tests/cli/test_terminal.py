@@ -20,7 +20,7 @@ from rxworker.testing import ReplayServer, ServedResponse, call, say, think
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 TOOLS = '''

@@ -196,7 +196,7 @@ async def test_a_stop_iteration_is_an_error_like_any_other(
         return next(iter(()))
 
     function = made(ops.map(exhausted))
-    assert await asyncio.wait_for(ask("before_tool_call", function), 5) == Abort("StopIteration")
+    assert await asyncio.wait_for(ask("before_tool_call", function), 60) == Abort("StopIteration")
 
 
 @pytest.mark.parametrize("given", [None, True, Skip("no")])

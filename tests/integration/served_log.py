@@ -1,7 +1,8 @@
-"""A server over a log, in a process of its own: FILE PORT LEASE. The tests start, stop and kill it.
+"""A server over a log, in a process of its own: FILE PORT LEASE HOLDS. The tests start, stop and kill it.
 
 What the model says depends on the conversation alone: a long answer, a call of a slow tool, or a call that needs an approval. The tools write a line to
-FILE.effects when they start, and one when they end.
+FILE.effects when they start, and one when they end. A server that holds ends no answer, and its slow tool waits for SIGTERM: a run is in the middle of it
+when the server is stopped, however slow the machine is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.messages import JsonObject
 from rxworker.providers import Request
-from rxworker.testing import Reply, ScriptedModel, call, say
+from rxworker.testing import Reply, ScriptedModel, call, say, stall
 from rxworker.tools import Done, NotDone, ToolContext
 from rxworker.ui.web import Settings, WebServer
 
@@ -34,7 +35,13 @@ def answer(request: Request) -> Reply:
     return say(WORDS)
 
 
-def make_worker(effects: Path) -> Worker:
+def held(request: Request) -> Reply:
+    """The next reply, of which a text has no end."""
+    reply = answer(request)
+    return reply if reply.tool_calls else reply + stall()
+
+
+def make_worker(effects: Path, stop: asyncio.Event, *, holds: bool) -> Worker:
     """The worker of each conversation."""
 
     def note(what: str, key: str) -> None:
@@ -48,7 +55,8 @@ def make_worker(effects: Path) -> Worker:
     async def slow(n: int, context: ToolContext) -> str:
         """Take a while."""
         note("start", context.idempotency_key)
-        await asyncio.sleep(0.5)
+        if holds:
+            await stop.wait()
         note("end", context.idempotency_key)
         return f"slow {n}"
 
@@ -58,10 +66,10 @@ def make_worker(effects: Path) -> Worker:
         note("end", context.idempotency_key)
         return f"ordered {n}"
 
-    return Worker(ScriptedModel(answer, delay=0.01), tools=[slow, order])
+    return Worker(ScriptedModel(held if holds else answer, delay=0.002), tools=[slow, order])
 
 
-async def main(file: str, port: int, lease: float) -> None:
+async def main(file: str, port: int, lease: float, *, holds: bool) -> None:
     """Serve until SIGTERM, then hand the runs over."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -69,11 +77,14 @@ async def main(file: str, port: int, lease: float) -> None:
     effects.touch()  # noqa: ASYNC240
     async with SQLiteLog(file, lease=lease) as log:
         settings = Settings(writes_per_second=None)
-        server = WebServer(lambda: make_worker(effects), port=port, settings=settings, log=log)
+        server = WebServer(
+            lambda: make_worker(effects, stop, holds=holds), port=port, settings=settings, log=log
+        )
         async with server:
             print("ready", server.url, flush=True)
             await stop.wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))
+    _, file, port, lease, holds = sys.argv
+    asyncio.run(main(file, int(port), float(lease), holds=bool(holds)))

@@ -23,6 +23,7 @@ from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import WebServer
 from rxworker.ui.web.durable import StreamTiming
 from tests.integration.durable.server import WritableStreams
+from tests.whole import IS_WHOLE
 
 FOLDER = Path(__file__).parent / "durable"
 TIMING = StreamTiming(long_poll=2.0, events=30.0)
@@ -174,7 +175,7 @@ async def conformance(node: str, log: EventLog, tmp_path: Path) -> None:
 
 
 # It waits for long polls half a minute, for each store.
-if os.environ.get("RXWORKER_EVERY_CUT") == "1":
+if IS_WHOLE:
 
     @pytest.mark.timeout(600)
     async def test_the_conformance_suite_passes(node: str, log: EventLog, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from rxworker import Worker
 from rxworker.log import EventLog, Replica, SQLiteLog, open_log
 from rxworker.testing import ScriptedModel
 from tests.log.conftest import NewAddress
-from tests.log.nats_server import free_port
+from tests.ports import free_port
+from tests.whole import SLOW_STORES
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "several-machines.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -78,10 +79,10 @@ async def process(folder: Path, words: list[str]) -> AsyncGenerator[str, None]:
     )
     assert one.stdout is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             yield (await one.stdout.readline()).decode()
         one.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await one.wait() == 0
     finally:
         if one.returncode is None:
@@ -91,13 +92,13 @@ async def process(folder: Path, words: list[str]) -> AsyncGenerator[str, None]:
 
 async def end_of(log: EventLog, run_id: str) -> str:
     replica = Replica(log, run_id)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await replica.ended()
     assert replica.state.status == "finished"
     return replica.state.conversation.messages[-1].text
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres", "nats"])
+@pytest.mark.parametrize("store", SLOW_STORES)
 async def test_each_command_does_what_the_page_describes(
     store: str, new_address: NewAddress, tmp_path: Path
 ) -> None:

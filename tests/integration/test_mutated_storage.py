@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import resource
 import signal
@@ -29,9 +28,10 @@ from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.worker import load_paused, save_paused
 from rxworker.worker.paused import VERSION, _seal
 from tests.mutate import mutant_of_bytes, mutant_of_json, mutant_of_lines
+from tests.whole import IS_WHOLE
 
-CASES = 100_000 if os.environ.get("RXWORKER_EVERY_CUT") == "1" else 400
-SECONDS = 5.0
+CASES = 100_000 if IS_WHOLE else 400
+SECONDS = 30.0
 """At most, for one case."""
 MEMORY = 300_000_000
 """At most, for all cases of one kind."""

@@ -22,7 +22,7 @@ from rxworker.ui.web import Settings, WebServer
 
 HERE = Path(__file__).parent / "native_clients"
 TEXT = "The quick brown fox jumps over the lazy dog. " * 20
-PATIENCE = 40.0
+PATIENCE = 60.0
 
 
 def missing(what: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from rxworker.testing import ReplayServer, ServedResponse, call, fail, say, stall
 from rxworker.testing.server import AnswerLike
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 BEGIN = """
 import asyncio, logging, signal, sys, threading
 # How long a step of the event loop takes depends on the machine.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -19,6 +18,7 @@ import pytest
 from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.protocols import decode_record
+from tests.ports import free_port
 
 PROGRAM = Path(__file__).with_name("served_log.py")
 LEASE = 0.5
@@ -29,15 +29,13 @@ class Server:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self, lease: float = LEASE) -> None:
+    async def start(self, lease: float = LEASE, *, holds: bool = False) -> None:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), str(self.file), str(self.port), str(lease),
+            sys.executable, str(PROGRAM), str(self.file), str(self.port), str(lease), "holds" * holds,
             stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         self._process = process
@@ -88,7 +86,7 @@ class Client:
                     self.records.append(decode_record(value.encode()))
 
     async def until(self, is_so: Callable[[Record], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(map(is_so, self.records)):  # noqa: ASYNC110 - the reader has no event
                 await asyncio.sleep(0.005)
 
@@ -116,7 +114,6 @@ async def server(tmp_path: Path) -> AsyncGenerator[Server, None]:
     async with AsyncExitStack() as stack:
         one = Server(tmp_path / "runs.db")
         stack.push_async_callback(one.stop, signal.SIGKILL)
-        await one.start()
         yield one
 
 
@@ -136,10 +133,9 @@ async def post(http: aiohttp.ClientSession, server: Server, path: str, body: obj
 async def test_a_client_sees_each_record_once_over_restarts(
     server: Server, http: aiohttp.ClientSession, phase: str, number: signal.Signals
 ) -> None:
-    if number is signal.SIGTERM:
-        # With a lease of a minute only a hand-over lets the next server go on.
-        await server.stop(signal.SIGKILL)
-        await server.start(lease=60.0)
+    # With a lease of a minute only a hand-over lets the next server go on.
+    lease = 60.0 if number is signal.SIGTERM else LEASE
+    await server.start(lease, holds=True)
     run = await begin(http, server, "Use a tool." if phase == "tool" else "Tell me a lot.")
     client = Client(http, server, run)
     reading = asyncio.create_task(client.read())
@@ -152,10 +148,8 @@ async def test_a_client_sees_each_record_once_over_restarts(
             )
         )
         await server.stop(number)
-        await server.start(lease=60.0 if number is signal.SIGTERM else LEASE)
-        if phase == "tool" and number is signal.SIGTERM:
-            break  # the tool has ended in the first process
-    async with asyncio.timeout(20):
+        await server.start(lease, holds=not death)
+    async with asyncio.timeout(60):
         await reading
     client.check()
     assert client.end == {"status": "finished", "reason": ""}
@@ -169,6 +163,7 @@ async def test_a_client_sees_each_record_once_over_restarts(
 async def test_a_pause_outlives_the_server_and_is_decided_about_once(
     server: Server, http: aiohttp.ClientSession
 ) -> None:
+    await server.start()
     run = await begin(http, server, "Please order it.")
     client = Client(http, server, run)
     await client.read()

@@ -114,7 +114,7 @@ def main() -> None:
             status = 1
             try:
                 asyncio.run(
-                    asyncio.wait_for(life(asked["address"], asked["url"], asked["run"]), 20)
+                    asyncio.wait_for(life(asked["address"], asked["url"], asked["run"]), 60)
                 )
                 status = 0
             except BaseException as error:

@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-store.md"
 
 async def until(is_so: Callable[[], object]) -> None:
     """Wait for what the threads of a log bring about."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.001)
 

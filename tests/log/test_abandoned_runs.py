@@ -199,7 +199,7 @@ async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
     working = asyncio.create_task(
         work(log, lambda _: Worker(ScriptedModel(["Done."]), tools=[pay], log=log))
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for infos in log.changes(every=0.0):
             if any(info.status == "finished" for info in infos):
                 break

@@ -24,9 +24,10 @@ from rxworker.state import fold_run
 from rxworker.testing import lint
 from tests.log.background import TEXT, THOUGHT, frames_of, message, thought
 from tests.log.test_recover import stored
+from tests.whole import IS_WHOLE
 
 PROGRAM = Path(__file__).with_name("background.py")
-KILLS = 200 if os.environ.get("RXWORKER_EVERY_CUT") == "1" else 4
+KILLS = 200 if IS_WHOLE else 4
 FRAMES = frames_of([thought(), message(TEXT * 4)], "resp_1")
 ENDS = list(accumulate(map(len, FRAMES)))
 SIZE = ENDS[-1]

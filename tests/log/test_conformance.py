@@ -464,7 +464,7 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
             check(await anext(changes))
         noted = list[RunInfo]()
         fleet = log.fleet(every=0.0).subscribe(noted.append)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(noted) < 9:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.001)
         fleet.dispose()
@@ -590,13 +590,13 @@ async def test_a_lease_is_seen_when_it_is_renewed_and_when_it_has_ended(
     open_store: OpenLog, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "FEW", few)
-    lease = 0.6
+    lease = 1.2
     async with open_store(lease=lease) as log, open_store(lease=lease) as opened:
         other = log if isinstance(log, MemoryLog) else opened  # as from another process
         claim = await begun(log)
         log.heartbeat.add(claim, lambda: None)
         ends = list[float]()
-        async with aclosing(other.changes(every=0.0)) as changes, asyncio.timeout(20):
+        async with aclosing(other.changes(every=0.0)) as changes, asyncio.timeout(60):
             async for infos in changes:
                 for info in infos:
                     if info.is_cut_off():
@@ -641,7 +641,7 @@ async def test_a_paused_run_is_dismissed_when_its_process_has_released_it(
         claim = await begun(log)
         await log.append(claim, [], after=1, row=RunRow("paused"))
         dismissing = asyncio.create_task(dismiss_run(other, RUN, "not needed"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await log.sent(RUN):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0)
             assert not dismissing.done()
@@ -657,7 +657,7 @@ async def test_a_log_that_is_closed_ends_a_dismissal() -> None:
     claim = await begun(log)
     await log.append(claim, [], after=1, row=RunRow("paused"))
     dismissing = asyncio.create_task(dismiss_run(log, RUN, "not needed"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await log.sent(RUN):  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
         await log.close()

@@ -21,6 +21,7 @@ from tests.log.clerk import Clerk
 from tests.log.conftest import NewAddress
 from tests.log.postgres_server import PASSWORD, PostgresServer
 from tests.log.proxy import Proxy
+from tests.whole import SLOW_STORES
 
 LEASE = 0.6
 
@@ -77,7 +78,7 @@ async def test_a_worker_that_is_cut_off_is_replaced_and_refused(
             await clerk.started.wait()
             watching = asyncio.create_task(watch(other, run.id))
             proxy.heal()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 with pytest.raises(FencedError, match="taken over"):
                     await run
             assert zombie.was_cancelled
@@ -112,7 +113,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("store", ["sqlite", "nats", "postgres"])
+@pytest.mark.parametrize("store", SLOW_STORES)
 async def test_a_process_that_is_stopped_for_longer_than_its_lease_is_refused(
     store: str, new_address: NewAddress
 ) -> None:

@@ -92,7 +92,7 @@ async def test_a_result_that_hooks_had_not_seen_survives_its_process_and_is_not_
     till, gate = Till(), Gate()
     async with opened(kind, tmp_path) as log:
         run = till.worker(log, gate.hook).run("Read.")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await gate.reached.wait()
         await run.barrier()
         info = await log.info(run.id)
@@ -114,7 +114,7 @@ async def test_an_answer_of_a_person_is_stored_until_the_hooks_have_seen_it() ->
         assert isinstance(paused, Paused)
         decisions = {paused.pending[0].id: Answer(f"b: {SECRET}")}
         run = till.worker(log, gate.hook).resume(paused, decisions=decisions)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await gate.reached.wait()
         await run.barrier()
         assert SECRET not in "".join([line.decode() async for line in export_run(log, run.id)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import subprocess
 import sys
@@ -21,17 +20,16 @@ from rxworker.log import open_log
 from rxworker.log.format import records_of
 from rxworker.state import fold_run
 from tests.log.conftest import NewAddress
+from tests.whole import IS_WHOLE, SLOW_STORES
 
 VICTIM = Path(__file__).with_name("victim.py")
-EVERY = os.environ.get("RXWORKER_EVERY_CUT") == "1"
-STORES = ["sqlite", "postgres", "nats"]
-STEPS = dict.fromkeys(STORES, 1) if EVERY else {"sqlite": 9, "postgres": 30, "nats": 40}
-"""The distances of the places where it is killed."""
+STEP = 1 if IS_WHOLE else 12
+"""The distance of the places where it is killed."""
 
 Kill = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=SLOW_STORES)
 def store(request: pytest.FixtureRequest) -> str:
     """The store that the killed processes write to."""
     return request.param
@@ -127,10 +125,9 @@ def test_without_a_kill_it_runs_to_its_end(kill: Kill) -> None:
     assert done["places"] > 100
 
 
-@pytest.mark.timeout(900 if EVERY else 120)
-def test_it_is_killed_anywhere(kill: Kill, store: str) -> None:
-    places, step = kill()["places"], STEPS[store]
-    for place in range(1 + random.randrange(step), places, step):
+@pytest.mark.timeout(900 if IS_WHOLE else 120)
+def test_it_is_killed_anywhere(kill: Kill) -> None:
+    for place in range(1 + random.randrange(STEP), kill()["places"], STEP):
         done = kill(place)
         check(done)
         if done["codes"][0] == 0:  # it made fewer appends than the first, and has ended before
@@ -140,8 +137,8 @@ def test_it_is_killed_anywhere(kill: Kill, store: str) -> None:
         assert sum(done["asked"].values()) <= 1, (place, done["asked"])
 
 
-@pytest.mark.timeout(900 if EVERY else 120)
-def test_it_is_killed_again_and_again(kill: Kill, store: str) -> None:
-    for _ in range(40 if EVERY else max(1, 36 // STEPS[store])):
+@pytest.mark.timeout(900 if IS_WHOLE else 120)
+def test_it_is_killed_again_and_again(kill: Kill) -> None:
+    for _ in range(40 if IS_WHOLE else 3):
         kills = [random.randrange(1, 120) for _ in range(2)]
         check(kill(*kills))

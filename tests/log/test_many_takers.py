@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections import Counter
@@ -18,12 +17,11 @@ from rxworker.log.format import records_of
 from rxworker.log.values import OPEN
 from rxworker.worker.queue import submit
 from tests.log.conftest import NewAddress
+from tests.whole import IS_WHOLE, SLOW_STORES
 
 PROGRAM = Path(__file__).with_name("taker.py")
-IS_WHOLE = os.environ.get("RXWORKER_EVERY_CUT") == "1"
-STORES = ["sqlite", "postgres", "nats"] if IS_WHOLE else ["sqlite"]
 RUNS, PROCESSES = (2000, 4) if IS_WHOLE else (40, 2)
-SECONDS = 900 if IS_WHOLE else 45
+SECONDS = 900 if IS_WHOLE else 100
 
 
 async def all_ended(log: EventLog, infos: dict[str, RunInfo]) -> None:
@@ -36,7 +34,7 @@ async def all_ended(log: EventLog, infos: dict[str, RunInfo]) -> None:
 
 
 @pytest.mark.timeout(SECONDS + 300)
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", SLOW_STORES)
 async def test_each_run_is_taken_once_and_nothing_follows_its_end(
     store: str, new_address: NewAddress, tmp_path: Path
 ) -> None:

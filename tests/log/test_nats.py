@@ -29,8 +29,9 @@ from rxworker.log.values import Command, RunRow
 from rxworker.messages import Conversation, Message
 from tests.log.clerk import Clerk
 from tests.log.conftest import until
-from tests.log.nats_server import NatsServer, free_port
+from tests.log.nats_server import NatsServer
 from tests.log.proxy import Proxy
+from tests.ports import free_port
 
 RUN = "run-1"
 START = RunStart(Conversation((Message.user("Hi"),)), 1)
@@ -290,7 +291,7 @@ async def test_two_logs_follow_each_other_and_fence_each_other(nats_address: str
         waiting = asyncio.ensure_future(anext(following))
         await asyncio.sleep(0)
         await one.append(old, entries(1, 1), after=1)
-        assert (await asyncio.wait_for(waiting, 5)).last == 2
+        assert (await asyncio.wait_for(waiting, 60)).last == 2
         new = await two.claim(RUN)
         with pytest.raises(FencedError, match="taken over"):
             await one.append(old, entries(1, 2), after=2)
@@ -307,7 +308,7 @@ async def test_an_owner_learns_that_another_process_watches(nats_address: str) -
         await anext(following)
         waiting = asyncio.ensure_future(anext(following))
         after, is_watched = 2, False
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not is_watched:
                 is_watched = await one.append(claim, entries(1, after), after=after)
                 after += 1
@@ -349,16 +350,16 @@ async def test_a_clock_that_is_wrong_by_a_minute_changes_nothing(
     nats_address: str, skew: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.time
-    async with NatsLog(nats_address, lease=0.5) as one, NatsLog(nats_address) as two:
+    async with NatsLog(nats_address, lease=2.0) as one, NatsLog(nats_address) as two:
         await begun(one)
         monkeypatch.setattr(time, "time", lambda: real() + skew)
         with pytest.raises(LeaseHeldError) as held:
             await two.claim(RUN)
-        assert 0 < held.value.until - time.time() < 0.6
+        assert 0 < held.value.until - time.time() < 2.1
         for info in (await two.info(RUN), *await two.list()):
             assert info is not None
             assert not info.is_cut_off()
-            assert info.lease_until - time.time() < 0.6
+            assert info.lease_until - time.time() < 2.1
         await asyncio.sleep(held.value.until - time.time() + 0.05)
         (info,) = await two.list()
         assert info.is_cut_off()
@@ -366,16 +367,16 @@ async def test_a_clock_that_is_wrong_by_a_minute_changes_nothing(
 
 
 async def test_many_watchers_share_a_consumer(nats_address: str) -> None:
-    """1,500 watchers in two processes, and the owner, which takes commands: three consumers."""
+    """400 watchers in two processes, and the owner, which takes commands: three consumers."""
     async with NatsLog(nats_address, streams=1) as owner, AsyncExitStack() as stack:
         claim = await begun(owner)
         commands = asyncio.ensure_future(anext(owner.commands(RUN)))
         logs = [await stack.enter_async_context(NatsLog(nats_address)) for _ in range(2)]
-        watching = [asyncio.create_task(watch(log, 21)) for log in logs for _ in range(750)]
+        watching = [asyncio.create_task(watch(log, 21)) for log in logs for _ in range(200)]
         for after in range(1, 20):
             await owner.append(claim, entries(1, after), after=after, durable=False)
         session = await owner._open()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for log in logs:
                 while RUN not in log._tails:  # noqa: ASYNC110 - that it has begun has no event
                     await asyncio.sleep(0.001)
@@ -386,7 +387,7 @@ async def test_many_watchers_share_a_consumer(nats_address: str) -> None:
         assert 1 <= info["state"]["consumer_count"] <= 3
         # Until now they all wait for one more.
         await owner.append(claim, entries(1, 20), after=20)
-        assert await asyncio.gather(*watching) == [list(range(1, 22))] * 1500
+        assert await asyncio.gather(*watching) == [list(range(1, 22))] * 400
 
 
 # Servers that are killed
@@ -417,10 +418,13 @@ async def test_a_run_and_its_watcher_go_on_when_the_server_is_killed_and_restart
             watching = asyncio.create_task(watches())
             for _ in range(2):
                 has_text.clear()
-                await has_text.wait()
+                # Or the watcher has seen all of it, which a slow server sends at once.
+                waiting = asyncio.create_task(has_text.wait())
+                await asyncio.wait({waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
                 server.kill()
                 server.start()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 result = await run
                 await watching
             assert result.text.startswith("A long answer")  # pyright: ignore[reportAttributeAccessIssue]
@@ -516,7 +520,7 @@ async def test_a_cluster_loses_the_leader_of_a_stream_while_a_run_goes_on(
                 if after == 30:
                     servers[info["cluster"]["leader"]].kill()
                 await log.append(claim, entries(1, after), after=after)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert await watching == list(range(1, 61))
             assert await numbers(other) == list(range(1, 61))
 

@@ -180,7 +180,7 @@ async def test_a_submitted_run_has_the_type() -> None:
                 lambda each: done.set_result(each.result())
             )
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             working = asyncio.create_task(work(log, lambda _: by, on_run=begun))
             result = await done
             working.cancel()

@@ -43,7 +43,7 @@ async def working(
 async def end_of(log: EventLog, *runs: str) -> list[Replica]:
     """Wait for the ends of runs."""
     replicas = [Replica(log, run) for run in runs]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for replica in replicas:
             await replica.ended()
     return replicas
@@ -319,7 +319,7 @@ async def test_the_records_of_a_queued_run_are_those_of_the_whole_run(open_store
         seen, done = list[int](), asyncio.Event()
         run = await submit(log, "A poem")
         log.records(run).subscribe(lambda record: seen.append(record.seq), on_completed=done.set)
-        async with working(log, simple), asyncio.timeout(20):
+        async with working(log, simple), asyncio.timeout(60):
             await done.wait()
         info = await log.info(run)
         assert info is not None
@@ -364,7 +364,7 @@ async def test_the_process_that_decides_resumes_the_run(
 
         monkeypatch.setattr(log, "send", send_and_wait)
         monkeypatch.setattr(other, "sent", sent_and_note)
-        async with working(other, make), asyncio.timeout(20):
+        async with working(other, make), asyncio.timeout(60):
             run = await worker.decide(paused.id, [Approve()]).started()
             assert (await run).text == "So."
         assert made == []

@@ -59,7 +59,7 @@ async def settle() -> None:
 
 
 async def all_of(records: Observable[Record]) -> list[Record]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await records.pipe(ops.to_list())
 
 
@@ -175,7 +175,7 @@ async def test_records_go_from_history_to_live_and_complete_with_the_run(
         await until(lambda: len(early) == len(late) == 4)
         assert not done.is_set()
         await add(log, claim, records[5], "paused")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await done.wait()
             await late_done.wait()
         assert early == late == records[1:]

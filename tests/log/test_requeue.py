@@ -225,7 +225,7 @@ async def test_a_caller_that_is_cancelled_at_any_step_leaves_no_claim(
                 task.result()
                 return
             await asyncio.wait({task})
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while (info := await log.info(run)) is None or info.owner:
                     # A run that recovers gives its claim back after its last record.
                     assert not task.cancelled() or act is recover, step

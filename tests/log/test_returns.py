@@ -124,7 +124,7 @@ async def test_an_append_that_was_refused_or_not_answered_is_reported_once(
             with pytest.raises(LogError):
                 await log.append(new, entries([RunStop()], 1), after=1)
             expected = {1, 2} if failure.retryable else {1}
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await returns(log, RUN, len(expected))
             assert returned_in(await log.sent(RUN)) == expected
         assert len(await log.sent(RUN)) == 2

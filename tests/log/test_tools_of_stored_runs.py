@@ -163,7 +163,7 @@ async def test_a_paused_run_that_was_decided_about_is_left_to_a_worker_with_its_
         def begun(run: Any) -> None:
             asyncio.ensure_future(run).add_done_callback(finish)
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             tasks = [
                 asyncio.create_task(work(log, lambda _: worker(None), on_run=begun)),
                 asyncio.create_task(work(log, lambda _: worker(None, pay_tool()), on_run=begun)),

@@ -209,7 +209,7 @@ def test_whatever_a_store_raises_ends_the_run_with_an_error_and_nothing_else(
         records: list[Record] = []
         run.subscribe(records.append, lambda _: None)
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 result = await run
         except RxWorkerError as raised:
             return raised
@@ -317,7 +317,7 @@ def test_whatever_a_codec_raises_ends_no_more_than_the_run(
         )
         sent = run.send("And you?")
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 result: object = (await run).text
         except RxWorkerError as raised:
             result = raised
@@ -401,7 +401,7 @@ def test_whatever_a_codec_raises_is_an_error_of_the_log_for_its_readers(
         ):
             codec.fail_next()
             try:
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(60):
                     found.append(await read())
             except LogError as raised:
                 found.append(raised)

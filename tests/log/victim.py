@@ -195,7 +195,7 @@ def forked(folder: Path, address: str, kill: int | None, *, is_first: bool) -> t
         try:
             places = Places(kill)
             watch_places(places)
-            asyncio.run(asyncio.wait_for(life(folder, address, places, is_first=is_first), 20))
+            asyncio.run(asyncio.wait_for(life(folder, address, places, is_first=is_first), 60))
             os.write(write, b"%d" % places.count)
             status = 0
         except BaseException as error:

@@ -236,7 +236,7 @@ async def test_no_gauge_misses_records_that_are_emitted_at_once() -> None:
         return count + 1
 
     run = Worker(ScriptedModel(["Hello"])).run("?")
-    await asyncio.wait_for(run, 10)
+    await asyncio.wait_for(run, 60)
     row = combine_gauges(
         Seen(),
         first=lambda records: records.pipe(ops.first(), ops.map(seq)),

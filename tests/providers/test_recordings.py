@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,10 @@ from rxworker.events import (
 from rxworker.providers import PROVIDERS
 from rxworker.views import summarise
 from tests.over_recordings import provider_of
+from tests.whole import IS_WHOLE
 
 WITHOUT_NUMBERS = ("bedrock", "ollama")  # whose own numbers the recordings do not tell apart
 
-EVERY_CUT = os.environ.get("RXWORKER_EVERY_CUT") == "1"
 """Whether to cut recordings at every place, which takes minutes; a step of .ci/run does so."""
 WINDOW = 5_000
 
@@ -137,15 +136,15 @@ def test_a_recording_gives_the_same_events_byte_by_byte(recording: Path) -> None
 
 
 def places(size: int) -> list[int]:
-    """Where to cut: a few places, or with `EVERY_CUT` every place; of a long recording, every place of its ends and many between."""
-    if not EVERY_CUT:
+    """Where to cut: a few places, or with `IS_WHOLE` every place; of a long recording, every place of its ends and many between."""
+    if not IS_WHOLE:
         return [size * part // 8 for part in range(1, 8)]
     if size <= 2 * WINDOW:
         return list(range(1, size))
     return [*range(1, WINDOW), *range(WINDOW, size - WINDOW, 97), *range(size - WINDOW, size)]
 
 
-@pytest.mark.timeout(1200 if EVERY_CUT else 60)
+@pytest.mark.timeout(1200 if IS_WHOLE else 60)
 def test_a_recording_gives_the_same_events_cut_in_two_at_any_place(recording: Path) -> None:
     whole = recording.read_bytes()
     expected = decode(recording, [whole])

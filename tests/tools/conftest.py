@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SERVER = Path(__file__).with_name("mcp_server.py")
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="session")

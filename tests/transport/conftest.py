@@ -12,6 +12,7 @@ import pytest
 from rxworker.providers import Anthropic, OpenAIChat, Provider
 from rxworker.transport import close_session
 from rxworker.transport.listening import stop_listening
+from tests.ports import free_port
 
 VARIABLES = (
     "ANTHROPIC_API_KEY",
@@ -74,16 +75,14 @@ async def raw_server() -> AsyncGenerator[Callable[[Handler], Awaitable[str]], No
     for server in servers:
         await stop_listening(server)
         await server.wait_closed()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(*serving, return_exceptions=True)
 
 
 @pytest.fixture
 def closed_port() -> int:
     """A port of this machine where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ class Source:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Turns of the event loop pass until it is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - whatever it is, it happens on this loop
             await asyncio.sleep(0)
 
@@ -88,7 +88,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def flat(count: Callable[[], int], turns: int = 500) -> int:
     """Turns of the event loop pass until a count has stood still for many of them; gives the count."""
     last, still = count(), 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while still < turns:
             await asyncio.sleep(0)
             last, still = (last, still + 1) if count() == last else (count(), 0)
@@ -175,7 +175,7 @@ async def test_leaving_while_it_is_held_closes_the_connection(
     body = Body(await raw_server(source))
     await until(lambda: gate.is_holding)
     body.subscription.dispose()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await source.gone.wait()
     assert body.ends == []
 

@@ -73,7 +73,7 @@ async def taken(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what the service sees has no event
             await asyncio.sleep(0.001)
 

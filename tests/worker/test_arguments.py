@@ -87,7 +87,7 @@ async def test_what_an_operator_moves_to_another_thread_is_brought_back_in_order
     worker = Worker(ScriptedModel(["A longer answer, in many pieces."]), operators=[away])
     run = worker.run("hi")
     run.events.subscribe(lambda _: threads.add(threading.get_ident()))
-    result = await asyncio.wait_for(run, 20)
+    result = await asyncio.wait_for(run, 60)
     assert result.text == "A longer answer, in many pieces."
     texts = [r.event.text async for r in run if isinstance(r.event, TextDelta)]
     assert "".join(texts) == result.text

@@ -99,7 +99,7 @@ async def test_one_that_leaves_waits_for_no_other_that_cannot_take_more() -> Non
         await followed(first(send(server.base_url)))
 
     async with ReplayServer([stall()]) as server:
-        await asyncio.wait_for(leave(), 10)
+        await asyncio.wait_for(leave(), 60)
         await server.wait_closed()
 
 
@@ -187,6 +187,6 @@ async def test_what_is_requested_beside_it_is_not_waited_for() -> None:
             return connect(source, observer)
 
         aside: list[abc.DisposableBase] = []
-        assert await asyncio.wait_for(followed(Stage(subscribe)), 10)
+        assert await asyncio.wait_for(followed(Stage(subscribe)), 60)
         aside[0].dispose()
         await other.wait_closed()

@@ -231,7 +231,9 @@ async def test_an_executor_that_does_not_answer_fails_the_run(executor: Any, tex
 async def test_calls_of_an_executor_are_cancelled_with_the_run() -> None:
     worker, _ = worker_with(never, call("double", number=1))
     run = worker.run("go")
-    await asyncio.sleep(0.01)
+    async for record in run:
+        if isinstance(record.event, ToolStart):
+            break
     await run.cancel()
     assert run.state.status == "aborted"
     assert worker.session.conversation.messages[-1].tool_results[0].is_error

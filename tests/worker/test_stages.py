@@ -403,7 +403,7 @@ async def test_a_run_with_operators_around_its_stages_is_cancelled_and_paused_li
 
         run.subscribe(act, lambda error: None)
         with contextlib.suppress(RunCancelledError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await run
         if run.state.status == "paused":
             await worker.resume()

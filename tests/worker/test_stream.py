@@ -290,7 +290,7 @@ def test_ctrl_c_cancels_the_run_and_reaches_the_script(where: str) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert out.splitlines() == [
         "abort: the run was cancelled: its stream was closed",
         "interrupted Hello",
@@ -310,7 +310,7 @@ print(type(next(stream)).__name__)
 
 def test_a_script_that_leaves_a_stream_open_ends() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", LEFT], capture_output=True, text=True, timeout=30
+        [sys.executable, "-W", "always", "-c", LEFT], capture_output=True, text=True, timeout=60
     )
     assert (done.stdout, done.stderr, done.returncode) == ("RunStart\n", "", 0)
 
@@ -352,13 +352,16 @@ from rxworker import Worker, tool
 from rxworker.events import ToolStart
 from rxworker.testing import ScriptedModel, call
 
+interrupted = threading.Event()
+
 @tool
 async def slow():
     try:
         await asyncio.Event().wait()
     finally:
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.sleep(0.3)
+        while not interrupted.is_set():
+            await asyncio.sleep(0.001)
         print("cleaned up")
 
 stream = Worker(ScriptedModel([call("slow"), "again"]), tools=[slow]).stream_sync("hi")
@@ -368,6 +371,7 @@ try:
     stream.close()
 except KeyboardInterrupt:
     print("interrupted")
+    interrupted.set()
 stream.close()
 print([t.name for t in threading.enumerate()])
 """
@@ -384,6 +388,6 @@ print([t.name for t in threading.enumerate()])
 )
 def test_ctrl_c_leaves_no_run(script: str, printed: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
     assert (done.stdout.splitlines(), done.stderr, done.returncode) == (printed, "", 0)

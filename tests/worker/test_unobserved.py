@@ -231,7 +231,7 @@ async def test_the_watchers_of_a_run_are_reported_by_name() -> None:
         ("gauge", "latest"),
     ]
     await run
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await over.wait()
     assert told[-1] == run.watchers.now == ()
 

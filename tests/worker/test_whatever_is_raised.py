@@ -162,7 +162,7 @@ class Scene:
         reading = asyncio.create_task(read())
         awaiting = [asyncio.create_task(wait()) for _ in range(2)]
         sent = run.send("And behind the door?")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.wait([sent, *awaiting, *ends.values(), reading])
             await run.cancel()
         # Not joined here: a thread that starts late attaches through this event loop.
@@ -517,7 +517,7 @@ def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(
         run = worker.run("Where is it?")
         for _ in range(10):
             await asyncio.sleep(0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await run.cancel(reason="lunch")
         assert validate(worker.session.conversation) == []
         records: list[Record] = []

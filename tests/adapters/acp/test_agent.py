@@ -30,7 +30,7 @@ from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.tools import ClientTool, FileEdit, Plan, PlanStep, ToolContext, update_plan
 from rxworker.transport import Retry
 
-SECONDS = 20.0
+SECONDS = 60.0
 MCP_SERVER = Path(__file__).parents[2] / "tools" / "mcp_server.py"
 RESULTS = {
     "initialize": InitializeResponse,

@@ -13,10 +13,12 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
+from tests.ports import free_port
+
 HERE = Path(__file__).parent
 FIXTURES = HERE / "fixtures.json"
 CLI = Path("node_modules", "@copilotkit", "aimock", "dist", "cli.js")
-PATIENCE = 20.0
+PATIENCE = 60.0
 NO_PROXY = build_opener(ProxyHandler({}))
 
 
@@ -39,12 +41,6 @@ def find_command() -> list[str]:
             "RXWORKER_AIMOCK to a folder that holds node_modules/@copilotkit/aimock"
         )
     return [str(node), str(cli)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_it_listens(process: subprocess.Popen[str], port: int) -> None:

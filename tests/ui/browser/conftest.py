@@ -44,6 +44,11 @@ Site: TypeAlias = Callable[[str, web.Application], AbstractAsyncContextManager[s
 SETTINGS = Settings(title="Desk")
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 """The first that is there. The shell draws no window, which halves what a test takes."""
+LASTING = """(() => {
+  const set = globalThis.setTimeout;
+  globalThis.setTimeout = (act, wait, ...rest) => (wait === 1_600 ? 0 : set(act, wait, ...rest));
+})()"""
+"""What the page shows for a moment (what was found, what was copied) stays: a test on a slow machine would come too late."""
 FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Waits until the page has drawn what it knows."""
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -139,6 +144,7 @@ class Windows:
             viewport={"width": width, "height": 800}, reduced_motion="reduce", **options
         )
         context.set_default_timeout(WAIT)
+        await context.add_init_script(LASTING)
         return await context.new_page()
 
     async def take(self, width: int) -> Page:
@@ -351,6 +357,7 @@ class Proxy:
     Attributes:
         url: Where the page is found through it.
         accepted: How many connections came.
+        is_cut: Whether new connections are broken at once.
     """
 
     def __init__(self, desk: Desk) -> None:
@@ -358,6 +365,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.accepted = 0
+        self.is_cut = False
         self.url = ""
 
     @asynccontextmanager
@@ -374,12 +382,16 @@ class Proxy:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
-        """Break every connection."""
+        """Break every connection, also those that come until `is_cut` is false again."""
+        self.is_cut = True
         for writer in tuple(self._writers):
             writer.transport.abort()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        if self.is_cut:
+            writer.transport.abort()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)

@@ -345,7 +345,7 @@ async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[Gated
         await expect(page.locator("#composer-input")).to_have_value("Hello?")
         model.let_all()
         await desk.status(page, "finished")
-        await asyncio.wait_for(desk.runs[0], 5)
+        await asyncio.wait_for(desk.runs[0], 60)
         records = desk.records_of(page, desk.runs[0])
         assert fold_run(records).status == "finished"
     desk.problems.clear()  # the browser tells of the request that was cut

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -207,16 +208,23 @@ async def test_a_run_goes_on_behind_its_past(desk: Desk, gated: type[GatedModel]
         await expect(page.locator("#time-bar")).to_have_attribute("data-past", "false")
 
 
-async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
-    async with desk.serve(model):
+def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let so many seconds be between two records of a run, which nobody waits for."""
+    now = itertools.count(1e9, seconds)
+
+    def clock(_loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+        return lambda: next(now)
+
+    monkeypatch.setattr("rxworker.worker.session.record_clock", clock)
+
+
+async def test_a_run_is_played_to_its_end(
+    desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_records(monkeypatch, 0.2)
+    async with desk.serve(gated([say(LONG)], free=True)):
         page = await desk.open()
         await desk.ask(page)
-        for n in range(1, 5):
-            model.let(1)
-            await desk.answers(page, LONG[: 4 * n])
-            await page.evaluate("new Promise((done) => setTimeout(done, 500))")
-        model.let_all()
         await desk.status(page, "finished")
         await page.locator("#time-speeds button").last.click()
         await page.locator(SLIDER).focus()
@@ -237,15 +245,13 @@ async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel]) -
         await desk.answers(page, LONG)
 
 
-async def test_playing_stops_where_it_is(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
-    async with desk.serve(model):
+async def test_playing_stops_where_it_is(
+    desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_records(monkeypatch, 100.0)
+    async with desk.serve(gated([say(LONG)], free=True)):
         page = await desk.open()
         await desk.ask(page)
-        model.let(1)
-        await desk.answers(page, LONG[:4])
-        await page.evaluate("new Promise((done) => setTimeout(done, 2000))")
-        model.let_all()
         await desk.status(page, "finished")
         await desk.press(page, "Play")
         await past(page, True)

@@ -30,7 +30,7 @@ from rxworker.ui.terminal.bars import Composer
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.ui.terminal.view import LaneView
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 STILL = 1.5
 """Seconds without work after which a process stands still; one whose app is alive draws its clock."""
 

@@ -16,7 +16,7 @@ from rxworker.ui.terminal.lifecycle import on_signals
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
 
-SOON = 10.0
+SOON = 60.0
 MUCH = "word " * 200_000
 
 

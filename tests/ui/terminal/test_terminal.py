@@ -83,8 +83,9 @@ def test_no_listener_is_an_error_and_not_the_end(chat: Open) -> None:
 
 def test_a_run_that_cannot_be_cancelled_can_be_left(chat: Open, tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(
-        "import asyncio\n"
+        "import asyncio, pathlib\n"
         "async def wait() -> str:\n"
+        "    pathlib.Path('begun').touch()\n"
         "    try:\n"
         "        await asyncio.Event().wait()\n"
         "    except asyncio.CancelledError:\n"
@@ -95,7 +96,7 @@ def test_a_run_that_cannot_be_cancelled_can_be_left(chat: Open, tmp_path: Path) 
         opened = chat(server.base_url, "--tool", "stubborn:wait")
         opened.wait_for("Type a message to begin.")
         opened.type("Wait.\r")
-        opened.wait_for("● 0.")
+        opened.until((tmp_path / "begun").exists)
         opened.type("\x03")
         opened.wait_for("cancelling")
         opened.type("\x03")

@@ -392,7 +392,7 @@ async def test_a_run_that_waits_for_a_person_outlives_finished_ones(open_desk: O
     await desk.ended(paused["id"])
     for n in range(2):
         run = await desk.begin(str(n))
-        await asyncio.wait_for(desk.ended(run["id"]), 10)
+        await asyncio.wait_for(desk.ended(run["id"]), 60)
     assert [one["title"] for one in (await desk.get("api/runs"))[1]["runs"]] == ["paused"]
 
 

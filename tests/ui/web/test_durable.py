@@ -351,17 +351,18 @@ async def test_a_record_that_a_later_owner_has_replaced_is_gone(client: Client) 
 # Live
 
 
-async def test_a_long_poll_waits_for_the_next_records(client: Client, log: EventLog) -> None:
+async def test_a_long_poll_waits_for_the_next_records(log: EventLog) -> None:
     claim, last = await begin(log, "run-1")
-    query = {"offset": offset(1, last), "live": "long-poll"}
-    waiting = asyncio.create_task(client.get("/runs/run-1/stream", params=query))
-    await asyncio.sleep(0.05)
-    assert not waiting.done()
-    await log.append(claim, texts_of("run-1", 1, last, 2), after=last)
-    response = await waiting
-    assert response.status == 200
-    assert [message["seq"] for message in await response.json()] == [last + 1, last + 2]
-    assert int(response.headers["Stream-Cursor"]) > 0
+    async with served(log, StreamTiming(long_poll=60.0)) as client:
+        query = {"offset": offset(1, last), "live": "long-poll"}
+        waiting = asyncio.create_task(client.get("/runs/run-1/stream", params=query))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await log.append(claim, texts_of("run-1", 1, last, 2), after=last)
+        response = await waiting
+        assert response.status == 200
+        assert [message["seq"] for message in await response.json()] == [last + 1, last + 2]
+        assert int(response.headers["Stream-Cursor"]) > 0
 
 
 async def test_a_long_poll_ends_without_records(client: Client, log: EventLog) -> None:
@@ -420,7 +421,7 @@ async def test_a_reader_that_has_all_records_of_an_ended_run_waits_no_longer(log
     run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
     await run
     source = LogStream(log, run.id)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await source.wait(offset(1, run.last_seq))
     assert (await source.read(offset(1, run.last_seq))).is_closed
 
@@ -445,7 +446,7 @@ async def test_events_end_when_the_log_is_closed(log: EventLog) -> None:
         response = await client.get("/runs/run-1/stream", params=query)
         await response.content.readuntil(b"upToDate")
         await log.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await response.read()
 
 

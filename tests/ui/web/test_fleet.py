@@ -158,7 +158,7 @@ async def test_a_client_gets_an_answer_after_each_change(
 ) -> None:
     monkeypatch.setattr(fleet, "PAUSE", 0.01)
     client = await opened(stack)
-    async with asyncio.timeout(20), client.answers(status="finished") as answers:
+    async with asyncio.timeout(60), client.answers(status="finished") as answers:
         assert (await anext(answers))["rows"] == []
         claim = await client.store("run-1", "running", held=True)
         found = await anext(answers)
@@ -173,7 +173,7 @@ async def test_the_answers_end_when_the_server_is_stopped() -> None:
     stack = AsyncExitStack()
     client = await opened(stack)
     state = client.server.state
-    async with asyncio.timeout(20), client.answers() as answers:
+    async with asyncio.timeout(60), client.answers() as answers:
         assert (await anext(answers))["rows"] == []
         closing = asyncio.create_task(stack.aclose())
         with suppress(aiohttp.ClientError):  # it may be cut off

@@ -33,7 +33,7 @@ def no_user(_: WebRequest) -> str | None:
 
 @asynccontextmanager
 async def client() -> AsyncGenerator[aiohttp.ClientSession, None]:
-    async with asyncio.timeout(30), aiohttp.ClientSession(trust_env=False) as http:
+    async with asyncio.timeout(60), aiohttp.ClientSession(trust_env=False) as http:
         yield http
 
 
@@ -172,7 +172,7 @@ async def test_runs_are_recovered_again_after_a_defect(
 
     monkeypatch.setattr(state, "recover_all", fail)
     log: EventLog = MemoryLog(lease=0.03)
-    async with log, WebServer(make, port=0, log=log), asyncio.timeout(10):
+    async with log, WebServer(make, port=0, log=log), asyncio.timeout(60):
         await begun.get()
         await begun.get()
     assert "a defect" in caplog.text

@@ -89,7 +89,7 @@ async def test_the_first_delta_and_an_approval_do_not_wait(open_desk: OpenDesk) 
         say("Now. ") + call("delete", path="a"), settings=Settings(writes_per_second=0.001)
     )
     run = await desk.begin()
-    async with asyncio.timeout(30):  # a thousand seconds are between two writes
+    async with asyncio.timeout(60):  # a thousand seconds are between two writes
         frames = await desk.frames(f"api/runs/{run['id']}/events")
     kinds = [json.loads(f["data"])["event"]["type"] for f in frames if "id" in f]
     assert kinds[-1] == "run_pause"

@@ -23,7 +23,7 @@ Message = dict[str, Any]
 async def next_of(socket: aiohttp.ClientWebSocketResponse, kind: str) -> Message:
     """The next message of this type."""
     while True:
-        message: Message = await socket.receive_json(timeout=10)
+        message: Message = await socket.receive_json(timeout=60)
         if message["type"] == kind:
             return message
 
@@ -33,7 +33,7 @@ async def story(socket: aiohttp.ClientWebSocketResponse, *runs: str) -> dict[str
     told: dict[str, list[Record]] = {run: [] for run in runs}
     open_runs = set(runs)
     while open_runs:
-        message: Message = await socket.receive_json(timeout=10)
+        message: Message = await socket.receive_json(timeout=60)
         if message["type"] == "records":
             told[message["run"]] += [decode_record(encode_json(r)) for r in message["records"]]
         elif message["type"] == "end":

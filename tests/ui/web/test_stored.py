@@ -90,7 +90,7 @@ class Site:
 
     async def listed(self, run_id: str) -> Body:
         """The run, when the server lists it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 for each in (await self.get("api/runs"))["runs"]:
                     if each["id"] == run_id:
@@ -144,7 +144,7 @@ async def sites(tmp_path: Path) -> AsyncGenerator[Sites, None]:
 
 async def until_it(site: Site, run_id: str, is_so: Callable[[RunRow], bool]) -> None:
     """Wait for a change of a run in the log."""
-    async with asyncio.timeout(10), aclosing(site.log.changes(every=0.0)) as changes:
+    async with asyncio.timeout(60), aclosing(site.log.changes(every=0.0)) as changes:
         async for infos in changes:
             if any(info.run_id == run_id and is_so(info.row) for info in infos):
                 return
@@ -375,7 +375,7 @@ async def test_a_deleted_run_leaves_the_list(sites: Sites) -> None:
     run = (await one.begin("Hi"))["id"]
     await one.frames(run)
     await one.log.delete(run)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while any(entry.id == run for entry in one.server.state.runs):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     async with one.http.get(f"{one.server.url}api/runs/{run}/events") as response:
@@ -410,7 +410,7 @@ async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_pr
 ) -> None:
     desk, _ = await sites.open(queues=True)
     run = (await desk.begin("Hello"))["id"]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (waiting := await desk.listed(run))["cause"] != "queued":  # noqa: ASYNC110 - the list has no event
             await asyncio.sleep(0.01)
     assert waiting["status"] == "running"
