@@ -322,6 +322,9 @@ class Answer(Receiver, abc.DisposableBase):
             return False
         if isinstance(error, ProviderError) and error.status in (404, 410):
             self._background = None  # the service has no such response: nothing to cancel
+            error.retryable = (
+                self._has_emitted
+            )  # by a new request; one for a cursor would only meet it again
             return False
         source = self._background.resume()
         if self._background.has_progressed:

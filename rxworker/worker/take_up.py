@@ -143,7 +143,7 @@ class _Stored:
                     texts.append(event.text)
                     continue
             self._join(texts)
-            if event.__class__ not in _PASSING:
+            if event.__class__ is not Ping:
                 self.left.append(event)
         self._join(texts)
 
@@ -156,7 +156,11 @@ class _Stored:
     def rest_of(self, event: Any) -> list[Event] | None:
         """The part of an event that is not stored; ``None`` if it differs from what is stored."""
         first = self.left[0]
-        if event.__class__ in _PASSING:
+        if event.__class__ is Ping:
+            return []
+        if event.__class__ is BlockAbort:  # of the response, or of a connection that fails
+            if first.__class__ is BlockAbort and first.index == event.index:
+                self.left.popleft()
             return []
         if _fails(event):
             return [event]
@@ -208,6 +212,4 @@ def _fails(event: Any) -> bool:
     return isinstance(event, Error) or (isinstance(event, Usage) and event.is_partial)
 
 
-_PASSING: frozenset[type[object]] = frozenset({Ping, BlockAbort})
-"""What a connection adds to a response."""
 _OF_RESPONSES = META_EVENTS | BLOCK_EVENTS

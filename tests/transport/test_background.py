@@ -170,6 +170,21 @@ async def test_a_response_that_is_gone_is_an_error() -> None:
         _, error = await taken(client(server))
     assert isinstance(error, ProviderError)
     assert "no such response" in str(error)
+    assert error.retryable  # by a new request
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_worker_requests_a_response_that_is_gone_again(status: int) -> None:
+    gone = ServedResponse.from_status(status, body={"error": {"message": "no such response"}})
+    options = Options(extra={"background": True})
+    async with ReplayServer([part(0, cut_after=4), gone, part(0)]) as server:
+        run = Worker(client(server), options=options, response_retry=AGAIN).run("hi")
+        result = await run
+        records = [record async for record in run]
+        assert [one.method for one in server.requests] == ["POST", "GET", "POST"]
+    assert result.text == "one two three"
+    assert lint(records) == []
+    assert [type(r.event).__name__ for r in records].count("AttemptRetract") == 1
 
 
 async def test_a_response_that_failed_is_not_taken_up() -> None:

@@ -102,6 +102,23 @@ def test_the_rest_follows_what_is_stored_wherever_its_texts_are_cut(seed: int) -
         assert folded([*stored, *got]) == folded(EVENTS), length
 
 
+ABORTING: list[Event] = [
+    *EVENTS[:4],
+    BlockAbort(0, BlockType.THINKING, "another block took its place"),
+    BlockStart(1, BlockType.TOOL_USE, CALL),
+    InputJsonDelta(1, '{"n'),
+    BlockAbort(1, BlockType.TOOL_USE, "the call was cut off"),
+    Usage(3, 4),
+    Status(ResponseStatus.COMPLETED),
+]
+
+
+@pytest.mark.parametrize("length", range(1, len(ABORTING)))
+def test_a_block_that_the_response_aborts_is_aborted_once(length: int) -> None:
+    stored = ABORTING[:length]
+    assert [*stored, *rest(stored, ABORTING)] == ABORTING
+
+
 def test_the_start_of_a_response_may_lack_its_name() -> None:
     again = [Status(ResponseStatus.STARTED), *EVENTS[1:]]
     assert rest(EVENTS[:3], again) == EVENTS[3:]
