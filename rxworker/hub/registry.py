@@ -70,6 +70,11 @@ class WatcherRegistry:
         """The number of the last record; 0 before the first."""
         return self.history.last_seq
 
+    @property
+    def kept_after(self) -> int:
+        """The number of the last record that is not kept for watchers that come late; 0 if all are."""
+        return 0 if self._keep is None else max(self.last_seq - self._keep, 0)
+
     def push(self, entry: Record) -> None:
         """Push a record to every watcher. Its first number is ``last_seq + 1``. After the end it does nothing.
 
@@ -162,9 +167,8 @@ class WatcherRegistry:
     def attach(self, watcher: Watcher) -> None:
         """Serve a new watcher. One without a delivery is pushed everything so far at once."""
         self.watched = self.watched or watcher.takes != "entries"
-        if self._keep is not None:
-            # More may be held at the moment, for watchers that are behind.
-            watcher.seen = max(watcher.seen, self.last_seq - self._keep)
+        # More may be held at the moment, for watchers that are behind.
+        watcher.seen = max(watcher.seen, self.kept_after)
         if watcher.delivery is not None:
             self.call_in_loop(partial(self.flush_scheduler.add, watcher))
         elif self._immediate.add(watcher):

@@ -31,7 +31,7 @@ from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
-from rxworker.ui.web.published import StreamEntry
+from rxworker.ui.web.published import DurableItems, StreamEntry
 from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import (
     FLEET,
@@ -93,6 +93,7 @@ def routes_of(state: ServerState) -> list[Route]:
             "stream-events",
             has_head=False,
         ),
+        get("/streams/{name}", partial(get_durable, state)),
         get("/api/ws", partial(get_socket, state), SOCKET, has_head=False),
     ]
 
@@ -441,11 +442,18 @@ async def get_items(state: ServerState, request: WebRequest) -> web.Response | N
     after = entry.after(request.headers.get("Last-Event-ID") or query.after)
     if entry.is_over and after and after >= entry.published.hub.last_seq:
         return web.Response(status=204)
-    with state.streams.take():
+    with state.streams.take(), state.streams.endless():
         watch = entry.watch(after, query.delivery, f"events {request.remote or ''}".strip())
         frames = item_frames(entry, watch)
-        await state.streams.send(request, frames, SSE_HEADERS, is_endless=True)
+        await state.streams.send(request, frames, SSE_HEADERS)
     return None
+
+
+async def get_durable(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Return a published stream as a Durable Stream."""
+    entry = state.published.find(request.params["name"], request.owner)
+    with state.streams.take(), state.streams.endless():
+        return await answer_stream(request, DurableItems(entry), state.streams)
 
 
 async def item_frames(entry: StreamEntry, watch: Watch) -> AsyncGenerator[bytes, None]:

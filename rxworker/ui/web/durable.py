@@ -1,6 +1,6 @@
 """Durable Streams, an open protocol for append-only streams over HTTP, read-only.
 
-A `LogStream` has messages with offsets. `answer_stream` answers a request for one: a read, a long poll, server-sent events, or its
+A `MessageStream` has messages with offsets. `answer_stream` answers a request for one: a read, a long poll, server-sent events, or its
 metadata. Source of the protocol: https://durablestreams.com, version of the conformance suite 0.3.6.
 """
 
@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 from rxworker.protocols.native import encode_json
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, read_query
-from rxworker.ui.web.stored_streams import JSON, START, LogStream, StreamPage
+from rxworker.ui.web.stored_streams import JSON, START, MessageStream, StreamPage
 from rxworker.ui.web.streams import Streams
 
 NEXT_OFFSET = "Stream-Next-Offset"
@@ -53,7 +53,7 @@ TIMING = StreamTiming()
 
 
 async def answer_stream(
-    request: WebRequest, source: LogStream, streams: Streams, timing: StreamTiming = TIMING
+    request: WebRequest, source: MessageStream, streams: Streams, timing: StreamTiming = TIMING
 ) -> web.Response | None:
     """Answer a request for a stream: ``GET`` and ``HEAD``.
 
@@ -119,7 +119,7 @@ def read_stream_query(request: WebRequest) -> StreamQuery:
     return query
 
 
-def head_response(source: LogStream, page: StreamPage) -> web.Response:
+def head_response(source: MessageStream, page: StreamPage) -> web.Response:
     """The metadata of a stream, from the page of its end."""
     headers = {**_place_headers(page), "Content-Type": source.content_type}
     headers["ETag"] = _etag(source, "-1", page)
@@ -128,7 +128,7 @@ def head_response(source: LogStream, page: StreamPage) -> web.Response:
 
 def page_response(
     request: WebRequest,
-    source: LogStream,
+    source: MessageStream,
     query: StreamQuery,
     page: StreamPage,
     cursor: str | None = None,
@@ -165,24 +165,24 @@ def _place_headers(page: StreamPage) -> dict[str, str]:
     return {NEXT_OFFSET: page.next} | ({CLOSED: "true"} if page.is_closed else {})
 
 
-def _etag(source: LogStream, start: str, page: StreamPage) -> str:
+def _etag(source: MessageStream, start: str, page: StreamPage) -> str:
     end = f"{page.next}:c" if page.is_closed else page.next
     return f'"{quote(source.name, safe="/")}:{start}:{end}"'
 
 
-def _is_json(source: LogStream) -> bool:
+def _is_json(source: MessageStream) -> bool:
     return _media_type(source) == JSON
 
 
-def _media_type(source: LogStream) -> str:
+def _media_type(source: MessageStream) -> str:
     return source.content_type.partition(";")[0].strip().lower()
 
 
-def _body(source: LogStream, messages: Sequence[bytes]) -> bytes:
+def _body(source: MessageStream, messages: Sequence[bytes]) -> bytes:
     return b"[%b]" % b",".join(messages) if _is_json(source) else b"".join(messages)
 
 
-async def next_page(source: LogStream, offset: str, seconds: float) -> StreamPage | None:
+async def next_page(source: MessageStream, offset: str, seconds: float) -> StreamPage | None:
     """The next page that has messages, or is the end of the stream; an empty page after so many seconds, and ``None`` if the server is closing."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
@@ -209,7 +209,7 @@ class _Control(Struct, rename="camel", omit_defaults=True):
     stream_closed: bool = False
 
 
-def events_headers(source: LogStream) -> dict[str, str]:
+def events_headers(source: MessageStream) -> dict[str, str]:
     """The headers of server-sent events."""
     headers = {
         "Content-Type": "text/event-stream",
@@ -223,7 +223,7 @@ def events_headers(source: LogStream) -> dict[str, str]:
 
 
 async def stream_events(
-    source: LogStream, page: StreamPage, cursor: str = "", timing: StreamTiming = TIMING
+    source: MessageStream, page: StreamPage, cursor: str = "", timing: StreamTiming = TIMING
 ) -> AsyncGenerator[bytes, None]:
     """The server-sent events of a stream: an event with the data of each page, and a control event after it.
 
@@ -254,7 +254,7 @@ async def stream_events(
             return  # the client reconnects, and gets the error
 
 
-def page_events(source: LogStream, page: StreamPage, cursor: str) -> bytes:
+def page_events(source: MessageStream, page: StreamPage, cursor: str) -> bytes:
     r"""The events of a page.
 
     >>> from rxworker.log import MemoryLog
@@ -283,7 +283,7 @@ def _event(kind: bytes, data: bytes) -> bytes:
     return b"event: %b\n%b\n\n" % (kind, b"\n".join(lines))
 
 
-def _is_binary(source: LogStream) -> bool:
+def _is_binary(source: MessageStream) -> bool:
     return not _is_json(source) and not _media_type(source).startswith("text/")
 
 

@@ -28,6 +28,14 @@ from rxworker.protocols.native import encode_json, end_frame
 from rxworker.protocols.socket import DeliveryName, EndOfStream, StreamItems, socket_message
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.stored_streams import (
+    JSON,
+    PAGE_BYTES,
+    START,
+    StreamPage,
+    read_offset,
+    write_offset,
+)
 from rxworker.ui.web.streams import DELIVERIES
 
 CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
@@ -186,6 +194,63 @@ def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:
         del known[next(iter(known))]
     known[seq] = data
     return data
+
+
+class DurableItems:
+    """A published stream as a Durable Stream, whose messages are the items. Those that are not kept any more are left out, which their numbers show.
+
+    Args:
+        entry: The stream.
+
+    Attributes:
+        name: Identifies the stream.
+        content_type: The media type of the messages.
+    """
+
+    def __init__(self, entry: StreamEntry) -> None:
+        self.name = f"streams/{entry.published.name}"
+        self.content_type = JSON
+        self._entry = entry
+
+    async def read(self, offset: str) -> StreamPage:
+        """The items after an offset.
+
+        Raises:
+            ApiError: The offset is that of another epoch.
+        """
+        hub, epoch = self._entry.published.hub, self._entry.published.epoch
+        messages: list[bytes] = []
+        size, after = 0, self._after(offset)
+        for record in hub.history.records(after):
+            messages.append(self._entry.item(record))
+            size, after = size + len(messages[-1]), record.seq
+            if size >= PAGE_BYTES:
+                break
+        is_up_to_date = after >= hub.last_seq
+        is_closed = is_up_to_date and hub.ended
+        return StreamPage(messages, write_offset(epoch, after), is_up_to_date, is_closed)
+
+    async def tail(self) -> StreamPage:
+        """The end of the stream."""
+        hub, epoch = self._entry.published.hub, self._entry.published.epoch
+        return StreamPage((), write_offset(epoch, hub.last_seq), is_closed=hub.ended)
+
+    async def wait(self, offset: str) -> bool:
+        """Wait for an item after an offset, or the end of the stream."""
+        watch = self._entry.watch(self._after(offset), "latest", "durable stream")
+        async with aclosing(self._entry.batches(watch)) as batches:
+            async for _ in batches:
+                break
+        return True
+
+    def _after(self, offset: str) -> int:
+        """The number of an offset; for the beginning, that before what is kept."""
+        published = self._entry.published
+        epoch, after = read_offset(offset)
+        if offset != START and (epoch != published.epoch or after > published.hub.last_seq):
+            message = "the stream does not have this offset, which is that of an earlier start of the program: read from -1"
+            raise ApiError(410, "gone_offset", message)
+        return max(after, published.hub.kept_after)
 
 
 class PublishedStreams:

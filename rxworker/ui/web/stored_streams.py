@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -55,6 +55,38 @@ class StreamPage(Struct, frozen=True):
     is_closed: bool = False
 
 
+class MessageStream(Protocol):
+    """Messages with offsets.
+
+    Attributes:
+        name: Identifies the stream.
+        content_type: The media type of the messages.
+    """
+
+    name: str
+    content_type: str
+
+    async def read(self, offset: str) -> StreamPage:
+        """The messages after an offset.
+
+        Raises:
+            ApiError: There is no such stream, or it does not have this offset.
+        """
+        ...
+
+    async def tail(self) -> StreamPage:
+        """The end of the stream.
+
+        Raises:
+            ApiError: There is no such stream.
+        """
+        ...
+
+    async def wait(self, offset: str) -> bool:
+        """Wait for a message after an offset, or the end of the stream. ``False`` if neither can follow."""
+        ...
+
+
 @dataclass(eq=False)
 class LogStream:
     """A stored run as a stream. It is closed when the run has ended, or is paused.
@@ -90,7 +122,7 @@ class LogStream:
         """
         info = await self._info()  # before the entries, so that an ended run has no more of them
         messages: list[bytes] = []
-        size, at = 0, _read_offset(offset)
+        size, at = 0, read_offset(offset)
         epoch, after = at
         is_found, start = self._at == at, after
         if not is_found:
@@ -121,7 +153,7 @@ class LogStream:
         self._at = at
         is_up_to_date = at[1] >= info.last_seq
         is_closed = is_up_to_date and info.status in ENDED
-        return StreamPage(messages, _write_offset(*at), is_up_to_date, is_closed)
+        return StreamPage(messages, write_offset(*at), is_up_to_date, is_closed)
 
     async def tail(self) -> StreamPage:
         """The end of the stream.
@@ -133,11 +165,11 @@ class LogStream:
         at = 0, 0
         async for entry in self.log.read(self.run_id, max(info.last_seq - 1, 0)):
             at = entry.epoch, entry.last
-        return StreamPage((), _write_offset(*at), is_closed=info.status in ENDED)
+        return StreamPage((), write_offset(*at), is_closed=info.status in ENDED)
 
     async def wait(self, offset: str) -> bool:
         """Wait for a record after an offset, or the end of the run. ``False`` if the log is closed."""
-        _, after = _read_offset(offset)
+        _, after = read_offset(offset)
         try:
             async with aclosing(self.log.pages(self.run_id, after)) as pages:
                 async for _ in pages:
@@ -168,12 +200,14 @@ def _known(record: Record, after: int) -> Iterator[Record]:
         yield from expand(record, until=after)
 
 
-def _read_offset(offset: str) -> tuple[int, int]:
+def read_offset(offset: str) -> tuple[int, int]:
+    """The epoch and the number of an offset."""
     epoch, _, number = offset.partition("_")
     return int(epoch), int(number)
 
 
-def _write_offset(epoch: int, number: int) -> str:
+def write_offset(epoch: int, number: int) -> str:
+    """The offset of an epoch and a number."""
     return f"{epoch:016d}_{number:016d}"
 
 

@@ -135,8 +135,6 @@ class Streams:
         request: WebRequest,
         pieces: AsyncGenerator[bytes, None],
         headers: Mapping[str, str],
-        *,
-        is_endless: bool = False,
     ) -> None:
         """Send the pieces as they arrive, with a keep-alive comment when idle.
 
@@ -146,12 +144,10 @@ class Streams:
             request: The request.
             pieces: Server-sent events, each complete.
             headers: The headers of the response.
-            is_endless: Whether the pieces do not end when the server stops.
         """
         task = asyncio.current_task()
         assert task is not None
-        sending = self._endless if is_endless else self._sending
-        sending.add(task)
+        self._sending.add(task)
         response: ResponseStream | None = None
         try:
             async with aclosing(pieces):
@@ -166,13 +162,26 @@ class Streams:
                 method, path = request.method, request.raw_path
                 log_error(f"{method} {path} broke off", error, method=method, path=path)
         finally:
-            sending.discard(task)
+            self._sending.discard(task)
+
+    @contextmanager
+    def endless(self) -> Generator[None, None, None]:
+        """Context manager: this task does not end when the runs do, and is cancelled when the server stops."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._endless.add(task)
+        try:
+            yield
+        finally:
+            self._endless.discard(task)
 
     async def close(self) -> None:
         """Let the streams send their last records, then cancel those that remain."""
+        for task in tuple(self._endless):
+            task.cancel()
         if self._sending:
             await asyncio.wait(self._sending, timeout=CLOSE_SECONDS)
-        for task in (*self._sending, *self._endless):
+        for task in tuple(self._sending):
             task.cancel()
 
 

@@ -19,6 +19,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.hub import Latest
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer, make_app, sockets, streams
+from rxworker.ui.web import server as server_module
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
@@ -368,3 +369,68 @@ async def test_a_server_that_stops_waits_for_no_stream(monkeypatch: pytest.Monke
             await closing
         assert stream.hub.watching == 0
         assert not stream.hub.ended
+
+
+# Durable Streams
+
+
+async def durable(
+    server: WebServer, http: aiohttp.ClientSession, **params: str
+) -> tuple[int, list[int], str]:
+    """A read: its status, the values, and the offset to continue from."""
+    async with http.get(f"{server.url}streams/count", params=params) as response:
+        items: list[Message] = await response.json() if response.status == 200 else []
+        values: list[int] = [item["value"] for item in items]
+        return response.status, values, response.headers.get("Stream-Next-Offset", "")
+
+
+async def test_a_stream_is_a_durable_stream() -> None:
+    source = Subject[int]()
+    stream = publish("count", source, keep=2)
+    async with serving(stream) as (server, http):
+        for n in (1, 2, 3):
+            source.on_next(n)
+        status, values, offset = await durable(server, http)
+        assert (status, values) == (200, [2, 3])
+        assert offset == f"{stream.epoch:016d}_{3:016d}"
+        waiting = asyncio.ensure_future(durable(server, http, offset=offset, live="long-poll"))
+        async with http.get(
+            f"{server.url}streams/count", params={"offset": offset, "live": "sse"}
+        ) as response:
+            while b"streamNextOffset" not in await response.content.readline():
+                pass
+            source.on_next(4)
+            status, values, offset = await waiting
+            assert (status, values) == (200, [4])
+            source.on_completed()
+            text = await response.text()
+        assert '"value":4' in text
+        assert '"streamClosed":true' in text
+        async with http.head(f"{server.url}streams/count") as response:
+            assert response.headers["Stream-Closed"] == "true"
+            assert response.headers["Stream-Next-Offset"] == offset
+        earlier = f"{stream.epoch - 1:016d}_{1:016d}"
+        assert (await durable(server, http, offset=earlier))[0] == 410
+        later = f"{stream.epoch:016d}_{9:016d}"
+        assert (await durable(server, http, offset=later))[0] == 410
+        async with http.get(f"{server.url}streams/other") as response:
+            assert response.status == 404
+
+
+async def test_a_server_that_stops_cancels_a_long_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "CLOSING_SECONDS", 3600)
+    stream = publish("count", Subject[int]())
+    async with serving(stream) as (server, http):
+        waiting = asyncio.ensure_future(durable(server, http, offset="-1", live="long-poll"))
+        watched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_change() -> None:
+            if stream.hub.watching and not watched.done():
+                watched.set_result(None)
+
+        stream.hub.add_callback(on_change)
+        await watched
+        await server.__aexit__(None, None, None)
+        # It would have been answered without items.
+        with pytest.raises(aiohttp.ClientError):
+            await waiting
