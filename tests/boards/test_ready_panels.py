@@ -1,0 +1,118 @@
+"""The ready dashboards: what they show of real runs, live and folded again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+from reactivex.scheduler import HistoricalScheduler
+
+from rxworker import Worker, tool
+from rxworker.boards import Dashboard, PanelState
+from rxworker.errors import RxWorkerError
+from rxworker.events import Record
+from rxworker.messages import Prices
+from rxworker.messages.usage import Usage
+from rxworker.panels import RUNS, USAGE, runs, usage
+from rxworker.testing import ScriptedModel, call, fail, say, think
+from tests.boards.test_boards import play
+
+PRICES = {"small": Prices(input=1.0, output=2.0)}
+
+
+@tool
+def look(where: str) -> str:
+    """Look."""
+    if where == "there":
+        raise OSError("too dark")
+    return "nothing"
+
+
+@tool
+def listen() -> str:
+    """Listen."""
+    return "rain"
+
+
+async def recorded() -> list[Record]:
+    """The records of four runs: one with two tools, one whose tool fails, one that aborts, one of another model."""
+    scripts = [
+        [think("Let me see.") + call("look", where="here") + call("listen"), say("Nothing.")],
+        [call("look", where="there"), say("I cannot see.")],
+        [fail("the service is down", retryable=False)],
+        [say("An old silent pond. A frog jumps into the pond.", usage=Usage(100, 50))],
+    ]
+    records: list[Record] = []
+    for script, model in zip(scripts, ("small", "small", "small", "other"), strict=True):
+        run = Worker(ScriptedModel(script, model=model), tools=[look, listen]).run("?")
+        try:
+            async for record in run:
+                records.append(record)
+        except RxWorkerError:
+            pass  # its last record has the reason
+    return records
+
+
+RECORDS = asyncio.run(recorded())
+
+
+def shown(dashboard: Dashboard, records: list[Record]) -> dict[str, PanelState]:
+    states = dashboard.at(records)
+    assert [state.error for state in states if state.error] == []
+    return {state.panel: state for state in states}
+
+
+def test_usage_shows_what_the_runs_have_taken() -> None:
+    states = shown(usage(PRICES), RECORDS)
+    assert states["calls-by-tool"].value == {"look": 2, "listen": 1}
+    assert states["failures-by-tool"].value == {"look": 1}
+    slow = states["slow-tools"].value
+    assert isinstance(slow, Mapping)
+    assert slow.keys() == {"look", "listen"}
+    by_model = states["cost-by-model"].value
+    assert isinstance(by_model, Mapping)
+    assert by_model["other"] == 0
+    assert isinstance(by_model["small"], float)
+    assert states["cost"].value == by_model["small"] > 0
+    assert states["time-to-first-token"].value is not None
+    assert max(point[1] for point in states["tokens-a-second"].points[""]) > 0
+
+
+def test_the_tokens_are_those_of_the_records() -> None:
+    total = sum(record.event.total_tokens for record in RECORDS if isinstance(record.event, Usage))
+    assert shown(USAGE, RECORDS)["tokens"].value == total > 150
+    assert shown(RUNS, RECORDS)["tokens"].value == total
+
+
+def test_runs_shows_a_line_for_each_run() -> None:
+    states = shown(runs(PRICES), RECORDS)
+    rows = states["runs"].value
+    assert isinstance(rows, list)
+    assert [(row["status"], row["turns"], row["tools"]) for row in rows] == [
+        ("finished", 2, 2),
+        ("finished", 2, 1),
+        ("aborted", 1, 0),
+        ("finished", 1, 0),
+    ]
+    assert [row["run"] for row in rows] == list(dict.fromkeys(r.run_id for r in RECORDS))
+    assert rows[3]["tokens"] == 150
+    assert states["running"].value == 0
+    assert [value for _, value in states["running"].points[""]][-1] == 0
+
+
+def test_every_ready_panel_shows_at_200_moments_live_what_it_shows_when_folded_again() -> None:
+    for seed in range(4):
+        chance = random.Random(seed)
+        time, records = 1000.0, list[Record]()
+        for record in RECORDS:
+            time += chance.choice([0.0, 0.02, 0.4, 1.7, 30.0])
+            records.append(replace(record, time=time))
+        clock = HistoricalScheduler(HistoricalScheduler().to_datetime(999.0))
+        boards = [d.show(play(records, clock), scheduler=clock) for d in (USAGE, RUNS)]
+        for moment in sorted(chance.uniform(999.5, time + 90) for _ in range(50)):
+            clock.advance_to(clock.to_datetime(moment))
+            now = clock.to_seconds(clock.now)
+            for board in boards:
+                assert board.states == board.dashboard.at(records, now)
