@@ -48,7 +48,7 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
         thinking = min(thinking, options.max_tokens // 2)  # the other half is for the answer
         if 0 < thinking < (info.budget or 0) or (thinking == 0 and options.thinking not in OFF):
             least = 2 * (info.budget or 1)
-            raise _refused(model, f"needs max_tokens={least} or more to think")
+            raise refused(model, f"needs max_tokens={least} or more to think")
     if thinking != options.thinking:
         changed["thinking"] = thinking
         budget = options.thinking
@@ -61,16 +61,16 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     if given and info.sampling != "always" and _thinks(info, options.thinking):
         for name, value in given.items():
             if value != 1:  # the default, which every model takes
-                raise _refused(model, f"takes no {name}{_unless(info)}: leave it out")
+                raise refused(model, f"takes no {name}{_unless(info)}: leave it out")
         if info.sampling == "never":
             changed["temperature"] = None
     if info.output is not None and (options.max_tokens or 0) > info.output:
-        raise _refused(model, f"writes at most {info.output} tokens: lower max_tokens")
+        raise refused(model, f"writes at most {info.output} tokens: lower max_tokens")
     choice = options.tool_choice
     if not info.forced and choice is not None and choice.mode in ("any", "tool"):
-        raise _refused(model, "cannot be forced to call a tool: use ToolChoice('auto')")
+        raise refused(model, "cannot be forced to call a tool: use ToolChoice('auto')")
     if info.structured is False and options.output is not None:
-        raise _refused(model, "cannot be held to a schema: leave output out, and describe the form")
+        raise refused(model, "cannot be held to a schema: leave output out, and describe the form")
     return replace(options, **changed) if changed else options
 
 
@@ -83,13 +83,13 @@ def _thinking(model: str, info: ModelInfo, thinking: int | str | None) -> int | 
     if thinking == 0 or thinking in OFF:
         if info.off is None:
             least = f"thinking={words[0]!r}" if words else f"thinking={info.budget}"
-            raise _refused(model, f"always thinks: leave thinking out, or use {least}")
+            raise refused(model, f"always thinks: leave thinking out, or use {least}")
         return None if info.off == "" else info.off
     if isinstance(thinking, int):
         if info.budget is not None and thinking >= info.budget:
             return thinking
         if info.budget is not None:
-            raise _refused(model, f"takes a thinking budget from {info.budget} tokens up")
+            raise refused(model, f"takes a thinking budget from {info.budget} tokens up")
         word = nearest_effort(effort(thinking), words)
         if efforts is None or word is not None:
             return word or thinking
@@ -100,10 +100,11 @@ def _thinking(model: str, info: ModelInfo, thinking: int | str | None) -> int | 
     elif info.budget is not None and thinking in BUDGETS:
         return BUDGETS[thinking]
     if not (words or info.budget):
-        raise _refused(model, "does not think: leave thinking out")
+        what = "always thinks as it decides" if info.off is None else "does not think"
+        raise refused(model, f"{what}: leave thinking out")
     taken = [f"thinking={word!r}" for word in efforts or ()]
     taken += [f"a budget, such as thinking={BUDGETS['low']}"] if info.budget else []
-    raise _refused(model, f"does not take thinking={thinking!r}: use {' or '.join(taken)}")
+    raise refused(model, f"does not take thinking={thinking!r}: use {' or '.join(taken)}")
 
 
 def _thinks(info: ModelInfo, thinking: int | str | None) -> bool:
@@ -117,6 +118,7 @@ def _unless(info: ModelInfo) -> str:
     return "" if info.sampling == "never" else " unless thinking=0"
 
 
-def _refused(model: str, what: str) -> ConfigurationError:
+def refused(model: str, what: str) -> ConfigurationError:
+    """The error for a setting that the model does not take."""
     hint = "if that has changed, pass info=ModelInfo(...) to the provider"
     return ConfigurationError(f"{model!r} {what} ({hint})")

@@ -29,6 +29,8 @@ SOURCES = {
         "https://developers.openai.com/api/docs/models",
         "https://developers.openai.com/api/docs/pricing",
         "https://developers.openai.com/api/docs/guides/deployment-checklist",
+        "https://github.com/BerriAI/litellm/pull/34569 and https://github.com/livekit/agents/pull/7169: tools by Chat Completions",
+        "https://github.com/bolna-ai/bolna/pull/1019 and https://github.com/huggingface/smolagents/issues/1893: stop",
         "openai 3.57: types/shared/chat_model.py, with the announced ends",
     ),
     "gemini": (
@@ -39,6 +41,27 @@ SOURCES = {
     "deepseek": (
         "https://api-docs.deepseek.com/guides/thinking_mode",
         "https://api-docs.deepseek.com/quick_start/pricing",
+    ),
+    "moonshot": (
+        "https://platform.kimi.ai/docs/api/models-overview",
+        "https://java.agentscope.io/v2/en/integration/model/kimi",
+        "https://docs.apiyi.com/en/api-capabilities/kimi-k3-1/overview",
+    ),
+    "zai": (
+        "https://docs.z.ai/guides/capabilities/thinking-mode",
+        "https://docs.z.ai/guides/overview/pricing",
+        "https://java.agentscope.io/v2/en/integration/model/glm",
+        "https://docs.together.ai/docs/glm-5.3-quickstart",
+    ),
+    "minimax": (
+        "https://platform.minimax.io/docs/api-reference/text-openai-api",
+        "https://platform.minimax.io/docs/api-reference/responses-create",
+        "https://java.agentscope.io/v2/en/integration/model/minimax",
+    ),
+    "xai": (
+        "https://docs.x.ai/developers/models",
+        "https://docs.x.ai/developers/model-capabilities/text/reasoning",
+        "https://github.com/truefoundry/models/pull/2167: grok-4.6",
     ),
 }
 """Where the rows of a vendor are from."""
@@ -59,6 +82,10 @@ class ModelInfo(Settings, frozen=True, kw_only=True):
             it always thinks.
         idle: Whether it does not think unless it is requested.
         forced: Whether a request may force it to call a tool.
+        bound: Whether its thinking is only read again as long as nothing before it has changed, so that a request with a changed
+            conversation is refused by default.
+        chat_tools: Whether Chat Completions at its vendor takes tools: always, only where no thinking is requested, or only without thinking.
+        stops: Whether Chat Completions takes texts at which it stops.
         structured: Whether an answer can be held to a schema; ``None``: not known.
         caching: Whether prompts are cached by marks in the request, or automatically; ``None``: not known.
         context: Tokens that it reads and writes at once.
@@ -81,6 +108,9 @@ class ModelInfo(Settings, frozen=True, kw_only=True):
     off: int | str | None = 0
     idle: bool = False
     forced: bool = True
+    bound: bool = False
+    chat_tools: Literal["always", "not requested", "without thinking"] = "always"
+    stops: bool = True
     structured: bool | None = None
     caching: Literal["marks", "automatic"] | None = None
     context: int | None = None
@@ -121,6 +151,8 @@ _LONG = {
     "anthropic": (100_000, 5.0, 5.0),
     "openai": (272_000, 2.0, 1.5),
     "gemini": (200_000, 2.0, 1.5),
+    "minimax": (512_000, 2.0, 2.0),
+    "xai": (200_000, 2.0, 2.0),
 }
 _HOUR = 2.0  # what Anthropic takes for input that is cached for an hour, in its price
 
@@ -171,7 +203,9 @@ _CLAUDE = ModelInfo(
     context=_MILLION,
     output=128_000,
 )
-_CLAUDE_ALWAYS = replace(_CLAUDE, off=None, forced=False)
+# Since Claude Fable 5.1, see https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
+_CLAUDE_BOUND = replace(_CLAUDE, bound=True)
+_CLAUDE_ALWAYS = replace(_CLAUDE_BOUND, off=None, forced=False)
 # Until Claude 4.6: a budget, and sampling parameters where it does not think.
 _CLAUDE_BUDGET = replace(
     _CLAUDE,
@@ -193,6 +227,8 @@ _GPT = ModelInfo(
     budget=None,
     efforts=_EFFORTS,
     off=None,
+    chat_tools="without thinking",
+    stops=False,
     structured=True,
     caching="automatic",
     context=1_050_000,
@@ -200,8 +236,18 @@ _GPT = ModelInfo(
 )
 # Sampling parameters only without thinking, which can be turned off.
 _GPT_EASED = replace(_GPT, sampling="without thinking", off=0)
-_GPT_5 = replace(_GPT_EASED, efforts=("low", "medium", "high", "xhigh"), context=400_000)
-_GPT_CHAT = replace(_GPT, sampling="always", efforts=(), off="", idle=True, context=None)
+_GPT_5 = replace(
+    _GPT_EASED,
+    efforts=("low", "medium", "high", "xhigh"),
+    chat_tools="not requested",
+    context=400_000,
+)
+# Until GPT-5.2 and at the models for a chat, tools and thinking go together.
+_GPT_5_1 = replace(_GPT_5, efforts=("low", "medium", "high"), chat_tools="always")
+_GPT_CHAT = replace(
+    _GPT_5_1, sampling="always", efforts=(), off="", idle=True, stops=True, context=None
+)
+_O = replace(_GPT_5_1, sampling="never", off=None, context=200_000, output=100_000)
 _GPT_4_1 = replace(_GPT_CHAT, context=1_047_576, output=32_768)
 
 _GEMINI = ModelInfo(
@@ -229,6 +275,42 @@ _DEEPSEEK = ModelInfo(
     output=384_000,
 )
 
+# The sampling parameters are fixed.
+_KIMI = ModelInfo(
+    vendor="moonshot",
+    sampling="never",
+    budget=None,
+    efforts=("low", "high", "max"),
+    off=None,
+    structured=True,
+    caching="automatic",
+    context=1_048_576,
+    output=1_048_576,
+)
+# A tool cannot be forced.
+_GLM = ModelInfo(vendor="zai", forced=False, caching="automatic")
+_GLM_5_3 = replace(
+    _GLM,
+    budget=None,
+    efforts=("low", "high", "max"),
+    off=None,
+    context=1_048_576,
+    output=131_072,
+)
+_MINIMAX = ModelInfo(
+    vendor="minimax", forced=False, caching="automatic", context=_MILLION, output=524_288
+)
+_GROK = ModelInfo(
+    vendor="xai",
+    budget=None,
+    efforts=("low", "medium", "high"),
+    off=None,
+    stops=False,
+    structured=True,
+    caching="automatic",
+    context=500_000,
+)
+
 MODELS: tuple[ModelInfo, ...] = (
     # The first row of a vendor is that of its unknown models.
     *_priced(_CLAUDE_ALWAYS, {"claude-opus-5-5": (4.0, 20.0, 0.2, 5.0)}),
@@ -238,15 +320,15 @@ MODELS: tuple[ModelInfo, ...] = (
         {"claude-(fable|mythos)-5-1": (10.0, 50.0, 0.25, 12.5)},
     ),
     *_priced(
-        replace(_CLAUDE_ALWAYS, forced=True),
+        replace(_CLAUDE, off=None),
         {"claude-(fable|mythos)-5": (10.0, 50.0, 1.0, 12.5)},
     ),
-    replace(_CLAUDE_ALWAYS, names="claude-mythos", forced=True, until="2026-06-30"),
+    replace(_CLAUDE, names="claude-mythos", off=None, until="2026-06-30"),
     *_priced(
-        replace(_CLAUDE, off="between_tools", forced=False),
+        replace(_CLAUDE_BOUND, off="between_tools", forced=False),
         {"claude-sonnet-5-5": (2.0, 10.0, 0.1, 2.5)},
     ),
-    *_priced(_CLAUDE, {"claude-haiku-5-5": (0.1, 0.5, 0.01, 0.125)}, tiered=True),
+    *_priced(_CLAUDE_BOUND, {"claude-haiku-5-5": (0.1, 0.5, 0.01, 0.125)}, tiered=True),
     *_priced(_CLAUDE, {"claude-opus-5": _OPUS, "claude-sonnet-5": (2.0, 10.0, 0.2, 2.5)}),
     # They do not think unless it is requested, and there is a doubt whether they take ``disabled``.
     *_priced(replace(_CLAUDE, off="", idle=True), {"claude-opus-4-[78]": _OPUS}),
@@ -279,13 +361,21 @@ MODELS: tuple[ModelInfo, ...] = (
             r"gpt-6\.1-terra": (1.0, 5.0, 0.05, 1.25),
             "gpt-6-sol": (2.0, 10.0, 0.2, 2.5),
             "gpt-6-luna": (0.1, 0.5, 0.01, 0.125),
+        },
+        tiered=True,
+    ),
+    *_priced(
+        replace(_GPT_EASED, stops=True),
+        {
             r"gpt-5\.6(-sol)?": (4.0, 20.0, 0.4, 5.0),
             r"gpt-5\.6-terra": (2.0, 12.0, 0.2, 2.5),
             r"gpt-5\.6-luna": (0.2, 1.2, 0.02, 0.25),
         },
         tiered=True,
     ),
-    *_priced(replace(_GPT_5, context=_MILLION), {r"gpt-5\.5": (5.0, 30.0, 0.5)}, tiered=True),
+    *_priced(
+        replace(_GPT_5, stops=True, context=_MILLION), {r"gpt-5\.5": (5.0, 30.0, 0.5)}, tiered=True
+    ),
     *_priced(
         replace(_GPT_5, idle=True, context=1_050_000),
         {r"gpt-5\.4": (2.5, 15.0, 0.25)},
@@ -293,7 +383,11 @@ MODELS: tuple[ModelInfo, ...] = (
     ),
     *_priced(
         replace(_GPT_5, idle=True),
-        {r"gpt-5\.4-mini": (0.75, 4.5, 0.075), r"gpt-5\.2": (1.75, 14.0, 0.175)},
+        {r"gpt-5\.4-mini": (0.75, 4.5, 0.075)},
+    ),
+    *_priced(
+        replace(_GPT_5, idle=True, chat_tools="always"),
+        {r"gpt-5\.2": (1.75, 14.0, 0.175)},
     ),
     *_priced(
         replace(_GPT_5, idle=True),
@@ -301,7 +395,7 @@ MODELS: tuple[ModelInfo, ...] = (
         "2027-04-01",
     ),
     *_priced(
-        replace(_GPT_5, idle=True, efforts=("low", "medium", "high")),
+        replace(_GPT_5_1, idle=True),
         {r"gpt-5\.1": (1.25, 10.0, 0.125)},
         "2027-04-01",
     ),
@@ -331,7 +425,7 @@ MODELS: tuple[ModelInfo, ...] = (
     replace(_GPT_CHAT, names=r"gpt-5(\.1)?-chat", until="2026-07-23"),
     *_priced(
         replace(
-            _GPT_5,
+            _GPT_5_1,
             sampling="never",
             off="minimal",
             efforts=("minimal", "low", "medium", "high"),
@@ -343,22 +437,11 @@ MODELS: tuple[ModelInfo, ...] = (
         },
         "2026-12-11",
     ),
-    *_priced(
-        replace(_GPT, efforts=("low", "medium", "high"), context=200_000, output=100_000),
-        {"o3": (2.0, 8.0, 0.5)},
-        "2026-12-11",
-    ),
+    *_priced(_O, {"o3": (2.0, 8.0, 0.5)}, "2026-12-11"),
+    replace(_O, names="o[13]-pro|o[34](-mini)?-deep-research"),
     replace(
-        _GPT,
-        names="o[13]-pro|o[34](-mini)?-deep-research",
-        efforts=("low", "medium", "high"),
-        context=200_000,
-        output=100_000,
-    ),
-    replace(
-        _GPT,
+        _O,
         names="o1(-mini|-preview)?|o[34]-mini",
-        efforts=("low", "medium", "high"),
         structured=None,
         context=None,
         output=None,
@@ -429,6 +512,61 @@ MODELS: tuple[ModelInfo, ...] = (
     ),
     replace(_DEEPSEEK, names="deepseek-flash|deepseek-v4-(pro|flash)"),
     replace(_DEEPSEEK, names="deepseek-(chat|reasoner)", until="2026-07-24"),
+    *_priced(
+        _KIMI,
+        {
+            r"(kimi-)?k3\.1-pro": (2.0, 10.0, 0.2),
+            r"(kimi-)?k3\.1-pro-highspeed": (4.0, 20.0, 0.2),
+            "kimi-k3": (3.0, 15.0, 0.3),
+        },
+    ),
+    replace(
+        _KIMI,
+        names=r"kimi-k2\.7-code(-highspeed)?|kimi-k2-thinking.*",
+        efforts=(),
+        context=None,
+        output=None,
+        until="2026-12-31",
+    ),
+    replace(
+        _KIMI,
+        names=r"kimi-k2(\.[56])?",
+        budget=1,
+        efforts=None,
+        off=0,
+        context=262_144,
+        output=None,
+        until="2026-12-31",
+    ),
+    ModelInfo(vendor="moonshot", names="moonshot-v1.*"),
+    *_priced(_GLM_5_3, {r"glm-5\.3": (1.4, 4.4, 0.26), r"glm-5\.3-flash": (0.15, 0.5, 0.03)}),
+    *_priced(
+        _GLM,
+        {
+            r"glm-5\.[12]": (1.4, 4.4, 0.26),
+            "glm-5": (1.0, 3.2, 0.2),
+            r"glm-4\.[567]": (0.6, 2.2, 0.11),
+        },
+    ),
+    replace(_GLM, names="glm-(4|z|5v|5-).*"),
+    *_priced(_MINIMAX, {"MiniMax-M3": (0.3, 1.2, 0.06)}, tiered=True),
+    *_priced(
+        replace(_MINIMAX, off=None, context=204_800, output=None),
+        {
+            r"MiniMax-M2\.7": (0.3, 1.2, 0.06, 0.375),
+            r"MiniMax-M2\.7-highspeed": (0.6, 2.4, 0.06),
+            r"MiniMax-M2(\.[15])?(-.*)?": (),
+        },
+    ),
+    *_priced(
+        replace(_GROK, efforts=("low", "medium", "high", "xhigh")),
+        {r"grok-4\.6": (2.0, 6.0, 0.5)},
+        tiered=True,
+    ),
+    *_priced(_GROK, {r"grok-4\.5": (2.0, 6.0)}, tiered=True),
+    *_priced(replace(_GROK, off=0, context=_MILLION), {r"grok-4\.3": (1.25, 2.5, 0.2)}),
+    replace(_GROK, names="grok-4(-0709)?", efforts=(), context=256_000),
+    ModelInfo(vendor="xai", names=r"grok-([23]|4-|4\.[12]|build|code).*"),
 )
 """The rows, the newest families of a vendor first."""
 
@@ -447,6 +585,14 @@ _HOSTS = {
     "api.openai.com": "openai",
     "generativelanguage.googleapis.com": "gemini",
     "api.deepseek.com": "deepseek",
+    "api.moonshot.ai": "moonshot",
+    "api.moonshot.cn": "moonshot",
+    "api.kimi.com": "moonshot",
+    "api.z.ai": "zai",
+    "open.bigmodel.cn": "zai",
+    "api.minimax.io": "minimax",
+    "api.minimaxi.com": "minimax",
+    "api.x.ai": "xai",
 }
 
 

@@ -128,6 +128,8 @@ class Service(ABC):
         """
         url = self._request_url()
         headers = {"content-type": "application/json", "accept": self._accept[0]}
+        options = fitted(self.model, self.info, options, self._room)
+        options = self._settled(Request(conversation, tuple(tools), options))
         own = self._headers
         if options.headers:
             own = own | checked_headers(options.headers)
@@ -136,7 +138,6 @@ class Service(ABC):
             authorize = self._authorize_late(url)
             if authorize is None:
                 headers |= self._authorization(url, cast("str | None", self._given))
-        options = fitted(self.model, self.info, options, self._room)
         body = self._body(Request(conversation, tuple(tools), options))
         return HttpRequest(
             url,
@@ -158,6 +159,10 @@ class Service(ABC):
             return self._info
         row = model_info(self.model, self._host())
         return row if row.vendor in self._vendors else UNKNOWN
+
+    def _settled(self, request: Request) -> Options:
+        """The settings, as the rest of the request demands them."""
+        return request.options
 
     def _host(self) -> str:
         """The host of the service, if it shows whose models are there."""
@@ -281,7 +286,7 @@ class OpenAIService(HostedService):
 
     _variable = "OPENAI_API_KEY"
     _key_headers = ("authorization", "api-key")
-    _vendors = ("openai", "deepseek")
+    _vendors = ("openai", "deepseek", "moonshot", "zai", "minimax", "xai")
     _hosts = OPENAI_HOSTS
     _own = Host(_variable)
     _path: str

@@ -36,7 +36,7 @@ from rxworker.providers.base import Provider
 
 ANTHROPIC = Anthropic("claude-opus-4-6", api_key="k")
 BEDROCK = Bedrock("anthropic.claude-sonnet-4-6", region="us-east-1", api_key="k")
-CHAT, RESPONSES = OpenAIChat("gpt-5.2", api_key="k"), OpenAIResponses("gpt-5.2", api_key="k")
+CHAT, RESPONSES = OpenAIChat("gpt-4.1", api_key="k"), OpenAIResponses("gpt-5.2", api_key="k")
 GEMINI, OLLAMA = Gemini("m", api_key="k"), Ollama("m")
 STEPS = GeminiInteractions("m", api_key="k")
 ALL: tuple[Provider, ...] = (ANTHROPIC, BEDROCK, CHAT, RESPONSES, GEMINI, STEPS, OLLAMA)

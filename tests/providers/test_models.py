@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Conversation, JsonObject, Message, OutputFormat, Prices
+from rxworker.messages import Conversation, JsonObject, Message, OutputFormat, Prices, ToolMeta
 from rxworker.providers import (
     Anthropic,
     AnthropicBedrock,
@@ -41,6 +41,11 @@ PROVIDERS: dict[str, Callable[..., Service]] = {
     "anthropic, compatible": partial(Anthropic, api_key="k", base_url=f"{DEEPSEEK}/anthropic"),
     "chat": partial(OpenAIChat, api_key="k"),
     "chat, deepseek": partial(OpenAIChat, api_key="k", base_url=DEEPSEEK),
+    "chat, kimi": partial(OpenAIChat, api_key="k", base_url="https://api.moonshot.ai"),
+    "chat, glm": partial(OpenAIChat, api_key="k", base_url="https://api.z.ai"),
+    "chat, minimax": partial(OpenAIChat, api_key="k", base_url="https://api.minimax.io"),
+    "chat, xai": partial(OpenAIChat, api_key="k", base_url="https://api.x.ai"),
+    "chat, azure": partial(OpenAIChat, api_key="k", base_url="https://me.openai.azure.com"),
     "chat, local": partial(OpenAIChat, base_url=LOCAL),
     "chat, openrouter": partial(OpenAIChat, api_key="k", base_url="https://openrouter.ai/api/v1"),
     "responses": partial(OpenAIResponses, api_key="k"),
@@ -206,6 +211,38 @@ ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
         "anthropic/claude-opus-4.8",
         (chat("none"), chat("low"), chat("high"), chat("low"), chat("max")),
     ),
+    (
+        "chat, kimi",
+        "kimi-k3.1-pro",
+        ("always thinks", chat("low"), chat("high"), chat("low"), chat("max")),
+    ),
+    (
+        "chat, kimi",
+        "kimi-for-coding",
+        ("always thinks", chat("low"), chat("high"), chat("low"), chat("max")),
+    ),
+    ("chat, kimi", "kimi-k2.7-code", ("always thinks", *["always thinks as it decides"] * 4)),
+    ("chat, kimi", "kimi-k2.6", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
+    (
+        "chat, glm",
+        "glm-5.3",
+        ("always thinks", chat("low"), chat("high"), chat("low"), chat("max")),
+    ),
+    ("chat, glm", "glm-5.1", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
+    ("chat, glm", "glm-4.5v", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
+    ("chat, minimax", "MiniMax-M3", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
+    (
+        "chat, minimax",
+        "MiniMax-M2.7",
+        ("always thinks", chat("low"), chat("high"), chat("low"), chat("max")),
+    ),
+    (
+        "chat, xai",
+        "grok-4.6",
+        ("always thinks", chat("low"), chat("high"), chat("low"), "does not take thinking='max'"),
+    ),
+    ("chat, xai", "grok-4.3", (chat("none"), chat("low"), chat("high"), chat("low"), "'max'")),
+    ("chat, xai", "grok-4-0709", ("always thinks", *["always thinks as it decides"] * 4)),
     ("responses", "gpt-4.1", ({}, *["does not think"] * 4)),
     (
         "responses",
@@ -335,6 +372,11 @@ SAMPLED: list[tuple[str, str, str]] = [
     ("responses", "gpt-6.2-astra", "no no no"),
     ("chat, deepseek", "deepseek-v4-pro", "yes yes yes"),
     ("chat, local", "qwen3", "yes yes yes"),
+    ("chat, kimi", "kimi-k3", "no no no"),
+    ("chat, kimi", "kimi-k2.6", "no no no"),
+    ("chat, kimi", "moonshot-v1-8k", "yes yes yes"),
+    ("chat, glm", "glm-5.3", "yes yes yes"),
+    ("chat, local", "kimi-k3", "yes yes yes"),
     ("gemini", "gemini-3.6-flash", "yes yes yes"),
 ]
 
@@ -381,6 +423,97 @@ def test_what_a_model_cannot_do_is_refused(model: str, options: Options, error: 
         Anthropic(model, api_key="k").request(SAID, (), options)
 
 
+LOOK = ToolMeta("look", "Look.", {"type": "object"})
+# What is sent with tools where no thinking is requested, with `thinking="low"`, and with `thinking=0`; a text is a part of the error.
+TOOLED: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
+    ("chat", "gpt-4.1", ({}, "does not think", {})),
+    ("chat", "gpt-5", ({}, chat("low"), chat("minimal"))),
+    ("chat", "gpt-5.1", ({}, chat("low"), chat("none"))),
+    ("chat", "gpt-5.2", ({}, chat("low"), chat("none"))),
+    ("chat", "my-model", ({}, chat("low"), "always thinks")),
+    ("chat", "gpt-5.4-mini", ({}, "or thinking=0", chat("none"))),
+    ("chat", "gpt-5.5", ({}, "or thinking=0", chat("none"))),
+    ("chat", "gpt-5.6-terra", (chat("none"), "or thinking=0", chat("none"))),
+    ("chat", "gpt-6-luna", (chat("none"), "or thinking=0", chat("none"))),
+    ("chat", "gpt-6-astra", ("use OpenAIResponses", "use OpenAIResponses", "always thinks")),
+    ("chat", "gpt-6.2-sol", ("use OpenAIResponses", "use OpenAIResponses", "always thinks")),
+    ("chat", "gpt-7", ("use OpenAIResponses", "use OpenAIResponses", "always thinks")),
+    ("chat, azure", "gpt-5.6", (chat("none"), "or thinking=0", chat("none"))),
+    ("chat, azure", "my-deployment", ({}, chat("low"), chat("none"))),
+    ("chat, openrouter", "openai/gpt-6.2-sol", ({}, chat("low"), "always thinks")),
+    ("responses", "gpt-6.2-sol", ({}, responses("low"), "always thinks")),
+    ("chat, kimi", "kimi-k3", ({}, chat("low"), "always thinks")),
+]
+
+
+@pytest.mark.parametrize(("provider", "model", "expected"), TOOLED)
+def test_tools_and_thinking_go_together_only_where_the_service_takes_both(
+    provider: str, model: str, expected: tuple[JsonObject | str, ...]
+) -> None:
+    service = PROVIDERS[provider](model)
+    for thinking, what in zip((None, "low", 0), expected, strict=True):
+        options = Options(thinking=thinking)
+        if isinstance(what, str):
+            with pytest.raises(ConfigurationError, match=what):
+                service.request(SAID, (LOOK,), options)
+        else:
+            body = json.loads(service.request(SAID, (LOOK,), options).body)
+            names = ("reasoning_effort", "reasoning")
+            assert {name: body[name] for name in names if name in body} == what
+
+
+def test_an_effort_of_the_application_goes_along_with_tools() -> None:
+    options = Options(extra={"reasoning_effort": "low"})
+    request = PROVIDERS["chat"]("gpt-5.6").request(SAID, (LOOK,), options)
+    assert json.loads(request.body)["reasoning_effort"] == "low"
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "takes"),
+    [
+        ("chat", "gpt-4.1", True),
+        ("chat", "gpt-5.6", True),
+        ("chat", "gpt-5.2", False),
+        ("chat", "gpt-6-astra", False),
+        ("chat", "o3", False),
+        ("chat, xai", "grok-4.6", False),
+        ("chat, kimi", "kimi-k3", True),
+        ("chat, local", "grok-4.6", True),
+    ],
+)
+def test_texts_to_stop_at_go_only_to_models_that_take_them(
+    provider: str, model: str, takes: bool
+) -> None:
+    if takes:
+        assert sent(provider, model, stop_sequences=("END",))["stop"] == ["END"]
+    else:
+        with pytest.raises(ConfigurationError, match="takes no stop_sequences: leave them out"):
+            sent(provider, model, stop_sequences=("END",))
+
+
+@pytest.mark.parametrize("provider", ["chat, glm", "chat, minimax"])
+def test_a_call_cannot_be_forced_where_the_service_has_no_form_for_it(provider: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be forced to call a tool"):
+        sent(provider, "m", tool_choice=ToolChoice("any"))
+
+
+@pytest.mark.parametrize(
+    ("provider", "flag", "with_tools_alone"),
+    [("chat, glm", "tool_stream", True), ("chat, minimax", "reasoning_split", False)],
+)
+def test_a_flag_of_a_host_is_sent_unless_the_application_gives_another_value(
+    provider: str, flag: str, with_tools_alone: bool
+) -> None:
+    service = PROVIDERS[provider]("m")
+    without: JsonObject = {flag: False}
+    bodies = [
+        json.loads(service.request(SAID, tools, Options(extra=extra)).body)
+        for tools, extra in (((LOOK,), {}), ((), {}), ((LOOK,), without))
+    ]
+    plain = None if with_tools_alone else True
+    assert [body.get(flag) for body in bodies] == [True, plain, False]
+
+
 def test_an_answer_that_cannot_be_held_to_a_schema_is_refused() -> None:
     options = Options(output=OutputFormat({"type": "object"}))
     assert fitted("m", UNKNOWN, options) == options
@@ -418,7 +551,7 @@ def test_rows_are_whole() -> None:
             assert prices.cache_read is None or prices.cache_read < prices.input, row
             assert prices.cache_creation is None or prices.cache_creation >= prices.input, row
         if row.context is not None and row.output is not None:
-            assert row.output < row.context, row
+            assert row.output <= row.context, row
         assert row.sampling != "without thinking" or row.off is not None, row
 
 
@@ -464,6 +597,12 @@ def test_an_announced_end_is_that_of_the_official_client() -> None:
         ("my-fine-model", "api.openai.com", r"gpt-6\.2-sol"),
         ("deepseek-v4-pro", "127.0.0.1", ""),
         ("deepseek-v4-pro", None, "deepseek-flash|deepseek-v4-(pro|flash)"),
+        ("kimi-for-coding", "api.kimi.com", r"(kimi-)?k3\.1-pro"),
+        ("kimi-k3", "127.0.0.1", ""),
+        ("glm-6", "open.bigmodel.cn", r"glm-5\.3"),
+        ("grok-4-fast", "api.x.ai", r"grok-([23]|4-|4\.[12]|build|code).*"),
+        ("grok-5", "api.x.ai", r"grok-4\.6"),
+        ("grok-4.6", "api.x.ai", r"grok-4\.6"),
         ("publishers/google/models/gemini-3.8-flash-001", None, r"gemini-3\.[78]-flash"),
         ("claude-opus-4-5@20251101", None, "claude-opus-4-5"),
     ],

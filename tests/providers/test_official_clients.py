@@ -31,6 +31,7 @@ from rxworker.providers import (
     AnthropicBedrock,
     AnthropicVertex,
     Gemini,
+    ModelInfo,
     Ollama,
     OpenAIChat,
     OpenAIResponses,
@@ -442,7 +443,7 @@ class Host(Struct):
 def chat(base: str, theirs: str, model: str = "m", **named: Any) -> Host:
     return Host(
         "chat",
-        OpenAIChat(model, api_key=KEY, base_url=base),
+        OpenAIChat(model, api_key=KEY, base_url=base, info=ModelInfo()),  # hosts are compared
         partial(openai.OpenAI, api_key=KEY, base_url=theirs),
         **named,
     )
@@ -475,6 +476,13 @@ NO_SCHEMAS: dict[str, dict[str, Any]] = {
     }
 }
 NEWER = {"limit": {"max_tokens": None, "max_completion_tokens": 100}}
+# https://docs.z.ai/guides/capabilities/stream-tool
+STREAMED: dict[str, dict[str, Any]] = {
+    name: {"extra_body": {"tool_stream": True}}
+    for name, intent in INTENTS.items()
+    if intent.ours[1]
+}
+GLM = NO_SCHEMAS | STREAMED
 # An answer with calls needs the member, also where another model made it.
 REASONED: dict[str, Any] = json.loads(json.dumps({"messages": INTENTS["result"].chat["messages"]}))
 REASONED["messages"][1]["reasoning_content"] = ""
@@ -487,16 +495,23 @@ HOSTS: dict[str, Host] = {
         words={**NO_SCHEMAS, "result": REASONED},
     ),
     "Kimi": chat(
-        "https://api.moonshot.ai", "https://api.moonshot.ai/v1", words={"result": REASONED}
+        "https://api.moonshot.ai", "https://api.moonshot.ai/v1", words={"result": REASONED, **NEWER}
     ),
     "Kimi for coding": chat(
-        "https://api.kimi.com", "https://api.kimi.com/coding/v1", words={"result": REASONED}
+        "https://api.kimi.com",
+        "https://api.kimi.com/coding/v1",
+        words={"result": REASONED, **NEWER},
     ),
-    "GLM": chat("https://api.z.ai", "https://api.z.ai/api/paas/v4/", words=NO_SCHEMAS),
+    "GLM": chat("https://api.z.ai", "https://api.z.ai/api/paas/v4/", words=GLM),
     "GLM in China": chat(
-        "https://open.bigmodel.cn", "https://open.bigmodel.cn/api/paas/v4", words=NO_SCHEMAS
+        "https://open.bigmodel.cn", "https://open.bigmodel.cn/api/paas/v4", words=GLM
     ),
-    "MiniMax": chat("https://api.minimax.io", "https://api.minimax.io/v1"),
+    "MiniMax": chat(
+        "https://api.minimax.io",
+        "https://api.minimax.io/v1",
+        # https://platform.minimax.io/docs/api-reference/text-openai-api
+        words={"*": {"extra_body": {"reasoning_split": True}}, **NEWER},
+    ),
     "Qwen": chat(
         "https://dashscope-intl.aliyuncs.com",
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",

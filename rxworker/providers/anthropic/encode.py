@@ -118,7 +118,7 @@ def encode(
     if tools:
         is_marked = point or tools[-1].defer_loading or any(tool.cache_control for tool in tools)
         code = code_tool(options.extra)
-        is_known = not (is_marked or options.extra)
+        is_known = not (is_marked or "tools" in options.extra)
         body["tools"] = known(tools) if is_known else [encode_tool(tool, code) for tool in tools]
         if options.tool_choice is not None or options.parallel_tool_calls is not None:
             body["tool_choice"] = encode_choice(options.tool_choice, options.parallel_tool_calls)

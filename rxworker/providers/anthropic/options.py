@@ -15,11 +15,14 @@ from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import CachePoint, Conversation, Json, JsonObject, ToolMeta
-from rxworker.providers.base import Options, ToolChoice
+from rxworker.messages import CachePoint, Conversation, Json, JsonObject, Thinking, ToolMeta
+from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import split_system
 from rxworker.providers.encode_cache import Body
+from rxworker.providers.models import ADAPTIVE
 from rxworker.providers.schema import PROGRAMMATIC, held_arguments, refuse_grammar
+
+BETWEEN_TOOLS = "between_tools"
 
 
 def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
@@ -123,15 +126,54 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
         return {}
     if thinking == 0:
         return {"thinking": {"type": "disabled"}}
-    if thinking == "between_tools":  # the least that Claude Sonnet 5.5 takes
+    if thinking == BETWEEN_TOOLS:  # the least that Claude Sonnet 5.5 takes
         return {"thinking": {"type": thinking}}
     if isinstance(thinking, int):
         return {"thinking": {"type": "enabled", "budget_tokens": thinking}}
     # Since Claude Opus 4.7 the text is left out unless the request requires it.
-    body: JsonObject = {"thinking": {"type": "adaptive", "display": "summarized"}}
-    if thinking != "adaptive":
+    body: JsonObject = {"thinking": {"type": ADAPTIVE, "display": "summarized"}}
+    if thinking != ADAPTIVE:
         body["output_config"] = {"effort": thinking}
     return body
+
+
+BETAS = "anthropic-beta"
+BINDING: JsonObject = {
+    "type": ADAPTIVE,
+    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+}
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+
+
+def with_binding(request: Request, given: str | None) -> Options:
+    """The settings with which thinking is left out where what is before it has changed since, instead of a refusal of the request.
+
+    A hook, a compaction or a new tool changes what is before the thinking of an earlier answer. The models whose thinking is bound to it refuse such
+    a request by default: https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
+
+    Args:
+        request: The conversation so far, the tools, and the settings as the model takes them.
+        given: The value that every request has in the header ``anthropic-beta``.
+    """
+    options = request.options
+    theirs = options.extra.get("thinking", {})
+    has_thinking = any(
+        isinstance(block, Thinking) and (block.signature or block.echo)
+        for message in reversed(request.conversation.messages)
+        for block in message.content
+    )
+    # What does not think adaptively has no such setting.
+    if not has_thinking or options.thinking in (0, BETWEEN_TOOLS) or not isinstance(theirs, dict):
+        return options
+    if theirs.get("type", ADAPTIVE) != ADAPTIVE:
+        return options
+    headers = {name.lower(): value for name, value in options.headers.items()}
+    betas = headers.get(BETAS, given)
+    return replace(
+        options,
+        extra={**options.extra, "thinking": {**BINDING, **theirs}},
+        headers={**headers, BETAS: f"{betas},{BINDING_BETA}" if betas else BINDING_BETA},
+    )
 
 
 MOST_MARKS = 4

@@ -11,8 +11,8 @@ from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.finish import numbers
 from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS
-from rxworker.providers.anthropic.options import encode_tool
-from rxworker.providers.base import Request
+from rxworker.providers.anthropic.options import BETAS, encode_tool, with_binding
+from rxworker.providers.base import Options, Request
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
@@ -112,6 +112,15 @@ class Anthropic(HostedService):
     def _secrets(self) -> tuple[str | None, ...]:
         return (*super()._secrets(), *current_secrets(None, TOKEN))
 
+    def _settled(self, request: Request) -> Options:
+        if not (self.info.bound and self._is_own):
+            return request.options
+        return with_binding(request, self._headers.get(BETAS))
+
+    @property
+    def _is_own(self) -> bool:
+        return self._host().endswith(OWN_HOSTS)
+
     def _body(self, request: Request) -> bytes:
         body = partial(
             encode,
@@ -121,6 +130,5 @@ class Anthropic(HostedService):
             max_tokens=self._max_tokens,
             now=self._now(),
         )
-        is_own = self._host().endswith(OWN_HOSTS)
-        new = MessagesEncoder(takes_unsealed=not is_own)
+        new = MessagesEncoder(takes_unsealed=not self._is_own)
         return self._remembered.encode(request.conversation.messages, new, body)

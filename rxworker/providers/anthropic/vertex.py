@@ -9,7 +9,8 @@ from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME
 from rxworker.providers.anthropic.finish import numbers
 from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS, HostedMessages
-from rxworker.providers.base import Request
+from rxworker.providers.anthropic.options import BETAS, with_binding
+from rxworker.providers.base import Options, Request
 from rxworker.providers.endpoint import endpoint
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.service import ApiKey, Service
@@ -101,6 +102,11 @@ class AnthropicVertex(Service):
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
         del url
         return bearer(given, self._base() or self._address)
+
+    def _settled(self, request: Request) -> Options:
+        if not self.info.bound:
+            return request.options
+        return with_binding(request, self._headers.get(BETAS))
 
     def _body(self, request: Request) -> bytes:
         return self._messages.encode(request)

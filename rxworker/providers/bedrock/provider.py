@@ -7,19 +7,22 @@ import os
 import re
 from collections.abc import Mapping
 from functools import partial
+from typing import cast
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing.event_stream import EventStreamDecoder, EventStreamMessage
 from rxworker.framing.sse_frame import SseFrame
-from rxworker.messages import Json
+from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.finish import numbers as numbers_of_messages
 from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS, HostedMessages
-from rxworker.providers.base import Authorize, HttpRequest, Request, ResponseDecoder
+from rxworker.providers.anthropic.options import BETAS, BINDING_BETA, with_binding
+from rxworker.providers.base import Authorize, HttpRequest, Options, Request, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder, Events
 from rxworker.providers.bedrock.decode import BedrockDecoder
 from rxworker.providers.bedrock.encode import NAME, encode
@@ -31,6 +34,7 @@ from rxworker.providers.service import ApiKey, Service
 
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
+FIELDS = "additionalModelRequestFields"
 STREAM = "application/vnd.amazon.eventstream"
 VERSION = "bedrock-2023-05-31"
 
@@ -148,6 +152,16 @@ class Bedrock(BedrockService):
     _operation = "converse-stream"
     _numbers = staticmethod(numbers)
 
+    def _settled(self, request: Request) -> Options:
+        options = request.options
+        fields = cast("JsonObject", options.extra.get(FIELDS) or {})
+        bound = with_binding(replace(request, options=replace(options, extra=fields)), None)
+        if self.info.bound and bound.extra is not fields:
+            betas = cast("list[Json]", fields.get("anthropic_beta") or [])
+            fields = {**bound.extra, "anthropic_beta": [*betas, BINDING_BETA]}
+            options = replace(options, extra={**options.extra, FIELDS: fields})
+        return options
+
     def _body(self, request: Request) -> bytes:
         return msgspec.json.encode(encode(self.model, request))
 
@@ -211,6 +225,11 @@ class AnthropicBedrock(BedrockService):
         )
         self._room = max_tokens
         self._messages = HostedMessages(model, VERSION, max_tokens, ("model", "stream"))
+
+    def _settled(self, request: Request) -> Options:
+        if not self.info.bound:
+            return request.options
+        return with_binding(request, self._headers.get(BETAS))
 
     def _body(self, request: Request) -> bytes:
         headers = self._headers | checked_headers(request.options.headers)

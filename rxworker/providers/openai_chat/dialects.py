@@ -38,6 +38,8 @@ class Dialect(Struct, frozen=True):
         usage_option: Whether usage is sent for ``stream_options``; without it, the server sends usage anyway and refuses the member.
         has_schemas: Whether it takes a schema for the answer; without it, it is sent ``json_object``, and the model reads the schema.
         cache_marks: Parts of the names of the models whose requests have marks of what may be cached.
+        flags: Members of its own that each request has as ``true``, unless ``extra`` gives another value.
+        tool_flags: The same, for requests with tools.
     """
 
     limit: str = "max_tokens"
@@ -49,6 +51,8 @@ class Dialect(Struct, frozen=True):
     usage_option: bool = True
     has_schemas: bool = True
     cache_marks: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    tool_flags: tuple[str, ...] = ()
 
     def named(self, call_id: str, own: bool) -> str:
         """How a call is named to the server, the same each time.
@@ -70,7 +74,20 @@ OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,4
 MISTRAL = Dialect(echoes=(), ids=re.compile("[a-zA-Z0-9]{9}"), id_length=9, usage_option=False)
 REASONED = Dialect(echoes=(REASONING,))
 CONTENT = Dialect(echoes=(REASONING_CONTENT,))
-KIMI = Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="calls", switch=True)
+KIMI = Dialect(
+    "max_completion_tokens", (REASONING_CONTENT,), demands_reasoning="calls", switch=True
+)
+# Without the flag, the arguments of a call come at once when they are whole: https://docs.z.ai/guides/capabilities/stream-tool
+GLM = Dialect(
+    echoes=(REASONING_CONTENT,), switch=True, has_schemas=False, tool_flags=("tool_stream",)
+)
+# Without the flag, thinking comes as text between tags: https://platform.minimax.io/docs/api-reference/text-openai-api
+MINIMAX = Dialect(
+    "max_completion_tokens",
+    (REASONING_CONTENT, DETAILS),
+    switch=True,
+    flags=("reasoning_split",),
+)
 
 # By the host or its end.
 DIALECTS = {
@@ -91,10 +108,10 @@ DIALECTS = {
     "siliconflow.cn": CONTENT,
     "siliconflow.com": CONTENT,
     "aliyuncs.com": replace(CONTENT, cache_marks=("qwen",)),
-    "bigmodel.cn": Dialect(echoes=(REASONING_CONTENT,), has_schemas=False),
-    "z.ai": Dialect(echoes=(REASONING_CONTENT,), has_schemas=False),
-    "minimax.io": Dialect(echoes=(REASONING_CONTENT, DETAILS)),
-    "minimaxi.com": Dialect(echoes=(REASONING_CONTENT, DETAILS)),
+    "bigmodel.cn": GLM,
+    "z.ai": GLM,
+    "minimax.io": MINIMAX,
+    "minimaxi.com": MINIMAX,
     "x.ai": CONTENT,
     "services.ai.azure.com": OPENAI,
     "api.aws": OPENAI,  # Bedrock's mantle

@@ -106,7 +106,9 @@ def encode(
     }
     if dialect.usage_option:
         body["stream_options"] = {"include_usage": True}
+    body |= dict.fromkeys(dialect.flags, True)
     if tools:
+        body |= dict.fromkeys(dialect.tool_flags, True)
         is_changed = "tools" in options.extra
         body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
         if options.tool_choice is not None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from rxworker.providers.base import Request
+from msgspec.structs import replace
+
+from rxworker.providers.base import Options, Request
 from rxworker.providers.endpoint import host_of
-from rxworker.providers.models import ModelInfo
+from rxworker.providers.fit import refused
+from rxworker.providers.models import ModelInfo, model_info
 from rxworker.providers.openai_cache import cache_settings
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
-from rxworker.providers.openai_chat.dialects import Dialect, dialect_of
+from rxworker.providers.openai_chat.dialects import OPENAI, Dialect, dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.finish import numbers
 from rxworker.providers.service import ApiKey, OpenAIService
@@ -65,6 +68,31 @@ class OpenAIChat(OpenAIService):
             info=info,
         )
         self._dialect = dialect
+
+    def _settled(self, request: Request) -> Options:
+        info, options = self.info, request.options
+        if self._info is None and model_info(self.model).vendor != info.vendor:
+            return options  # the host alone shows too little
+        if options.stop_sequences and not info.stops:
+            raise refused(self.model, "takes no stop_sequences: leave them out")
+        # What other hosts make of such a request is their own matter.
+        is_own = dialect_of(self._request_url()) is OPENAI
+        if not (is_own and request.tools) or info.chat_tools == "always":
+            return options
+        if info.off is None:
+            raise refused(
+                self.model,
+                "takes no tools by Chat Completions: use OpenAIResponses",
+            )
+        if options.thinking not in (None, 0):
+            raise refused(
+                self.model,
+                "takes no tools with thinking by Chat Completions: use OpenAIResponses, or thinking=0",
+            )
+        needs_off = (
+            info.chat_tools == "without thinking" and "reasoning_effort" not in options.extra
+        )
+        return replace(options, thinking=0) if needs_off else options
 
     def _body(self, request: Request) -> bytes:
         url = self._request_url()
