@@ -151,7 +151,6 @@ _LONG = {
     "anthropic": (100_000, 5.0, 5.0),
     "openai": (272_000, 2.0, 1.5),
     "gemini": (200_000, 2.0, 1.5),
-    "minimax": (512_000, 2.0, 2.0),
     "xai": (200_000, 2.0, 2.0),
 }
 _HOUR = 2.0  # what Anthropic takes for input that is cached for an hour, in its price
@@ -549,7 +548,8 @@ MODELS: tuple[ModelInfo, ...] = (
         },
     ),
     replace(_GLM, names="glm-(4|z|5v|5-).*"),
-    *_priced(_MINIMAX, {"MiniMax-M3": (0.3, 1.2, 0.06)}, tiered=True),
+    # Twice as much for a prompt of more than 512,000 tokens.
+    *_priced(_MINIMAX, {"MiniMax-M3": (0.3, 1.2, 0.06)}),
     *_priced(
         replace(_MINIMAX, off=None, context=204_800, output=None),
         {
