@@ -148,8 +148,11 @@ async def _decide(
     is_stuck = go_on and (pending.required or pending.by_client)
     ways = [bool(approve or deny), bool(decisions), go_on]
     if is_stuck or sum(ways) != 1 or (reason is not None and not deny):
-        calls = zip(pending.ids, pending.calls, strict=True)
-        waits = "; ".join(f"{id_}: {describe_call(call)}" for id_, call in calls)
+        waits = "; ".join(
+            f"{id_}: {describe_call(call)}"
+            + (f" ({pending.questions[at]})" if at in pending.questions else "")
+            for at, (id_, call) in enumerate(zip(pending.ids, pending.calls, strict=True))
+        )
         how = f"{run_id} waits for {waits}. Give --approve ID or --deny ID [--reason TEXT], or --decisions JSON"
         if not pending.calls:
             how = f"{run_id} waits for no call. Give --continue to go on"

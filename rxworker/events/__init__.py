@@ -18,7 +18,7 @@ from rxworker.events.block import (
 )
 from rxworker.events.kinds import is_block_event
 from rxworker.events.meta import Error, Opaque, Ping, ResponseStatus, Status, Usage
-from rxworker.events.pause import PausedCall, PauseState
+from rxworker.events.pause import PausedCall, PauseState, Question
 from rxworker.events.turn import (
     AttemptRetract,
     AttemptStart,
@@ -82,6 +82,7 @@ __all__ = [
     "RunPause",
     "PauseState",
     "PausedCall",
+    "Question",
     "RunResume",
     "RunStop",
     "RunAbort",

@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from rxworker.messages.content import ToolCall, ToolResult
+from rxworker.messages.json import Json, JsonObject
 
 CLIENT_TOOL = "client_tool"
 """The hook name in a pause for the calls of tools that a client runs. It is stored: do not change it."""
 RECOVERY = "recovery"
 """The hook name in a pause for calls whose effects are not known, since the process that started them has ended. It is stored as well."""
 
+QUESTION = "question"
+"""The hook name in a pause for calls whose tools have a question, which a person answers. It is stored as well."""
+
 # What is read here may allow a call: a field that is not known is an error, and none that is missing allows anything.
+
+
+class Question(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A question of a tool to a person while it runs: to fill in a form, or to visit an address.
+
+    Attributes:
+        source: Where it comes from, such as the name of an MCP server.
+        message: The question, and its reason.
+        schema: The JSON Schema of the form: an object, whose properties are texts, numbers, booleans and choices; ``None``: there is no form.
+        url: The address to visit. Nothing opens it but the person.
+    """
+
+    source: str
+    message: str
+    schema: JsonObject | None = None
+    url: str = ""
+
+    def __str__(self) -> str:
+        """The question, with its source and its whole address."""
+        return f"{self.source} has a question: {self.message}" + (
+            f"\n{self.url}" if self.url else ""
+        )
+
+
+class Reply(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The answer of a person to a `Question`.
+
+    Attributes:
+        action: ``accept``: the form is filled in, or the address was visited; ``decline``: neither.
+        content: The content of the form.
+    """
+
+    action: Literal["accept", "decline"]
+    content: JsonObject = {}
+
+
+class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A call that its tool has begun, and goes on with.
+
+    Attributes:
+        state: What the tool needs to go on. It means nothing to others.
+        question: Its question, if it has one.
+        reply: The answer; ``None``: it waits for one.
+    """
+
+    state: Json = None
+    question: Question | None = None
+    reply: Reply | None = None
 
 
 class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -22,12 +76,20 @@ class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         call: The call, with its exact arguments.
         spared: The hooks that do not run for it again; see `HookContext.spared`.
         is_approved: Whether it needs no other approval: the hooks or a person have approved it as it is.
+        begun: How the tool goes on, if it has begun the call; ``None``: the call is made from its start.
     """
 
     place: int
     call: ToolCall
     spared: tuple[tuple[str, int], ...] = ()
     is_approved: bool = False
+    begun: Begun | None = None
+
+    @property
+    def question(self) -> Question | None:
+        """The question of the tool that waits for an answer."""
+        begun = self.begun
+        return None if begun is None or begun.reply is not None else begun.question
 
 
 class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -35,10 +97,10 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     Attributes:
         hook: The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the
-            application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, and ``recovery`` where their effects are not known.
+            application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, and ``recovery`` where their effects are not known.
         calls: The calls that wait, in order.
         required: The indices of those that need a decision: the call that the hook paused at, and with ``recovery`` each call that a process
-            has started which has ended since. Empty at the end of a turn, with ``client_tool`` and with ``pause``.
+            has started which has ended since, with ``question`` each call that has one. Empty at the end of a turn, with ``client_tool`` and with ``pause``.
         reason: For people.
         refused: The results of the calls of the response that do not wait, by their places: they are not run, or have run before those of the client.
         key: The prefix of the idempotency keys of the calls.

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Record
+from rxworker.events.pause import Question
 from rxworker.hub import WatcherState
 from rxworker.messages import Json
 from rxworker.messages.usage import Usage
@@ -276,12 +277,14 @@ class PendingCall(Struct, frozen=True):
         name: The tool's name.
         input: Its exact arguments.
         needs_decision: Whether the run cannot be resumed without a decision about it.
+        question: The question of its tool: the decision answers it, and approves with the content of the form as its input.
     """
 
     id: str
     name: str
     input: Json
     needs_decision: bool = False
+    question: Question | None = None
 
 
 class PauseSummary(Struct, frozen=True):
@@ -371,8 +374,8 @@ def pause_of(state: RunState) -> PauseSummary | None:
         return None
     required, at = PendingCalls.of(pause).required, pause.at
     pending = tuple(
-        PendingCall(call.id, call.name, call.input, index in required)
-        for index, call in enumerate(pause.pending)
+        PendingCall(each.call.id, each.call.name, each.call.input, at in required, each.question)
+        for at, each in enumerate(pause.calls)
     )
     return PauseSummary(pause.hook, pause.reason, None if at is None else pending[at].id, pending)
 

@@ -296,6 +296,9 @@ class RunGrammar:
                     yield from self._response.retract()
                 self._over = name
                 self._in_turn = False
+                if isinstance(event, RunPause):  # what waits for an answer goes on
+                    for each in event.pause.calls:
+                        self._running.discard((each.call.id, each.place))
                 yield from self._no_tools(name)
             case RunRequeue():
                 if self._over != "RunAbort":

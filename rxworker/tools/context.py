@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from rxworker.events import Record
+from rxworker.events.pause import Begun, Question
 from rxworker.messages import Json
 from rxworker.tools.custom_types import to_json_value
 from rxworker.tools.shared_state import SharedState
@@ -26,6 +27,20 @@ class Progress(Struct, Generic[A], frozen=True):
     value: A
 
 
+class QuestionError(
+    BaseException
+):  # as `asyncio.CancelledError`: no ``except Exception`` of a tool takes it for a failure
+    """Leaves a tool that waits for the answer to a question.
+
+    Args:
+        begun: The question, and how the tool goes on.
+    """
+
+    def __init__(self, begun: Begun) -> None:
+        super().__init__(str(begun.question))
+        self.begun = begun
+
+
 class ToolContext:
     """One call, as the tool that serves it sees it.
 
@@ -36,6 +51,8 @@ class ToolContext:
         tool: The name it was called by.
         variables: Values shared by the hooks and tools of a run.
         cancelled: Whether the call was cancelled. A tool in a thread may check it from time to time, and stop.
+        begun: How the call goes on, if the tool has begun it before, with the answer to its question; ``None``: it starts.
+        can_ask: Whether a person can answer a question of the tool: the call is one of a run that can pause.
 
     >>> received: list[object] = []
     >>> context = ToolContext("call_1", "copy", report=received.append)
@@ -49,7 +66,9 @@ class ToolContext:
         "_relay",
         "_report",
         "_shared",
+        "begun",
         "call_id",
+        "can_ask",
         "cancelled",
         "tool",
         "variables",
@@ -71,6 +90,8 @@ class ToolContext:
         self._key = idempotency_key
         self.variables: dict[str, Any] = {} if variables is None else variables
         self.cancelled = False
+        self.begun: Begun | None = None
+        self.can_ask = False
         self._report = report
         self._relay = relay
         self._shared = SharedState() if shared is None else shared
@@ -79,6 +100,20 @@ class ToolContext:
     def idempotency_key(self) -> str:
         """The same whenever this very call is made again, for example after a crash; for services that take such a key."""
         return self.call_id if self._key is None else self._key
+
+    def ask(self, question: Question, state: Json = None) -> NoReturn:
+        """Leave the tool with a question: the run pauses until a person has answered it, and calls the tool again with the answer in ``begun.reply``.
+
+        Check ``can_ask`` before. The answer may come in another process.
+
+        Args:
+            question: The question.
+            state: What the tool needs to go on, in ``begun.state``.
+
+        Raises:
+            QuestionError: Always. Let it pass.
+        """
+        raise QuestionError(Begun(state, question))
 
     def progress(self, value: object) -> None:
         """Report progress to the watchers. The model does not see it.

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Any, TypeAlias
 
@@ -28,11 +28,12 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
+from rxworker.events.pause import Begun
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.cancellation import TooLateError, at_work, within
-from rxworker.tools.context import ToolContext
+from rxworker.tools.context import QuestionError, ToolContext
 from rxworker.tools.results import must_pass, to_result
 from rxworker.tools.shared_state import SharedState
 
@@ -64,6 +65,8 @@ class CallScope(Struct, frozen=True):
         variables: Values that the tools share.
         barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends the run.
         shared: The state that tools and hooks share with user interfaces.
+        begun: How calls go on that their tools have begun before, by the places of the calls.
+        can_ask: Whether a person can answer the questions of tools. Such a call ends with the question, without a `ToolStop`.
     """
 
     emit: Emit = ignore
@@ -72,6 +75,8 @@ class CallScope(Struct, frozen=True):
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
     barrier: Callable[[], Awaitable[None]] | None = None
     shared: SharedState = field(default_factory=SharedState)
+    begun: Mapping[int, Begun] = {}
+    can_ask: bool = False
 
 
 class _Line(ToolContext):
@@ -93,6 +98,8 @@ class _Line(ToolContext):
         self.tool = call.name
         self.variables = call_scope.variables
         self.cancelled = False
+        self.begun = call_scope.begun.get(place) if call_scope.begun else None
+        self.can_ask = call_scope.can_ask
         self._call = call
         self._place = place
         self._call_scope = call_scope
@@ -158,6 +165,7 @@ async def attempts(
 
     Raises:
         ToolError: The error of the last attempt.
+        QuestionError: The tool waits for an answer, and the call has one who can give it.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
@@ -183,6 +191,8 @@ async def attempts(
             return value if isinstance(value, str) else to_result(value, call.name)
         except BaseException as error:
             if not isinstance(error, Exception) and must_pass(error, task):
+                raise
+            if call_scope.can_ask and isinstance(error, QuestionError):
                 raise
             is_cancelled = task is None or task.cancelling() > cancels
             if is_cancelled and isinstance(error, asyncio.CancelledError):
@@ -212,6 +222,8 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
     if isinstance(error, asyncio.CancelledError):
         # The call was not cancelled: something that the tool waited for was.
         return ExecutionFailedError("what it waited for was cancelled", tool=call.name)
+    if isinstance(error, QuestionError):
+        return ExecutionFailedError(f"nothing here can answer: {error}", tool=call.name)
     return ExecutionFailedError(describe(error), tool=call.name)
 
 

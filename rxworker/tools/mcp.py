@@ -18,6 +18,7 @@ from rxworker.tools.base import MAX_OUTPUT, Tool, ToolPolicy, check_policy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.inline import inlined
+from rxworker.tools.mcp_call import RemoteCall
 from rxworker.tools.mcp_connection import Connection, display_name, server_of
 
 if TYPE_CHECKING:
@@ -61,18 +62,15 @@ class McpTool:
         Raises:
             InvalidArgumentError: The arguments are not an object.
             ExecutionFailedError: The server reports a failure, or does not answer.
+            QuestionError: The server has a question, for which the run pauses.
         """
         name = self.meta.name
         text = input_json if isinstance(input_json, str) else input_json.decode()
         arguments = arguments_object(decode_arguments(text, self.meta), self.meta)
-
-        async def report(progress: float, total: float | None, message: str | None) -> None:
-            fields = {"progress": progress, "total": total, "message": message}
-            context.progress({key: value for key, value in fields.items() if value is not None})
-
-        client = self._connection.client(name)
         try:
-            result = await client.call_tool(self.remote_name, arguments, progress_callback=report)
+            result = await RemoteCall(self._connection, self.remote_name, arguments, context).run()
+        except ExecutionFailedError:
+            raise
         except Exception as error:
             raise ExecutionFailedError(describe(error), tool=name) from error
         if result.is_error:

@@ -3,6 +3,8 @@
 Theory of operation. A connection runs in a task of its own, which opens it, reports this, and waits until it may close it.
 That is because the package opens and closes in one and the same task, whereas a program may leave the ``async with`` in
 another one, and its calls are made in still others. A call that is cancelled is cancelled at the server, too.
+
+A call in whose course the server has sent a question stays open while a person answers: it has a task of its own, and the connection holds it under a random name. See `mcp_call`.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import asyncio
 import contextlib
 import re
 import sys
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 from rxworker.errors import (
     ConfigurationError,
@@ -24,9 +28,15 @@ from rxworker.errors import (
     TransportError,
     describe,
 )
+from rxworker.events.form import check_form
+from rxworker.events.pause import Question
+from rxworker.messages import Json, JsonObject
+from rxworker.tools.context import ToolContext
 
 if TYPE_CHECKING:
     import mcp
+    from mcp import types
+    from mcp.client import ClientRequestContext
 
 A = TypeVar("A")
 
@@ -34,6 +44,57 @@ MOST_PAGES = 1000
 """A list with more pages has no end."""
 
 MISSING = 'tools of MCP servers need the package mcp: pip install "rxworker[mcp]"'
+
+
+HELD_SECONDS = 3600.0
+"""How long a call stays open that waits for the answer to a question."""
+
+
+class OpenCall:
+    """A call during which the server may send a question.
+
+    Args:
+        context: The call.
+
+    Attributes:
+        name: A random name.
+        context: The call, as the tool has it now.
+        task: The request.
+        asked: The question that waits for an answer, when it is done.
+    """
+
+    task: asyncio.Task[types.CallToolResult]
+
+    def __init__(self, context: ToolContext) -> None:
+        self.name = uuid.uuid4().hex
+        self.context = context
+        self.timer: asyncio.TimerHandle | None = None
+        self._answer: asyncio.Future[JsonObject] | None = None
+        self.asked: asyncio.Future[Question] = asyncio.get_running_loop().create_future()
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Report its progress."""
+        await report(self.context, progress, total, message)
+
+    async def ask(self, question: Question) -> JsonObject:
+        """Wait for the answer to a question of the server."""
+        answer = self._answer = asyncio.get_running_loop().create_future()
+        self.asked.set_result(question)
+        try:
+            return await answer
+        finally:
+            if self._answer is answer:  # the server has given it up
+                self._reset()
+
+    def answer(self, response: JsonObject) -> None:
+        """Answer the question, unless the server has given it up."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(response)
+            self._reset()
+
+    def _reset(self) -> None:
+        self._answer = None
+        self.asked = asyncio.get_running_loop().create_future()
 
 
 class Connection:
@@ -49,6 +110,8 @@ class Connection:
         self._seconds = seconds
         self._client: mcp.Client | None = None
         self._may_close = asyncio.Event()
+        self._requests = 0
+        self._calls: dict[str, OpenCall] = {}
         self._task: asyncio.Task[None] | None = None
 
     def client(self, tool: str) -> mcp.Client:
@@ -60,6 +123,60 @@ class Connection:
         if self._client is None:
             raise ExecutionFailedError("the connection to its server is closed", tool=tool)
         return self._client
+
+    @property
+    def source(self) -> str:
+        """The server, as people read it: the name that it gives itself, and the one by which it is connected."""
+        info = None if self._client is None else self._client.server_info
+        return self.where if info is None else f"{info.name} ({self.where})"
+
+    def open_call(self, context: ToolContext) -> OpenCall:
+        """A new call during which the server may send a question."""
+        call = OpenCall(context)
+        self._calls[call.name] = call
+        return call
+
+    def hold(self, call: OpenCall) -> None:
+        """Let a call wait for an answer."""
+        loop = asyncio.get_running_loop()
+        call.timer = loop.call_later(HELD_SECONDS, self.drop, call)
+
+    def take(self, name: str, context: ToolContext) -> OpenCall | None:
+        """The call that waits under this name, which goes on; ``None`` if this connection holds none."""
+        call = self._calls.get(name)
+        if call is None or call.timer is None:
+            return None
+        call.timer.cancel()
+        call.timer, call.context = None, context
+        return call
+
+    def drop(self, call: OpenCall) -> None:
+        """Forget a call, and cancel it unless it has ended."""
+        self._calls.pop(call.name, None)
+        if call.timer is not None:
+            call.timer.cancel()
+        call.answer({"action": "cancel"})
+        call.task.cancel()
+        call.task.add_done_callback(_retrieve)
+
+    async def _elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        """Answer a question that the server sends. It is cancelled unless it can only belong to one call, whose run can pause."""
+        from mcp import types
+
+        del context  # the call that it belongs to is not there
+        calls = [call for call in self._calls.values() if not call.asked.done()]
+        request: JsonObject = {
+            "method": "elicitation/create",
+            "params": params.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+        question = question_of(request, self.source)
+        if isinstance(question, str):
+            return types.ErrorData(code=types.INVALID_PARAMS, message=question)
+        if self._requests or len(calls) != 1 or not calls[0].context.can_ask:
+            return types.ElicitResult(action="cancel")
+        return types.ElicitResult.model_validate(await calls[0].ask(question))
 
     async def request(self, send: Callable[[mcp.Client], Awaitable[A]]) -> A:
         """Send a request that is not a call of a tool.
@@ -73,6 +190,7 @@ class Connection:
 
         if self._client is None:
             raise TransportError(f"the connection to {self.where} is closed")
+        self._requests += 1
         try:
             async with asyncio.timeout(self._seconds):
                 return await send(self._client)
@@ -86,12 +204,15 @@ class Connection:
         except ValueError as error:  # of pydantic
             text = f"the answer of {self.where} is not one of MCP: {describe(error)}"
             raise RemoteProtocolError(text) from error
+        finally:
+            self._requests -= 1
 
-    async def list_all(self, name: str) -> list[Any]:
+    async def list_all(self, name: str, **options: object) -> list[Any]:
         """All pages of a list; empty if the server has no such list.
 
         Args:
             name: The name of the list in the answers, and of the method that requests a page after ``list_``.
+            options: Further arguments of that method.
 
         Raises:
             TransportError: As for ``request``.
@@ -103,7 +224,7 @@ class Connection:
         listed: list[Any] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            send = methodcaller(f"list_{name}", cursor=cursor)
+            send = methodcaller(f"list_{name}", cursor=cursor, **options)
             page: Any = await self.request(send)
             listed += getattr(page, name)
             cursor = page.next_cursor
@@ -140,7 +261,7 @@ class Connection:
     async def _live(self, server: Any, ready: asyncio.Future[None]) -> None:
         import mcp
 
-        async with mcp.Client(server) as client:
+        async with mcp.Client(server, elicitation_callback=self._elicit) as client:
             self._client = client
             if not ready.done():
                 ready.set_result(None)
@@ -148,6 +269,8 @@ class Connection:
                 await self._may_close.wait()
             finally:
                 self._client = None
+                for call in list(self._calls.values()):
+                    self.drop(call)
 
     async def _end(self, *, cancel: bool = True) -> None:
         task = self._task
@@ -159,6 +282,60 @@ class Connection:
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()
+
+
+def question_of(request: JsonObject, source: str) -> Question | str:
+    """The question of a request for input; a text with the reason if it is none, or not understood.
+
+    >>> question_of({"method": "roots/list"}, "tides")
+    "'roots/list'"
+    >>> question_of({"method": "elicitation/create", "params": {"mode": "url", "message": "Sign in.", "url": "file:///etc"}}, "tides")
+    'an address that is not of the web'
+    """
+    params = request.get("params")
+    if request.get("method") != "elicitation/create" or not isinstance(params, dict):
+        return repr(request.get("method"))
+    message, schema, url = (params.get(name) for name in ("message", "requestedSchema", "url"))
+    mode = params.get("mode", "form")
+    if mode == "form" and isinstance(schema, dict):
+        problem = check_form(schema)
+        return (
+            f"a form whose schema is not one of MCP: {problem}"
+            if problem
+            else Question(source, str(message), schema)
+        )
+    if mode == "url" and isinstance(url, str):
+        return (
+            Question(source, str(message), url=url)
+            if _is_of_web(url)
+            else "an address that is not of the web"
+        )
+    return f"an elicitation in the mode {mode!r:.40}"
+
+
+def _is_of_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and not re.search(r"\s|[^ -~]", url)
+    )
+
+
+async def report(
+    context: ToolContext, progress: float, total: float | None, message: str | None
+) -> None:
+    """Report the progress of a call."""
+    fields: dict[str, Json] = {"progress": progress, "total": total, "message": message}
+    context.progress({key: value for key, value in fields.items() if value is not None})
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 def server_of(

@@ -18,9 +18,11 @@ from msgspec.structs import replace
 
 from rxworker.errors import ToolError
 from rxworker.events import Record, ToolStart, ToolStop
+from rxworker.events.pause import Begun
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools.base import Tool, policy_of
 from rxworker.tools.cancellation import stop_all
+from rxworker.tools.context import QuestionError
 from rxworker.tools.invocation import (
     CallScope,
     Emit,
@@ -40,10 +42,12 @@ class FinishedCall(Struct, frozen=True):
     Attributes:
         result: The result.
         seconds: How long it ran.
+        begun: How it goes on when a person has answered its question; it has no result until then.
     """
 
     result: ToolResult
     seconds: float
+    begun: Begun | None = None
 
 
 async def run_at(
@@ -95,6 +99,9 @@ async def run_at(
                     extra={"tool": call.name, "call": call.id},
                 )
                 content = toolbox.format_error(error)
+            except QuestionError as error:
+                none = ToolResult(call.id, "", is_error=True, name=call.name)
+                return FinishedCall(none, loop.time() - began, error.begun)
         if not (isinstance(content, str) and content.isascii()):
             content = clean(content)
         content = truncate(content, policy.max_output)

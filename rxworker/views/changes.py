@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from rxworker.events import BlockType, CitationDelta, InputValueDelta, Record, SignatureDelta
+from rxworker.events.pause import Question
 from rxworker.messages import Conversation, Json, JsonObject, StopReason, ToolCall, ToolResult
 
 
@@ -75,6 +76,7 @@ class WaitingCall(Struct, frozen=True):
         needs_decision: Whether a person has to decide about it.
         is_held: As in `ShownBlock`.
         is_offered: Whether the paused run has offered the call to the client.
+        question: The question of its tool, which the decision answers.
     """
 
     id: str
@@ -82,6 +84,7 @@ class WaitingCall(Struct, frozen=True):
     needs_decision: bool = False
     is_held: bool = False
     is_offered: bool = False
+    question: Question | None = None
 
 
 class ViewBegin(Struct, frozen=True):

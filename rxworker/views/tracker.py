@@ -388,7 +388,8 @@ class Tracker:
             return
         pending: list[WaitingCall] = []
         is_offered = pause.hook == CLIENT_TOOL
-        for index, call in enumerate(pause.pending):
+        for index, each in enumerate(pause.calls):
+            call = each.call
             yield from tracker.end_call(call.id)
             if tracker.calls.find(call.id) is None:
                 if tracker.calls.has_answered(call.id):
@@ -398,7 +399,10 @@ class Tracker:
             waiting = tracker.calls.take(call.id)
             shown = waiting.shown if waiting else call.id
             is_held = not is_offered and tracker.calls.is_held(call.name)
-            pending.append(WaitingCall(shown, call, index in pause.required, is_held=is_held))
+            needs_decision = index in pause.required
+            pending.append(
+                WaitingCall(shown, call, needs_decision, is_held=is_held, question=each.question)
+            )
             if is_offered:
                 yield CallOffer(tracker.scope, shown, call)
         yield from self._end("", NOT_RUN)

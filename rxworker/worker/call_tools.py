@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
+from operator import attrgetter
 from typing import TypeAlias
 
 import reactivex
@@ -44,7 +45,7 @@ from rxworker.events import (
 )
 from rxworker.events.arguments import copy_arguments
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.pause import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL, QUESTION
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import (
     Abort,
@@ -220,8 +221,16 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
 
 
 def _call_scope(context: RunContext, scope: TurnScope, emit: Emit) -> CallScope:
+    begun = {each.place: each.begun for each in scope.pause.calls if each.begun is not None}
     return CallScope(
-        emit, context.journal.relay, scope.pause.key, scope.variables, shared=context.shared
+        emit,
+        context.journal.relay,
+        scope.pause.key,
+        scope.variables,
+        shared=context.shared,
+        begun=begun,
+        # The pause of a run inside another one could not be resumed.
+        can_ask=not context.parents,
     )
 
 
@@ -346,7 +355,8 @@ async def _run_calls(
     if early is not None:
         discard_early(context, scope, keep={each.place: each.call for each in allowed})
     # A tool may be removed while it runs; its hooks run for the result all the same.
-    tools = [_tool_of(context, early, each) for each in allowed]
+    tools = {each.place: _tool_of(context, early, each) for each in allowed}
+    asking: list[PausedCall] = []
     CALLING.set(context)
     emit_call = hold_back(context, emit, {each.place for each in allowed if each.is_approved})
     barrier = None if context.journal.writer is None else context.journal.barrier
@@ -362,19 +372,30 @@ async def _run_calls(
             early=early,
         )
         for each, done in zip(allowed, finished, strict=True):
-            results[each.place] = done.result
+            if done.begun is None:
+                results[each.place] = done.result
+            else:
+                asking.append(replace(each, begun=done.begun))
     if context.worker.hooks.at(AFTER) or _held_back(context):
-        for each, was in zip(allowed, tools, strict=True):
-            tool = context.worker.tools.get(each.call.name) or was
+        for each in allowed:
+            if each.place not in results:
+                continue
+            tool = context.worker.tools.get(each.call.name) or tools[each.place]
             result = results[each.place]
             results[each.place] = await _after_result_hooks(
                 context, scope, each, tool, result, emit
             )
     if scope.finished_by:
-        _refuse(scope, by_client, results, emit)
-    elif by_client:
+        _refuse(scope, [*asking, *by_client], results, emit)
+    elif asking or by_client:
         spared = tuple(numbered(names_in(context.worker.hooks.at(BEFORE))))
-        offered = [replace(each, spared=spared, is_approved=True) for each in by_client]
+        left = sorted([*asking, *by_client], key=attrgetter("place"))
+        offered = [replace(each, spared=spared, is_approved=True) for each in left]
+        if asking:  # before a client runs the others
+            required = tuple([at for at, each in enumerate(left) if each.question is not None])
+            reason = "\n".join(str(each.question) for each in asking)
+            emit(RunPause(_pause(scope, QUESTION, offered, results, reason, required)))
+            return
         tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
         reason = f"{tool_names} runs in the client"
         emit(RunPause(_pause(scope, CLIENT_TOOL, offered, results, reason)))

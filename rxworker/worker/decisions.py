@@ -23,7 +23,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from rxworker.errors import DecisionError
-from rxworker.events.pause import CLIENT_TOOL, RECOVERY, PauseState
+from rxworker.events.form import form_problem
+from rxworker.events.pause import CLIENT_TOOL, QUESTION, RECOVERY, PauseState, Question, Reply
 from rxworker.hooks.points import Answer
 from rxworker.messages import Json, JsonObject, Message, ToolCall
 
@@ -67,6 +68,7 @@ GO_ON: Decisions = {}
 """No decision about any call: for a run that does not wait for one."""
 
 EXAMPLES = "Approve(), Approve(input={...}), Deny('why') or Answer('the result')"
+ANSWERS = "Approve(input={...}) with the content of the form, Approve() for an address that was visited, or Deny()"
 BODY = (
     'send {"decisions": {"<id of the call>": {"type": "approve"}}}, {"type": "deny", "reason": "why"} or {"type": "answer", "content": '
     '"the result"} for each call that is decided about, or {"continue": true} for a run that waits for no call'
@@ -80,11 +82,13 @@ class PendingCalls(Struct, frozen=True):
         calls: The calls, in order.
         required: The indices of the calls that need a decision.
         hook: The name of the hook that paused the run.
+        questions: The questions of the calls that have one, by their indices.
     """
 
     calls: tuple[ToolCall, ...] = ()
     required: tuple[int, ...] = ()
     hook: str = ""
+    questions: Mapping[int, Question] = {}
 
     @classmethod
     def of(cls, pause: PauseState) -> PendingCalls:
@@ -107,7 +111,9 @@ class PendingCalls(Struct, frozen=True):
             raise DecisionError(
                 f"places: {places} of pending calls and {list(pause.refused)} of results are not those of different calls"
             )
-        return cls(pause.pending, pause.required, pause.hook)
+        asked = [(index, each.question) for index, each in enumerate(pause.calls)]
+        questions = {index: question for index, question in asked if question is not None}
+        return cls(pause.pending, pause.required, pause.hook, questions)
 
     @property
     def by_client(self) -> tuple[int, ...]:
@@ -130,12 +136,12 @@ class PendingCalls(Struct, frozen=True):
     def allowable(self) -> tuple[str, str] | None:
         """What a person allows who always allows the call that the run paused at: its tool, and the hook that then pauses no run for it; ``None`` if that cannot be allowed always.
 
-        Whether a call that may have had its effect is repeated is a question about this one call.
+        Whether a call that may have had its effect is repeated is a question about this one call, and so is that of its tool.
 
         >>> PendingCalls((ToolCall("x", "pay", {}),), (0,), RECOVERY).allowable is None
         True
         """
-        if not self.required or self.hook == RECOVERY:
+        if not self.required or self.hook in (QUESTION, RECOVERY):
             return None
         return self.calls[self.required[0]].name, self.hook
 
@@ -205,7 +211,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
 
     Args:
         pending: The calls.
-        decisions: The decisions. The program itself may leave them out: ``None`` approves the call that the run paused at. No door may.
+        decisions: The decisions. The program itself may leave them out: ``None`` approves the call that the run paused at, unless it has a question. No door may.
 
     Raises:
         DecisionError: A decision is not one, or is about no pending call or several of one id; or a call needs a decision and has none.
@@ -216,7 +222,9 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
     calls = pending.calls
     if decisions is None:
         decided: list[Decision | None] = [
-            Approve() if index in pending.required and pending.hook != RECOVERY else None
+            Approve()
+            if index in pending.required and pending.hook not in (QUESTION, RECOVERY)
+            else None
             for index in range(len(calls))
         ]
     elif isinstance(decisions, Mapping):
@@ -233,9 +241,15 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
             )
     for index, decision in enumerate(decided):
         _check_decision(pending.describe(index), decision)
+        if index in pending.questions and isinstance(decision, Approve | Deny):
+            reply_of(pending.questions[index], decision)
     for index in pending.required:
         if decided[index] is None:
             what = pending.describe(index)
+            if index in pending.questions:
+                raise DecisionError(
+                    f"the call {what} waits for an answer ({pending.questions[index]}), and none was given: give {ANSWERS}"
+                )
             why = (
                 f"it is not known whether the call {what} had an effect"
                 if pending.hook == RECOVERY
@@ -269,6 +283,37 @@ def _check_decision(what: str, decision: object) -> None:
             raise DecisionError(
                 f"the decision about the call {what} is {decision!r:.80}: give {EXAMPLES}"
             )
+
+
+def reply_of(question: Question, decision: Approve | Deny) -> Reply:
+    """The answer to a question that a decision about its call gives.
+
+    Args:
+        question: The question.
+        decision: An approval, whose input is the content of the form; or a denial, which declines. The reason of it reaches no one.
+
+    Raises:
+        DecisionError: The content does not fit the form.
+
+    >>> ask = Question("tides", "Which harbour?", {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]})
+    >>> reply_of(ask, Approve({"name": "Brest"})).content
+    {'name': 'Brest'}
+    >>> reply_of(ask, Approve())
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.DecisionError: input.name is missing: give the content of the form (tides has a question: Which harbour?)
+    """
+    if isinstance(decision, Deny):
+        return Reply("decline")
+    content = {} if decision.input is None else decision.input
+    if question.schema is None:
+        problem = "" if content == {} else "input is given, and there is no form: leave it out"
+    else:
+        problem = form_problem(question.schema, content)
+        problem += ": give the content of the form" if problem else ""
+    if problem or isinstance(content, str):
+        raise DecisionError(f"{problem} ({question})")
+    return Reply("accept", content)
 
 
 def assign(
@@ -536,6 +581,25 @@ def read_form(content: object) -> Approve | Deny:
     if read.approve:
         return Approve()
     return Deny(read.reason) if read.reason else Deny()
+
+
+def read_answer(question: Question, action: str, content: object) -> Approve | Deny:
+    """Read what the user of an MCP client has answered to the question of a tool. Only a form that is filled in as it must be, or an address that was visited, is accepted.
+
+    >>> read_answer(Question("tides", "Sign in.", url="https://example.org"), "accept", None)
+    Approve(input=None)
+    >>> read_answer(Question("tides", "Sign in.", url="https://example.org"), "acept", None).reason
+    'This call was not approved.'
+    """
+    if action != "accept":
+        return Deny()
+    given = None if question.schema is None else msgspec.to_builtins(content or {})
+    approval = Approve(given)
+    try:
+        reply_of(question, approval)
+    except DecisionError as error:
+        return Deny(f"The form was not filled in: {error}")
+    return approval
 
 
 CHOICES = {"allow_once": True, "allow_always": True, "reject_once": False, "reject_always": False}

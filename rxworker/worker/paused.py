@@ -56,6 +56,7 @@ from rxworker.worker.decisions import (
     check_members,
     decide,
     read_stored,
+    reply_of,
 )
 from rxworker.worker.result import Paused, check_signatures
 
@@ -240,13 +241,23 @@ def resume_turn(
     pause, added = paused.pause, given.add
     decided = decide(PendingCalls.of(pause), given.decisions)
     if paused.is_foreign:
-        pause = replace(pause, calls=tuple([PausedCall(c.place, c.call) for c in pause.calls]))
+        pause = replace(
+            pause, calls=tuple([PausedCall(c.place, c.call, begun=c.begun) for c in pause.calls])
+        )
     reached, pauser = _spared(pause, hooks)
     calls: list[PausedCall] = []
     answered: dict[int, ToolResult] = {}
     denied: dict[int, ToolResult] = {}
     for index, (each, decision) in enumerate(zip(pause.calls, decided, strict=True)):
         call, place = each.call, each.place
+        if (
+            each.begun is not None
+            and each.question is not None
+            and isinstance(decision, Approve | Deny)
+        ):
+            reply = reply_of(each.question, decision)
+            calls.append(replace(each, begun=replace(each.begun, reply=reply)))
+            continue
         match decision:
             case Deny(reason=reason):
                 denied[place] = ToolResult(call.id, reason, is_error=True, name=call.name)

@@ -247,7 +247,8 @@ async def _with_calls(
             if isinstance(found, NotDone):
                 agreed = stored.agreed.get(starts.get(place, 0), Private())
                 spared = tuple(numbered(agreed.agreed))
-                calls[-1] = PausedCall(place, call, spared, agreed.approved)
+                begun = decided[place].begun if place in decided else None
+                calls[-1] = PausedCall(place, call, spared, agreed.approved, begun)
             elif isinstance(found, Done):
                 answered[place] = ToolResult(call.id, found.content, found.is_error, call.name)
             else:

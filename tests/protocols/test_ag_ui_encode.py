@@ -29,13 +29,16 @@ from rxworker.events import (
     ToolUseMetadata,
     TurnStart,
 )
+from rxworker.events.pause import Question
 from rxworker.hooks import Skip, ToolCallContext
-from rxworker.messages import Conversation, Image, Message, Text, ToolCall, ToolResult
+from rxworker.messages import Conversation, Image, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream
 from rxworker.protocols.common import data_line
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, fail, say, think
+from rxworker.tools import ToolContext
 from rxworker.transport import Retry
+from rxworker.worker.decisions import read_payload
 
 Wire = dict[str, Any]
 
@@ -326,3 +329,29 @@ async def test_stopping_to_read_ends_the_watch() -> None:
 def test_half_a_character_does_no_harm() -> None:
     (delta,) = of_type(encoded(numbered(TextDelta(0, "a\ud83d"))), "TEXT_MESSAGE_CONTENT")
     assert delta["delta"] == "a\ufffd"
+
+
+async def test_a_question_of_a_tool_is_an_interrupt_with_its_form() -> None:
+    schema: JsonObject = {"type": "object", "properties": {"guests": {"type": "integer"}}}
+
+    @tool
+    async def book(context: ToolContext) -> str:
+        """Book."""
+        if context.begun is None:
+            context.ask(Question("tides", "How many?", schema))
+        assert context.begun.reply is not None
+        return str(context.begun.reply.content)
+
+    worker = Worker(ScriptedModel([call("book"), "Done."]), tools=[book])
+    run = worker.run("hi")
+    events = encoded([record async for record in run])
+    (interrupt,) = events[-1]["outcome"]["interrupts"]
+    assert (interrupt["reason"], interrupt["message"]) == (
+        "input_required",
+        "tides has a question: How many?",
+    )
+    assert interrupt["responseSchema"]["properties"]["editedArgs"] == schema
+    answer = read_payload({"approved": True, "editedArgs": {"guests": 2}})
+    resumed = worker.resume(decisions={interrupt["toolCallId"]: answer})
+    after = encoded([record async for record in resumed])
+    assert [e["content"] for e in of_type(after, "TOOL_CALL_RESULT")] == ["{'guests': 2}"]

@@ -29,11 +29,13 @@ from rxworker.events import (
     ToolStop,
     ToolUseMetadata,
 )
+from rxworker.events.pause import Question
 from rxworker.messages import Image, Message, StopKind, Text, ToolCall, ToolResult
 from rxworker.protocols.common import data_line
 from rxworker.protocols.ui_messages import UiMessageEncoder, ui_message_stream
 from rxworker.protocols.ui_messages.encode import DONE
 from rxworker.testing import ScriptedModel, call, fail, say, think
+from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 
 Wire = dict[str, Any]
@@ -238,3 +240,28 @@ async def test_a_watch_that_stops_is_closed_and_done() -> None:
     parts = [json.loads(frame.removeprefix(b"data: ")) for frame in data.split(b"\n\n")[:-2]]
     assert types(parts)[-4:] == ["text-end", "finish-step", "abort", "error"]
     assert parts[-1]["errorText"] == "the run was cancelled: bored"
+
+
+async def test_a_question_of_a_tool_requests_approval_and_is_data_of_the_pause() -> None:
+    question = Question("tides", "Sign in.", url="https://a.example/")
+
+    @tool
+    async def book(context: ToolContext) -> str:
+        """Book."""
+        if context.begun is None:
+            context.ask(question)
+        assert context.begun.reply is not None
+        return context.begun.reply.action
+
+    worker = Worker(ScriptedModel([call("book"), "Done."]), tools=[book])
+    run = worker.run("hi")
+    parts = encoded(await told(run))
+    (request,) = of_type(parts, "tool-approval-request")
+    assert request["reason"] == str(question)
+    (pause,) = of_type(parts, "data-pause")
+    assert pause["data"]["questions"] == {
+        "call_1_1": {"source": "tides", "message": "Sign in.", "url": question.url}
+    }
+    resumed = worker.resume(decisions={"call_1_1": Approve()})
+    after = encoded(await told(resumed), UiMessageEncoder("message"))
+    assert [p["output"] for p in of_type(after, "tool-output-available")] == ["accept"]

@@ -18,6 +18,7 @@ from reactivex import operators as ops
 from rxworker.adapters.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
 from rxworker.errors import RunCancelledError
 from rxworker.events import Event, RunStart
+from rxworker.events.form import form_problem
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, RunInfo, dismiss_run, set_allowed
@@ -331,10 +332,19 @@ class AcpSession:
         if cause is not None and cause in self.session.allowed:
             return Approve()
         call = call_fields(waiting.id, waiting.call, self._cwd)
-        if pause.reason:
-            reason = wire.CallContent(wire.TextContent(pause.reason))
+        question = waiting.question
+        shown = pause.reason if question is None else str(question)
+        if shown:
+            reason = wire.CallContent(wire.TextContent(shown))
             call = replace(call, content=[*(call.content or ()), reason])
-        choice = await self._choose(call, ONCE if cause is None else tuple(OPTIONS))
+        kinds = ONCE if cause is None else tuple(OPTIONS)
+        if (
+            question is not None
+            and question.schema is not None
+            and form_problem(question.schema, {})
+        ):
+            kinds = ("reject_once",)  # the client has no form that could be filled in
+        choice = await self._choose(call, kinds)
         if choice is None:
             return None
         if cause is not None and choice == "allow_always":

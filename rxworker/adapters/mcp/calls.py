@@ -28,7 +28,9 @@ from mcp.types import (
     CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     ElicitResult,
+    InputRequests,
     InputRequiredResult,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
@@ -46,7 +48,7 @@ from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
-from rxworker.worker.decisions import Deny, PendingCalls, read_form
+from rxworker.worker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
 
 logger = logging.getLogger("rxworker.adapters.mcp")
 
@@ -150,23 +152,22 @@ class Calls:
             entry = await self._start(tool, tool.read(params.arguments))
         else:
             waiting = await self._runs.find(params.request_state)
-            entry = await self._decide(waiting, (params.input_responses or {}).get(APPROVAL))
+            entry = await self._decide(waiting, params.input_responses or {})
         progress = Progress(context)
         while (entry := await self._follow(progress, entry)).status == "paused":
             pending = await pending_of(entry)
             if pending.by_client:
                 entry = await self._runs.resume(entry.id, pending.without_client())
                 continue
-            if not _has_forms(context):
+            forms = _forms_of(entry, pending)
+            if not all(_can_show(context, form) for form in forms.values()):
                 return tool.failure(entry, NO_FORMS + _question(entry))
-            form = ElicitRequestFormParams(message=_question(entry), requested_schema=FORM)
             if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                return InputRequiredResult(
-                    input_requests={APPROVAL: ElicitRequest(params=form)}, request_state=entry.id
-                )
+                requests: InputRequests = {k: ElicitRequest(params=f) for k, f in forms.items()}
+                return InputRequiredResult(input_requests=requests, request_state=entry.id)
             async with _dismissed_when_cancelled(entry):
-                answer = await _answer_to(context, form.message)
-            entry = await self._decide(entry, answer)
+                answers = {key: await _answer_to(context, form) for key, form in forms.items()}
+            entry = await self._decide(entry, answers)
         return tool.result(entry)
 
     async def _start(self, tool: ServedTool, given: Arguments) -> RunEntry:
@@ -205,18 +206,28 @@ class Calls:
                 entry.here.cancel(reason=LEFT)
             raise
 
-    async def _decide(self, entry: RunEntry, answer: object) -> RunEntry:
-        """Resume a run with the answer of the client's user, or dismiss it.
+    async def _decide(self, entry: RunEntry, answers: Mapping[str, object]) -> RunEntry:
+        """Resume a run with the answers of the client's user, or dismiss it.
 
         Raises:
-            MCPError: It is no answer to the form.
+            MCPError: One is no answer to its form.
             ApiError: The run does not wait any more.
         """
-        if not isinstance(answer, ElicitResult):
-            raise MCPError(INVALID_PARAMS, NO_ANSWER)
-        decision = read_form(answer.content) if answer.action == "accept" else Deny()
         pending = await pending_of(entry)
-        if answer.action == "cancel" or (not pending.required and isinstance(decision, Deny)):
+        keys = [_key_of(index) for index in pending.questions] or [APPROVAL]
+        given = [each for key in keys if isinstance(each := answers.get(key), ElicitResult)]
+        if len(given) < len(keys):
+            raise MCPError(INVALID_PARAMS, NO_ANSWER)
+        if pending.questions and not any(each.action == "cancel" for each in given):
+            replies: list[Decision | None] = [None] * len(pending.calls)
+            for (index, question), answer in zip(pending.questions.items(), given, strict=True):
+                replies[index] = read_answer(question, answer.action, answer.content)
+            return await self._runs.resume(entry.id, replies)
+        answer = given[0]
+        decision = read_form(answer.content) if answer.action == "accept" else Deny()
+        if any(each.action == "cancel" for each in given) or (
+            not pending.required and isinstance(decision, Deny)
+        ):
             await entry.dismiss(REFUSED)
             return entry
         if isinstance(decision, Deny):
@@ -259,22 +270,57 @@ async def _dismissed_when_cancelled(entry: RunEntry) -> AsyncGenerator[None, Non
         raise
 
 
-async def _answer_to(context: Context, question: str) -> ElicitResult | None:
+Form = ElicitRequestFormParams | ElicitRequestURLParams
+
+
+def _key_of(index: int) -> str:
+    """The name of the form of a question among the inputs that a call requires."""
+    return f"question_{index}"
+
+
+def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
+    """The forms that the client's user fills in, by their names: those of the questions, or that of the approval."""
+    forms: dict[str, Form] = {}
+    for index, asked in pending.questions.items():
+        about = (
+            f"{asked.source} has a question, for {describe_call(pending.calls[index], MOST_FORM)}"
+        )
+        message = clean(f"{about}\n{asked.message}")
+        forms[_key_of(index)] = (
+            ElicitRequestURLParams(
+                message=message, url=asked.url, elicitation_id=f"{entry.id}.{index}"
+            )
+            if asked.schema is None
+            else ElicitRequestFormParams(message=message, requested_schema=asked.schema)
+        )
+    approval = ElicitRequestFormParams(message=_question(entry), requested_schema=FORM)
+    return forms or {APPROVAL: approval}
+
+
+async def _answer_to(context: Context, form: Form) -> ElicitResult | None:
     """The answer of the client's user to the form; ``None`` if what the client sends is none."""
+    session, request = context.session, context.request_id
     try:
-        return await context.session.elicit_form(question, FORM, context.request_id)
+        if isinstance(form, ElicitRequestURLParams):
+            name = form.elicitation_id or ""
+            return await session.elicit_url(form.message, form.url, name, request)
+        return await session.elicit_form(form.message, form.requested_schema, request)
     except ValidationError:
         return None
 
 
-def _has_forms(context: Context) -> bool:
+def _can_show(context: Context, form: Form) -> bool:
     """Whether the client can show its user a form."""
     session = context.session
     capabilities = session.client_capabilities
     forms = None if capabilities is None else capabilities.elicitation
     can_ask = session.can_send_request or context.protocol_version in MODERN_PROTOCOL_VERSIONS
     # A capability without modes means forms: it comes from before there was another mode.
-    return can_ask and forms is not None and (forms.form is not None or forms.url is None)
+    if forms is None or not can_ask:
+        return False
+    if isinstance(form, ElicitRequestURLParams):
+        return forms.url is not None
+    return forms.form is not None or forms.url is None
 
 
 def _question(entry: RunEntry) -> str:

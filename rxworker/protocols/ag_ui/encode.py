@@ -17,6 +17,7 @@ from collections.abc import (
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import BlockType, MessageAdd, Record, SharedStateChange, SignatureDelta
@@ -373,7 +374,16 @@ MESSAGE_SCHEMA: JsonObject = {
 
 
 def _interrupt(change: ViewPause, pending: WaitingCall, name: str) -> Interrupt:
-    call = pending.call
+    call, question = pending.call, pending.question
+    if question is not None:
+        properties: JsonObject = {"approved": {"type": "boolean"}}
+        if question.schema is not None:
+            properties["editedArgs"] = question.schema
+        answer: JsonObject = {**ANSWER_SCHEMA, "properties": properties}
+        asked = msgspec.to_builtins(question)
+        about = ours({"hook": change.hook, "name": call.name, "question": asked})
+        at = interrupt_id(change.run_id, name)
+        return Interrupt(at, "input_required", str(question), pending.id, answer, about)
     return Interrupt(
         interrupt_id(change.run_id, name),
         "tool_call",

@@ -175,7 +175,13 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
                 # The client replies when no call of the step waits, so these are approved automatically.
                 yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
                 yield wire.ToolApprovalResponse(name, approved=True)
-        data = {"run": change.run_id, "hook": change.hook, "reason": change.reason}
+        data: dict[str, object] = {
+            "run": change.run_id,
+            "hook": change.hook,
+            "reason": change.reason,
+        }
+        if asked := {each.id: each.question for each in change.pending if each.question}:
+            data["questions"] = asked
         yield Data("data-pause", data, "pause")
         yield wire.Finish("tool-calls" if has_request else "stop")
 

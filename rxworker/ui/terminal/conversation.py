@@ -359,9 +359,13 @@ class ConversationScreen(Screen[None]):
             return
         others = len(paused.pending) - 1 - (paused.pause.at or 0)
         reason = f"{paused.hook}: {paused.reason}".strip(": ")
-        edit = edit_of(call.input, self.session.worker.workspace)
+        question = self.session.waiting_question
+        edit = None if question else edit_of(call.input, self.session.worker.workspace)
+        reason = reason if question is None else str(question)
         can_allow = self.session.allowable is not None
-        screen = ApprovalScreen(call, reason, max(0, others), edit, can_allow=can_allow)
+        screen = ApprovalScreen(
+            call, reason, max(0, others), edit, can_allow=can_allow, question=question
+        )
         app_of(self).push_screen(screen, self._decided)
 
     def _decided(self, answer: tuple[Decision, bool] | None) -> None:

@@ -22,10 +22,13 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static, TextArea
 
+from rxworker.errors import DecisionError
+from rxworker.events.pause import Question
 from rxworker.hub import WatcherState
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools.reports import FileEdit
 from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import describe_json
 from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.ui.terminal.diff import edit_lines
 from rxworker.ui.terminal.section import more_lines
@@ -33,7 +36,7 @@ from rxworker.ui.terminal.themes import app_of, plain_colours
 from rxworker.ui.terminal.trace import draw_trace, trace_rows
 from rxworker.views import RunView
 from rxworker.worker import Decision
-from rxworker.worker.decisions import Approve, Deny
+from rxworker.worker.decisions import Approve, Deny, reply_of
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
 _HIDDEN = re.compile(
@@ -89,6 +92,30 @@ def read_arguments(text: str, shown: JsonObject | str) -> JsonObject | str:
     return msgspec.convert(cast("object", value), JsonObject)
 
 
+def blank(schema: JsonObject | None) -> JsonObject:
+    """A form with its defaults, and what must be filled in.
+
+    >>> blank({"properties": {"name": {"type": "string"}, "of": {"type": "integer", "default": 2}}, "required": ["name"]})
+    {'name': None, 'of': 2}
+    """
+    properties, required = ((schema or {}).get(name, {}) for name in ("properties", "required"))
+    assert isinstance(properties, dict)
+    assert isinstance(required, list | dict)
+    fields = {name: each for name, each in properties.items() if isinstance(each, dict)}
+    return {
+        name: each.get("default")
+        for name, each in fields.items()
+        if "default" in each or name in required
+    }
+
+
+def form_text(schema: JsonObject) -> str:
+    """The fields of a form, one line for each."""
+    properties = schema.get("properties")
+    lines = properties.items() if isinstance(properties, dict) else ()
+    return "\n".join(f"{one_line(name, 60)}: {describe_json(each)}" for name, each in lines)
+
+
 def _is_hidden(text: str) -> bool:
     return _HIDDEN.search(text) is not None or clean(text) != text
 
@@ -110,6 +137,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         others: The number of other calls that wait.
         edit: The edit of a file that the call would make, which is shown as a diff.
         can_allow: Whether the tool can be always allowed.
+        question: The question of the tool, in place of an approval. The arguments are then the content of its form.
     """
 
     AUTO_FOCUS = "#arguments"
@@ -129,18 +157,22 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         edit: FileEdit | None = None,
         *,
         can_allow: bool = True,
+        question: Question | None = None,
     ) -> None:
         super().__init__()
         self._asked = call
         self._can_allow = can_allow
-        self._shown = arguments_text(call.input)
+        self._question = question
+        self._input = call.input if question is None else blank(question.schema)
+        self._shown = arguments_text(self._input)
         self._reason = reason
         self._others = others
         self._edit = edit
 
     def compose(self) -> ComposeResult:
         """Return the call, its arguments and the buttons."""
-        waits = f"{one_line(self._asked.name, 60)} waits for approval"
+        waits = "waits for approval" if self._question is None else "has a question"
+        waits = f"{one_line(self._asked.name, 60)} {waits}"
         more = f", and {self._others} more" if self._others else ""
         with Vertical(id="approval"):
             yield Static(waits + more, id="question", markup=False)
@@ -148,11 +180,16 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
             if self._edit is not None:
                 with VerticalScroll(id="edit"):
                     yield Static(self._diff(self._edit))
-            yield TextArea(self._shown, read_only=True, id="arguments", tab_behavior="focus")
+            if self._question is not None and self._question.schema is not None:
+                with VerticalScroll(id="edit"):
+                    yield Static(clean(form_text(self._question.schema)), markup=False)
+            is_fixed = self._question is None or self._question.schema is None
+            yield TextArea(self._shown, read_only=is_fixed, id="arguments", tab_behavior="focus")
             yield Static("", id="wrong", markup=False)
             yield Input(placeholder="Reason for the model (optional)", id="why", compact=True)
             with Horizontal(id="decisions"):
-                yield Button("Run ^s", id="approve", variant="success", compact=True)
+                yes = "Run ^s" if self._question is None else "Answer ^s"
+                yield Button(yes, id="approve", variant="success", compact=True)
                 if self._can_allow:
                     yield Button("Always ^a", id="always", compact=True)
                 yield Button("Edit ^e", id="edit", compact=True)
@@ -178,6 +215,9 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         """Hide the parts that are empty."""
         self.query_one("#reason").display = bool(self._reason)
         self.query_one("#wrong").display = False
+        is_address = self._question is not None and self._question.schema is None
+        self._editor.display = not is_address
+        self.query_one("#why").display = self._question is None
 
     async def on_button_pressed(self, event: Button.Pressed) -> None:
         """Handle a click on a button."""
@@ -193,8 +233,13 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         try:
             # A tool that takes free text gets text, whatever type the model sent.
             is_same = text == self._shown
-            approval = Approve() if is_same else Approve(read_arguments(text, self._asked.input))
-        except ValueError as error:
+            given = read_arguments(text, self._input)
+            if self._question is not None:
+                approval = Approve(given if self._question.schema is not None else None)
+                reply_of(self._question, approval)
+            else:
+                approval = Approve() if is_same else Approve(given)
+        except (ValueError, DecisionError) as error:
             wrong = self.query_one("#wrong", Static)
             wrong.update(clean(str(error)))
             wrong.display = True

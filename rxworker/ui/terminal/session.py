@@ -25,6 +25,7 @@ from rxworker.errors import (
     RxWorkerError,
     TransportError,
 )
+from rxworker.events.pause import Question
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
@@ -251,6 +252,12 @@ class TerminalSession:
         return (
             None if self._next is None or self.paused is None else self.paused.pending[self._next]
         )
+
+    @property
+    def waiting_question(self) -> Question | None:
+        """The question of the tool of that call."""
+        paused, index = self.paused, self._next
+        return None if paused is None or index is None else paused.pause.calls[index].question
 
     @property
     def _next(self) -> int | None:

@@ -23,9 +23,10 @@ from acp.schema import (
 
 from rxworker import Limits, Worker, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.adapters.acp import AcpAgent
+from rxworker.events.pause import Question
 from rxworker.hooks import Cancel, MessageSendContext, Pause, TurnEndContext
 from rxworker.log import EventLog, MemoryLog
-from rxworker.messages import Audio, Document, Image, Json, StopKind, Text, ToolMeta
+from rxworker.messages import Audio, Document, Image, Json, JsonObject, StopKind, Text, ToolMeta
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.tools import ClientTool, FileEdit, Plan, PlanStep, ToolContext, update_plan
 from rxworker.transport import Retry
@@ -683,3 +684,49 @@ async def test_a_refused_prompt_is_not_replayed() -> None:
             await client.prompt(session, "Something good")
         sent = [message.text for message in model.requests[0].conversation.messages]
         assert sent == ["Hi", "Hello!", "Something good"]
+
+
+GUESTS: JsonObject = {
+    "type": "object",
+    "properties": {"guests": {"type": "integer"}},
+    "required": ["guests"],
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "kinds", "choice", "expected"),
+    [
+        (
+            Question("tides", "Sign in.", url="https://a.example/"),
+            ["allow_once", "reject_once"],
+            "allow_once",
+            "accept",
+        ),
+        (
+            Question("tides", "Fine?", {"type": "object", "properties": {}}),
+            ["allow_once", "reject_once"],
+            "reject_once",
+            "decline",
+        ),
+        (Question("tides", "How many?", GUESTS), ["reject_once"], "reject_once", "decline"),
+    ],
+)
+async def test_a_question_of_a_tool_is_shown_and_a_form_that_must_be_filled_in_is_declined(
+    question: Question, kinds: list[str], choice: str, expected: str
+) -> None:
+    @tool
+    async def book(context: ToolContext) -> str:
+        """Book."""
+        if context.begun is None:
+            context.ask(question)
+        assert context.begun.reply is not None
+        return context.begun.reply.action
+
+    make, model = scripted(call("book"), "Done.", tools=[book])
+    async with serving(make, choice) as client:
+        assert await client.prompt(await client.open(), "Go") == {"stopReason": "end_turn"}
+    (shown,) = client.questions
+    assert [option["kind"] for option in shown["options"]] == kinds
+    assert shown["toolCall"]["content"][-1]["content"]["text"] == str(question)
+    assert client.call()["status"] == "completed"
+    assert model.requests[-1].conversation.messages[-1].tool_results[0].text == expected

@@ -19,12 +19,13 @@ from msgspec import Struct
 from rxworker import Worker, before_tool_call, on_turn_end, tool
 from rxworker.adapters.mcp import McpServer, McpWorker
 from rxworker.errors import ConfigurationError
+from rxworker.events.pause import Question
 from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
 from rxworker.log import MemoryLog
-from rxworker.messages import ToolMeta
+from rxworker.messages import JsonObject, ToolMeta
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
-from rxworker.tools import ClientTool
+from rxworker.tools import ClientTool, ToolContext
 from rxworker.ui.web import Settings
 
 TOKEN = "a-very-secret-token-0123456789"
@@ -466,3 +467,62 @@ async def test_what_cannot_be_served_is_refused_at_once(desk: Desk) -> None:
         with pytest.raises(ConfigurationError, match=f"port {port}"):
             async with McpServer({"clerk": desk.clerk}).listen(port=port):
                 raise AssertionError
+
+
+GUESTS: JsonObject = {
+    "type": "object",
+    "properties": {"guests": {"type": "integer"}},
+    "required": ["guests"],
+}
+
+ASKED: list[tuple[Question, ElicitResult, str]] = [
+    (
+        Question("tides", "How many?", GUESTS),
+        ElicitResult(action="accept", content={"guests": 2}),
+        "accept {'guests': 2}",
+    ),
+    (
+        Question("tides", "How many?", GUESTS),
+        ElicitResult(action="accept", content={"guests": "2"}),
+        "decline {}",
+    ),
+    (Question("tides", "How many?", GUESTS), ElicitResult(action="decline"), "decline {}"),
+    (
+        Question("tides", "Sign in.", url="https://a.example/"),
+        ElicitResult(action="accept"),
+        "accept {}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "answer", "expected"), ASKED)
+async def test_a_question_of_a_tool_is_passed_on_to_the_user(
+    question: Question, answer: ElicitResult, expected: str, mode: str
+) -> None:
+    @tool
+    async def book(context: ToolContext) -> str:
+        """Book."""
+        if context.begun is None:
+            context.ask(question)
+        reply = context.begun.reply
+        assert reply is not None
+        return f"{reply.action} {reply.content}"
+
+    asked: list[ElicitRequestParams] = []
+
+    async def elicit(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params)
+        return answer
+
+    model = ScriptedModel([call("book") + call("book"), "Done."])
+    server = McpServer({"clerk": lambda: Worker(model, tools=[book])})
+    async with server.listen() as url, client(url, mode, elicit) as using:
+        result = await using.call_tool("clerk", {"message": "go"})
+    assert text_of(result) == "Done."
+    results = model.requests[-1].conversation.messages[-1].tool_results
+    assert [each.text for each in results] == [expected, expected]
+    assert len(asked) == 2
+    for params in asked:
+        assert params.message.startswith("tides has a question, for book()\n")
+        assert getattr(params, "requested_schema", None) == question.schema
+        assert getattr(params, "url", "") == question.url

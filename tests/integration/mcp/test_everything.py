@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from rxworker import Worker
+from rxworker import Approve, Deny, Finished, Paused, Worker
 from rxworker.events import Record, RunAbort, ToolProgress
 from rxworker.messages import Image, Message, Text, ToolResult
 from rxworker.providers import Anthropic, OpenAIChat
 from rxworker.testing import ReplayServer, Reply, ScriptedModel, call, lint, say
 from rxworker.testing.reply import Call
 from rxworker.tools import mcp_client, mcp_tools
+from rxworker.worker import Decision
 
 pytest.importorskip("mcp")
 
@@ -151,3 +152,65 @@ async def test_an_image_reaches_both_providers(
             body = str(server.requests[1].body)
         assert "iVBORw0KGgo" in body
         assert "image/png" in body
+
+
+QUESTIONS: list[tuple[Reply, list[Decision], str]] = [
+    (
+        call("trigger-elicitation-request"),
+        [Approve({"name": "Ada", "titledMultipleSelectEnum": ["fish-2"]})],
+        "- Name: Ada",
+    ),
+    (call("trigger-elicitation-request"), [Deny()], "User declined"),
+    (call("trigger-url-elicitation", url="https://example.org/x"), [Approve()], "User completed"),
+    (
+        call("trigger-url-elicitation", url="https://example.org/x", errorPath=True),
+        [Approve(), Deny()],
+        "User declined",
+    ),
+    (
+        call("trigger-url-elicitation", url="https://example.org/x", errorPath=True),
+        [Deny()],
+        "the user has not visited the address that the server requires",
+    ),
+]
+
+
+async def test_its_questions_pause_the_run_until_they_are_answered(command: list[str]) -> None:
+    async with mcp_tools(command) as tools:
+        for reply, decisions, expected in QUESTIONS:
+            worker = Worker(ScriptedModel([reply, say("Done.")]), tools=tools)
+            run: Any = worker.run("go")
+            result: Any = await run
+            for decision in decisions:
+                assert isinstance(result, Paused)
+                assert result.reason.startswith("mcp-servers/everything (")
+                run = worker.resume(cast("Paused[Any]", result), decisions=[decision])
+                result = await run
+            assert isinstance(result, Finished)
+            [answer] = [r for m in result.conversation.messages for r in m.tool_results]
+            assert expected in answer.text
+            assert lint([record async for record in run]) == []
+
+
+async def test_a_call_that_waits_with_a_closed_connection_is_lost_and_not_made_again(
+    command: list[str],
+) -> None:
+    worker = Worker(ScriptedModel([call("trigger-elicitation-request"), say("Done.")]))
+    async with mcp_tools(command) as tools:
+        worker.tools.add(*tools)
+        paused: Any = await worker.run("go")
+        assert isinstance(paused, Paused)
+    async with mcp_tools(command) as tools:
+        other = Worker(ScriptedModel([say("Done.")]), tools=tools)
+        result = await other.resume(
+            cast("Paused[Any]", paused), decisions=[Approve({"name": "Ada"})]
+        )
+    [answer] = [r for m in result.conversation.messages for r in m.tool_results]
+    assert answer.is_error
+    assert "the call cannot go on, and it was not made again" in answer.text
+
+
+async def test_a_question_that_could_belong_to_two_calls_is_cancelled(command: list[str]) -> None:
+    calls = (Call("trigger-elicitation-request"), Call("trigger-elicitation-request"))
+    results = await run_with(command, Reply(tool_calls=calls))
+    assert ["User cancelled" in each.text for each in results] == [True, True]

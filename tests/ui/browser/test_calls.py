@@ -11,8 +11,10 @@ import pytest
 from msgspec import to_builtins
 
 from rxworker import Worker, tool
-from rxworker.messages import Image, Prices, Text
+from rxworker.events import Question
+from rxworker.messages import Image, JsonObject, Prices, Text
 from rxworker.testing import call, say
+from rxworker.tools import ToolContext
 from rxworker.ui.web import Settings
 
 if TYPE_CHECKING:
@@ -309,3 +311,58 @@ async def test_a_run_of_the_program_has_a_form_and_a_cost(
         model.let_all()
         await desk.status(page, "finished")
         assert [each["hotel"] for each in booked] == ["Palace"]
+
+
+PARTY: JsonObject = {
+    "type": "object",
+    "properties": {
+        "guests": {"type": "integer", "minimum": 1},
+        "day": {"type": "string", "default": "Friday"},
+        "room": {
+            "type": "string",
+            "oneOf": [{"const": "s", "title": "Single"}, {"const": "d", "title": "Double"}],
+        },
+    },
+    "required": ["guests"],
+}
+
+
+@tool
+async def reserve(context: ToolContext) -> str:
+    """Reserve a table, after a form, and after an address."""
+    if context.begun is None:
+        context.ask(Question("tables (python)", "How many?", PARTY))
+    reply = context.begun.reply
+    assert reply is not None
+    if context.begun.state is None:
+        context.ask(
+            Question("tables (python)", "Sign in.", url="https://a.example/in?x"), reply.content
+        )
+    booked.append({"form": context.begun.state, "sign": reply.action})
+    return "reserved"
+
+
+async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does_not_open(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([call("reserve"), say("Done.")], free=True), [reserve]):
+        page = await desk.open()
+        await desk.ask(page)
+        panel = page.locator("#approval")
+        await expect(panel).to_contain_text("A question of tables (python), for reserve")
+        await expect(panel).to_contain_text("How many?")
+        await desk.press(page, "Send the answer")
+        await expect(page.get_by_label("guests")).to_be_focused()
+        assert booked == []
+        await page.get_by_label("guests").fill("2")
+        await expect(panel.get_by_label("day")).to_have_value("Friday")
+        await panel.get_by_label("room").select_option("Double")
+        await desk.press(page, "Send the answer")
+        link = panel.get_by_role("link")
+        await expect(link).to_have_text("https://a.example/in?x")
+        await expect(link).to_have_attribute("rel", "noopener noreferrer")
+        await expect(panel.locator("strong")).to_have_text("a.example")
+        await desk.press(page, "I have visited it")
+        await desk.status(page, "finished")
+        form = {"guests": 2, "day": "Friday", "room": "d"}
+        assert booked == [{"form": form, "sign": "accept"}]

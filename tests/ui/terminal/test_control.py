@@ -12,8 +12,9 @@ import pytest
 from textual.widgets import Input, TextArea
 
 from rxworker import Paused, Worker, before_tool_call, on_turn_end, tool
+from rxworker.events.pause import Question
 from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
-from rxworker.messages import ToolMeta
+from rxworker.messages import JsonObject, ToolMeta
 from rxworker.testing import Call, Reply, ScriptedModel, call, say, stall
 from rxworker.tools import ClientTool, ToolContext
 from rxworker.tools.reports import FileEdit, Plan, PlanStep
@@ -462,3 +463,42 @@ async def test_two_calls_of_one_id_are_decided_about_one_by_one(open_app: Open) 
         await person.press("ctrl+s")
         await person.sees("One of them.")
         assert it.deleted == ["b.txt"]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_question_of_a_tool_is_answered_in_its_form(
+    open_app: Open, is_answered: bool
+) -> None:
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {
+            "guests": {"type": "integer", "minimum": 1},
+            "on": {"type": "string", "default": "Friday"},
+        },
+        "required": ["guests"],
+    }
+
+    @tool
+    async def book(context: ToolContext) -> str:
+        """Book."""
+        if context.begun is None:
+            context.ask(Question("tides", "How many?", schema))
+        reply = context.begun.reply
+        assert reply is not None
+        return f"{reply.action} {reply.content}"
+
+    model = ScriptedModel([call("book"), "Done."])
+    async with open_app(Worker(model, tools=[book])) as person:
+        await person.ask("Go.")
+        await person.sees("book has a question")
+        assert "tides has a question: How many?" in person.screen
+        await person.press("ctrl+s")
+        await person.sees("input.guests is no whole number")
+        if is_answered:
+            editor = person.app.screen.query_one("#arguments", TextArea)
+            assert msgspec.json.decode(editor.text) == {"guests": None, "on": "Friday"}
+            editor.text = '{"guests": 2, "on": "Friday"}'
+        await person.press("ctrl+s" if is_answered else "ctrl+d")
+        await person.sees("Done.")
+    [result] = model.requests[-1].conversation.messages[-1].tool_results
+    assert result.text == ("accept {'guests': 2, 'on': 'Friday'}" if is_answered else "decline {}")

@@ -83,7 +83,7 @@ export const words = {
     reason: "Reason for the model", reasonHint: "Reason for the model (optional)", approve: "Approve", approveChanged: "Approve with changes", deny: "Deny", resume: "Resume",
     alsoWaiting: "Also waiting: {calls}", paused: "The run is paused", next: "Next: {calls}", by: "by {hook}",
     badJson: "This is no valid JSON: {problem}", notText: "this is a text: \"…\"", notObject: "arguments are an object: {…}",
-    as: "Edit as", form: "Form", json: "JSON", always: "Always allow here", alwaysHelp: "Approve, and do not ask about {name} again in this conversation",
+    as: "Edit as", form: "Form", json: "JSON", asks: "A question of {source}, for {name}", answer: "Send the answer", visited: "I have visited it", decline: "Decline", always: "Always allow here", alwaysHelp: "Approve, and do not ask about {name} again in this conversation",
   },
   allowed: { title: "Always allowed here", by: "{tool} ({hook})", remove: "Ask again before {tool}" },
   form: {

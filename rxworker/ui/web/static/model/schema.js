@@ -26,6 +26,8 @@ function resolved(schema, root) {
 // A schema without the alternative `null`, which an optional parameter has.
 function plain(given, root) {
   const schema = resolved(given, root);
+  const titled = [schema.oneOf, schema.anyOf].find((some) => Array.isArray(some) && some.length > 0 && some.every((one) => isObject(one) && "const" in one && typeof one.title === "string"));
+  if (titled) return { ...schema, oneOf: undefined, anyOf: undefined, enum: titled.map((one) => one.const), enumNames: titled.map((one) => one.title) };
   const options = schema.anyOf ?? schema.oneOf ?? [], others = options.filter((one) => one?.type !== "null");
   if (others.length === 1 && options.length <= 2) return { ...schema, anyOf: undefined, oneOf: undefined, ...plain(others[0], root), description: schema.description ?? others[0].description };
   const types = Array.isArray(schema.type) ? schema.type.filter((type) => type !== "null") : [];
@@ -63,6 +65,18 @@ const FITS = {
   rows: (value) => Array.isArray(value) && value.every(isObject),
   json: () => true,
 };
+
+// The form of a question of a tool, with its defaults: what a field has of title and choices stands in its description.
+export function askedOf(schema) {
+  const value = {}, properties = {};
+  for (const [name, field] of Object.entries(schema.properties)) {
+    if (field.default !== undefined) value[name] = field.default;
+    const several = field.type === "array" ? plain(field.items, schema) : null;
+    const choices = several?.enum?.map((one, n) => (several.enumNames ? `${one} (${several.enumNames[n]})` : one)).join(", ");
+    properties[name] = { ...field, description: [field.title, field.description, choices].filter(Boolean).join(" · ") };
+  }
+  return { schema: { ...schema, properties }, value };
+}
 
 const placeOf = (options, value) => options.findIndex((one) => JSON.stringify(one) === JSON.stringify(value));
 

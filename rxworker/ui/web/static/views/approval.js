@@ -4,7 +4,7 @@ import { byId, el, setText, show } from "./dom.js";
 import { ArgumentsForm } from "./form.js";
 import { brief, isUnseen, pretty } from "../model/format.js";
 import { fill, words } from "../model/language.js";
-import { fieldsOf, problemOf } from "../model/schema.js";
+import { askedOf, fieldsOf, problemOf } from "../model/schema.js";
 
 // Focus moves to the approval only from the message box, which it replaces, or if nothing else has the focus. The approval as a whole
 // gets the focus, not a button, so that a key meant for the message box decides nothing.
@@ -16,6 +16,9 @@ const POLICY = "requires_approval"; // what pauses a run in place of a hook; its
 const CLIENT_TOOL = "client_tool"; // what pauses a run until another client has run the calls
 const RECOVERY = "recovery"; // what pauses a run for calls that may have had their effect: no answer holds for later ones
 
+const QUESTION = "question"; // what pauses a run until a person has answered the tool of a call
+const WEB = /^https?:\/\//i;
+
 const listOf = (calls) => calls.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ");
 
 // The parts of a sentence around a node.
@@ -26,7 +29,8 @@ function around(text, mark, node) {
 
 // The arguments of a call, edited as JSON or, if the schema of the tool is known, in a form. Both edit one value. Free text has one field.
 class Editor {
-  constructor(input, schema, mode, changed) {
+  constructor(input, schema, mode, changed, isNew = false) {
+    this.isNew = isNew;
     this.input = input;
     this.schema = schema;
     this.changed = changed;
@@ -48,7 +52,7 @@ class Editor {
   show(mode, value) {
     this.mode = mode;
     for (const [one, button] of this.modes) button.setAttribute("aria-pressed", String(one === mode));
-    this.form = mode === "form" ? new ArgumentsForm(fieldsOf(this.schema, value), value, this.changed) : null;
+    this.form = mode === "form" ? new ArgumentsForm(fieldsOf(this.schema, value), value, this.changed, { isNew: this.isNew }) : null;
     this.node.replaceChildren(...(this.form ? [this.form.node] : [this.label, this.field]));
   }
 
@@ -132,6 +136,7 @@ export class ApprovalView {
     const call = pause.pending[at] ?? null;
     Object.assign(this, { run, pause, at, editor: null });
     if (call === null) return this.plain(pause);
+    if (call.question) return this.ask(call);
     this.editor = new Editor(call.input, worker?.tools.find((tool) => tool.name === call.name)?.input_schema, this.mode, () => this.check());
     this.reason = el("input", { id: "approval-reason", type: "text", placeholder: words.approval.reasonHint, "aria-label": words.approval.reason });
     this.yes = el("button", { class: "button primary", type: "button", text: words.approval.approve, onclick: () => this.approve() });
@@ -150,6 +155,30 @@ export class ApprovalView {
     ];
   }
 
+  // A question: its form, or its address, which is shown whole and opened by the user alone.
+  ask({ name, question: { source, message, schema, url } }) {
+    if (schema) {
+      const asked = askedOf(schema);
+      this.editor = new Editor(asked.value, asked.schema, this.mode, () => this.check(), true);
+    }
+    const isOfWeb = WEB.test(url ?? "") && URL.canParse(url);
+    const link = isOfWeb ? el("a", { href: url, target: "_blank", rel: "noopener noreferrer", text: url }) : null;
+    const host = isOfWeb ? el("strong", { text: new URL(url).host }) : null;
+    this.yes = el("button", { class: "button primary", type: "button", text: schema ? words.approval.answer : words.approval.visited, onclick: () => this.answer() });
+    const no = el("button", { class: "button", type: "button", text: words.approval.decline, onclick: () => this.take({ type: "deny" }) });
+    return [
+      el("div", { class: "approval-head" }, el("h3", {}, ...around(fill(words.approval.asks, { source, name: "{name}" }), "{name}", el("span", { class: "call-name", text: name }))), this.editor?.switches ?? null),
+      el("div", { class: "approval-body" }, el("p", { class: "approval-why", text: message }), link ? el("p", {}, host, " ", link) : url ? el("p", { text: url }) : null, this.editor?.node ?? null), this.editor?.error ?? null,
+      el("div", { class: "approval-row" }, this.yes, no),
+    ];
+  }
+
+  answer() {
+    const input = this.editor?.value();
+    if (this.editor && input === undefined) return;
+    this.take({ type: "approve", ...(this.editor && { input }) });
+  }
+
   plain(pause) {
     const more = listOf(pause.pending), isOfClient = pause.hook === CLIENT_TOOL;
     const [text, decisions] = isOfClient ? [words.approval.deny, pause.pending.map(() => ({ type: "deny" }))] : [words.approval.resume, null];
@@ -164,6 +193,7 @@ export class ApprovalView {
   // The user prefers this way of editing, also for later calls.
   check() {
     if (this.editor.switches) this.mode = this.editor.mode;
+    if (this.pause.hook === QUESTION) return;
     this.yes.textContent = this.editor.isChanged ? words.approval.approveChanged : words.approval.approve;
   }
 

@@ -36,7 +36,7 @@ class Field {
       case "boolean": return el("input", { id, type: "checkbox" });
       case "choice": {
         const none = value === undefined || !isRequired ? [el("option", { value: "", text: hasDefault ? fill(words.form.default, { value: textOf(schema.default) }) : words.form.none })] : [];
-        return el("select", { id }, ...none, ...schema.enum.map((one, n) => el("option", { value: String(n), text: textOf(one) })));
+        return el("select", { id }, ...none, ...schema.enum.map((one, n) => el("option", { value: String(n), text: schema.enumNames?.[n] ?? textOf(one) })));
       }
       case "number": case "integer": return el("input", { id, type: "text", inputmode: kind === "integer" && schema.minimum >= 0 ? "numeric" : null, autocomplete: "off" });
       case "text": return el("input", { id, type: "text", dir, autocomplete: "off", spellcheck: "false" });

@@ -1,0 +1,152 @@
+"""The forms of questions: a restricted JSON Schema, and whether a content fits it. Pure.
+
+A form is an object without nesting, whose properties are texts, numbers, booleans and choices. What this module does not know is refused: before the
+form is shown, and not after a person has filled it in.
+
+Source: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation (Requested Schema).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import cast
+from urllib.parse import urlsplit
+
+from rxworker.messages.json import Json, JsonObject
+
+ABOUT = frozenset({"title", "description", "default"})
+KEYWORDS: dict[str, frozenset[str]] = {
+    "string": frozenset({"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"}),
+    "number": frozenset({"minimum", "maximum"}),
+    "integer": frozenset({"minimum", "maximum"}),
+    "boolean": frozenset(),
+    "array": frozenset({"minItems", "maxItems", "items"}),
+}
+"""The members that a property of each type may have besides those of `ABOUT`."""
+MEMBERS = frozenset(
+    {"$schema", "type", "properties", "required", "title", "description", "additionalProperties"}
+)
+
+
+def _is_uri(text: str) -> bool:
+    return bool(urlsplit(text).scheme) and not re.search(r"\s", text)
+
+
+def _is_date(text: str) -> bool:
+    return len(text) == 10 and bool(date.fromisoformat(text))
+
+
+def _is_moment(text: str) -> bool:
+    return datetime.fromisoformat(text).tzinfo is not None and "T" in text.upper()
+
+
+FORMATS: dict[str, Callable[[str], object]] = {
+    "email": re.compile(r"[^@\s]+@[^@\s]+").fullmatch,
+    "uri": _is_uri,
+    "date": _is_date,
+    "date-time": _is_moment,
+}
+
+
+def check_form(schema: JsonObject) -> str:
+    """Why a schema describes no form; empty if it does.
+
+    >>> check_form({"type": "object", "properties": {"name": {"type": "string"}}})
+    ''
+    >>> check_form({"type": "object", "properties": {"a": {"type": "object"}}})
+    "the property 'a' is neither a text, a number, a boolean nor a choice"
+    """
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if schema.get("type") != "object" or not isinstance(properties, dict):
+        return "it is no object with properties"
+    if unknown := sorted(schema.keys() - MEMBERS):
+        return f"its member {unknown[0]!r} is not known"
+    if not isinstance(required, list) or any(name not in properties for name in required):
+        return "a required property is none of its properties"
+    for name, each in properties.items():
+        if not isinstance(each, dict) or str(each.get("type")) not in KEYWORDS:
+            return f"the property {name!r} is neither a text, a number, a boolean nor a choice"
+        kind = str(each["type"])
+        if unknown := sorted(each.keys() - ABOUT - KEYWORDS[kind] - {"type"}):
+            return f"the member {unknown[0]!r} of the property {name!r} is not known"
+        if str(each.get("format", "email")) not in FORMATS:
+            return f"the format of the property {name!r} is not known"
+        if (kind == "array" or {"enum", "oneOf"} & each.keys()) and not _choices(each):
+            return f"the property {name!r} is a choice without choices"
+    return ""
+
+
+def form_problem(schema: JsonObject, content: object) -> str:
+    """Why a content does not fit a form that `check_form` accepts; empty if it does.
+
+    >>> form_problem({"properties": {"age": {"type": "integer", "minimum": 18}}}, {"age": 9})
+    'input.age is below 18'
+    """
+    properties = cast("dict[str, JsonObject]", schema["properties"])
+    if not isinstance(content, dict):
+        return "input is no object"
+    given = cast("JsonObject", content)
+    for name in cast("list[str]", schema.get("required", [])):
+        if name not in given:
+            return f"input.{name} is missing"
+    for name, value in given.items():
+        if name not in properties:
+            return f"input.{name}: the form has no such property; it has: {', '.join(properties)}"
+        if problem := _problem(properties[name], value):
+            return f"input.{name} {problem}"
+    return ""
+
+
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "string": ((str,), "is no text"),
+    "number": ((int, float), "is no number"),
+    "integer": ((int,), "is no whole number"),
+    "boolean": ((bool,), "is no boolean"),
+    "array": ((list, tuple), "is no list"),
+}
+LIMITS: dict[str, tuple[str, bool]] = {
+    "minimum": ("is below {}", True),
+    "maximum": ("is above {}", False),
+    "minLength": ("has fewer than {} characters", True),
+    "maxLength": ("has more than {} characters", False),
+    "minItems": ("has fewer than {} items", True),
+    "maxItems": ("has more than {} items", False),
+}
+
+
+def _problem(schema: JsonObject, value: Json) -> str:
+    types, wrong = KINDS[str(schema["type"])]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        return wrong
+    size = len(value) if isinstance(value, str | list | tuple) else value
+    for keyword, (text, is_least) in LIMITS.items():
+        limit = schema.get(keyword)
+        if not (isinstance(limit, int | float) and isinstance(size, int | float)):
+            continue
+        if size < limit if is_least else size > limit:
+            return text.format(limit)
+    if choices := _choices(schema):
+        several = value if isinstance(value, list | tuple) else [value]
+        if any(each not in choices for each in several):
+            return f"is not among: {', '.join(map(str, choices))}"
+    if isinstance(value, str) and (form := schema.get("format")) is not None:
+        try:
+            fits = FORMATS[str(form)](value)
+        except ValueError:
+            fits = False
+        return "" if fits else f"is no {form}"
+    return ""
+
+
+def _choices(schema: Mapping[str, Json]) -> list[Json]:
+    """The values of a choice; none if it is not one."""
+    items = schema.get("items")
+    of = cast("JsonObject", items) if isinstance(items, dict) else schema
+    if isinstance(values := of.get("enum"), list):
+        return values
+    titled = of.get("oneOf") or of.get("anyOf")
+    if not isinstance(titled, list):
+        return []
+    return [each["const"] for each in titled if isinstance(each, dict) and "const" in each]
