@@ -9,6 +9,7 @@ from rxworker.log.open import open_log
 from rxworker.log.recover import dismiss_run, set_allowed
 from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
+from rxworker.log.runs import StoredRun
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, RunInfo
@@ -22,6 +23,7 @@ __all__ = [
     "Codec",
     # what is stored
     "RunInfo",
+    "StoredRun",
     # all runs together
     "Fleet",
     # any process

@@ -36,6 +36,7 @@ from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
 from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
 from rxworker.log.leases import LEASE, Heartbeat, Leases
 from rxworker.log.replay import replay
+from rxworker.log.runs import StoredRun, Where, stored_runs
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
 from rxworker.log.store import Append, Store
 from rxworker.log.values import (
@@ -293,9 +294,17 @@ class EventLog(Store):
                     yield entry
 
     async def pages(
-        self, run_id: str, after: int = 0, *, until_end: bool = True
+        self, run_id: str, after: int = 0, *, until_end: bool = True, until: int | None = None
     ) -> AsyncGenerator[list[Entry], None]:
-        """The same in pages, which ends also when the run has ended or is paused, and all of it was given, unless ``until_end`` is false."""
+        """The same in pages, which ends also when the run has ended or is paused, and all of it was given, unless ``until_end`` is false.
+
+        With ``until``, the number of a record that is stored, it follows nothing, and ends with the page that has it.
+        """
+        if until is not None:
+            while after < until and (entries := await self._read_page(run_id, after)):
+                after = entries[-1].last
+                yield entries
+            return
         with self._waker(run_id, reads_entries=True) as waker:
             while not self.is_closed:
                 waker.clear()
@@ -561,6 +570,46 @@ class EventLog(Store):
             observer.on_error(error)
         else:
             observer.on_completed()
+
+    def runs(
+        self, *, since: float | None = None, where: Where | None = None
+    ) -> Observable[StoredRun]:
+        """The runs of the log as one observable: those that are stored, and then each one that begins, in any process, each once.
+
+            AB|    C--D          what is stored, and what begins
+            [ log.runs() ]
+            AB-----C--D
+
+        `merge_runs` makes the records of all of them from it, without a gap or a double. Runs that have not ended come at once, and then those that have ended, the oldest first, as fast as
+        they are read: of those, a few are read at once. A nested run does not come, since its records are among those of the run that it is nested in. A run that
+        is put back after its end comes again, with the records that follow; see `requeue`. Each subscription reads the log anew, on the event loop that is running. It
+        completes when the log is closed.
+
+        Args:
+            since: Only runs that were created at this time or later, in seconds since the epoch.
+            where: Only runs for which it returns true. It is called with what a list shows of a run, when that is read and when it has changed, until it returns true.
+
+        Raises:
+            LogError: As ``on_error``: the log cannot be read. So does what ``where`` raises.
+
+        Example:
+            >>> from reactivex import operators as ops
+            >>> from rxworker import Worker
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.operators import events, merge_runs, text_deltas
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         worker = Worker(ScriptedModel(["One. ", "Two."]), log=log)
+            ...         await worker.run("1?")
+            ...         texts = merge_runs(log.runs()).pipe(events(), text_deltas())
+            ...         texts.subscribe(lambda text: print(text, end="|"))
+            ...         await worker.run("2?")
+            ...         await texts.pipe(ops.take(3))
+            >>> asyncio.run(main())
+            One.| |Two.|
+        """
+        return stored_runs(self, since, where)
 
     # Commands
 

@@ -8,7 +8,7 @@ virtual scheduler nothing depends on the time that reading takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing
 from datetime import datetime
 from typing import Protocol
@@ -130,11 +130,8 @@ class _Replay(abc.DisposableBase):
         self._next: Record | None = None  # it waits for its time
         self._timer = SerialDisposable()
         self._is_over = False
-        loop = asyncio.get_running_loop()
-        self._page: asyncio.Future[None] = loop.create_future()
-        self._task = loop.create_task(self._read())
-        _tasks.add(self._task)
-        self._task.add_done_callback(_ended)
+        self._page: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = keep_task(self._read())
 
     async def _read(self) -> None:
         try:
@@ -195,6 +192,14 @@ class _Replay(abc.DisposableBase):
 
 _tasks: set[asyncio.Task[None]] = set()
 """The event loop itself holds its tasks weakly."""
+
+
+def keep_task(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    """Begin a task that emits to an observer. What the observer raises goes to the exception handler of the event loop."""
+    task = asyncio.get_running_loop().create_task(work)
+    _tasks.add(task)
+    task.add_done_callback(_ended)
+    return task
 
 
 def _ended(task: asyncio.Task[None]) -> None:

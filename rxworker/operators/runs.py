@@ -46,7 +46,7 @@ def merge_runs(
     detaches from all of them, and ends none; so does an observer that raises.
 
     Args:
-        runs: The runs: several, or an observable of runs, for runs that begin later. An observable of records may stand for a run, for
+        runs: The runs: several, or an observable of runs, for runs that begin later, such as ``log.runs()``. An observable of records may stand for a run, for
             example ``run.watch(...)``.
         failed: Called with the error of a run that failed. An exception that it raises ends the stream.
 

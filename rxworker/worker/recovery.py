@@ -54,7 +54,7 @@ from rxworker.tools.invocation import key_of
 from rxworker.worker.commands import reason_in
 from rxworker.worker.context import TurnScope
 from rxworker.worker.journal import SOURCE
-from rxworker.worker.stored import StoredRun
+from rxworker.worker.stored import LoadedRun
 from rxworker.worker.take_up import OpenResponse, open_response
 
 OnUnknown: TypeAlias = Literal["ask", "fail", "tell_model"]
@@ -87,7 +87,7 @@ def progress_of(records: Iterable[Record]) -> int:
 
 
 def deaths_at(
-    progress: int, stored: StoredRun, returned: Collection[int] = frozenset[int]()
+    progress: int, stored: LoadedRun, returned: Collection[int] = frozenset[int]()
 ) -> int:
     """How often the process of the run has ended at this place, this time included.
 
@@ -127,7 +127,7 @@ class Continuation(Struct, frozen=True):
 
 
 async def continue_run(
-    stored: StoredRun,
+    stored: LoadedRun,
     run_id: str,
     tools: Toolbox,
     on_unknown: OnUnknown,
@@ -178,7 +178,7 @@ async def continue_run(
     return await _with_calls(stored, turn, run_id, scope, tools, on_unknown, resume)
 
 
-def open_response_of(stored: StoredRun) -> OpenResponse | None:
+def open_response_of(stored: LoadedRun) -> OpenResponse | None:
     """The response in which a stored run was cut off, if the provider has named it."""
     own = [record for record in stored.records if not record.path]
     return open_response(stored.state, _last_turn(own), stored.foreign)
@@ -201,7 +201,7 @@ def _finished_by(turn: Sequence[Record], foreign: int) -> str:
 
 
 async def _with_calls(
-    stored: StoredRun,
+    stored: LoadedRun,
     turn: Sequence[Record],
     run_id: str,
     scope: TurnScope,
@@ -335,12 +335,12 @@ def _last(turn: Sequence[Record], *kinds: type[object]) -> object:
     return next((r.event for r in reversed(turn) if isinstance(r.event, kinds)), None)
 
 
-def will_be_cancelled(stored: StoredRun, sent: Iterable[Command]) -> bool:
+def will_be_cancelled(stored: LoadedRun, sent: Iterable[Command]) -> bool:
     """Whether it will end by a command that no process has taken."""
     return any(each.kind == "cancel" and each.number not in stored.taken for each in sent)
 
 
-def ending_of(stored: StoredRun, sent: Sequence[Command], progress: int) -> Continuation | None:
+def ending_of(stored: LoadedRun, sent: Sequence[Command], progress: int) -> Continuation | None:
     """How a run ends that does not go on: it was cancelled, or its process ends again and again at one place. No tools are needed for that.
 
     Args:

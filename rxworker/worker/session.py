@@ -69,8 +69,8 @@ from rxworker.worker.recovery import (
 from rxworker.worker.result import Paused, R, RunResult, T
 from rxworker.worker.run import Beginning, Run
 from rxworker.worker.stored import (
+    LoadedRun,
     LoggedRun,
-    StoredRun,
     check_tools,
     digests_of,
     last_input,
@@ -666,7 +666,7 @@ class Session(SessionVerbs):
             check_tools(stored.tools, worker.tools, run_id, waiting)
         return paused, row
 
-    async def _load(self, run_id: str) -> tuple[StoredRun, RunRow]:
+    async def _load(self, run_id: str) -> tuple[LoadedRun, RunRow]:
         log = self._expect_log("load")
         info = await log.existing(run_id)
         if info.row.cause and info.status == "aborted":

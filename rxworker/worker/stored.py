@@ -37,7 +37,7 @@ from rxworker.worker.context import RunContext, TurnScope, continues
 from rxworker.worker.result import RunResult, result_of
 
 
-class StoredRun(Struct, frozen=True):
+class LoadedRun(Struct, frozen=True):
     """A run as its log has it.
 
     Attributes:
@@ -76,7 +76,7 @@ class StoredRun(Struct, frozen=True):
         )
 
 
-async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> StoredRun:
+async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> LoadedRun:
     """A run as its log has it.
 
     Args:
@@ -123,7 +123,7 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Sto
     ]
     if isinstance(begin, RunResume):
         called = [*(call.name for call in begin.pause.pending), *called]
-    return StoredRun(
+    return LoadedRun(
         records,
         state,
         variables,
@@ -242,7 +242,7 @@ class LoggedRun(Struct, frozen=True):
     log: EventLog
     row: RunRow
     claim: Claim | None = None
-    run: StoredRun | None = None
+    run: LoadedRun | None = None
 
     def attach(self, context: RunContext, scope: TurnScope) -> None:
         """Let the journal of a run continue after what is stored, and write to the log.

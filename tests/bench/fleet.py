@@ -1,4 +1,4 @@
-"""What the fleet costs with 100,000 stored runs, and how many runs a second 1, 2 and 4 workers take: `python tests/bench/fleet.py [URL]`.
+"""What the fleet costs with 100,000 stored runs, what the records of 20,000 cost as one stream, and how many runs a second 1, 2 and 4 workers take: `python tests/bench/fleet.py [URL]`.
 
 By default the log is an SQLite file. Each figure of the fleet has its reference in the same run: reading the same rows and doing nothing with them.
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from msgspec.structs import replace
@@ -19,17 +19,20 @@ from msgspec.structs import replace
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", ".."))
 
 from rxworker import Worker
-from rxworker.events import Record, RunStart
+from rxworker.events import Event, Record, RunStart, RunStop, TextDelta, TurnStart
 from rxworker.log import EventLog, Fleet, RunInfo, open_log
 from rxworker.log.format import entries_of
 from rxworker.log.values import RunRow
 from rxworker.messages import Conversation, Message
+from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.worker import submit, work
 
 STORED = int(os.environ.get("STORED", 100_000))
+MERGED = int(os.environ.get("MERGED", 20_000))
 RUNS = 400
+START = RunStart(Conversation((Message.user("Hi"),)), 1)
 ROW = RunRow(
     "finished",
     "Summarise the quarterly report",
@@ -46,10 +49,10 @@ ROW = RunRow(
 Changes = AsyncGenerator[list[RunInfo], None]
 
 
-async def store(log: EventLog, count: int) -> None:
+async def store(log: EventLog, count: int, events: Sequence[Event] = (START,)) -> None:
     """Store runs that have ended."""
-    start = RunStart(Conversation((Message.user("Hi"),)), 1)
-    entries = entries_of([Record(1, "r", 0, 0, time.time(), start)], 1)
+    records = [Record(seq, "r", 0, 0, time.time(), event) for seq, event in enumerate(events, 1)]
+    entries = entries_of(records, 1)
 
     async def add(n: int) -> None:
         claim = await log.claim(f"run-{n}", create=True)
@@ -116,6 +119,42 @@ async def median(feed: FleetFeed, asked: RunFilter) -> float:
     return sorted(times)[2]
 
 
+async def of_runs(address: str) -> None:
+    """Print what the records of all stored runs cost as one stream, `merge_runs(log.runs())`, in runs of 23 records."""
+    events = [START, TurnStart(), *[TextDelta(0, "word ")] * 20, RunStop()]
+    async with open_log(address) as log:
+        await store(log, MERGED, events)
+        ended, count, most = asyncio.Event(), 0, 0
+
+        def take(record: Record) -> None:
+            nonlocal count, most
+            count += 1
+            if record.seq == len(events):
+                most = max(most, len(asyncio.all_tasks()))
+            if count == MERGED * len(events):
+                ended.set()
+
+        async def read() -> float:
+            nonlocal count
+            count = 0
+            ended.clear()
+            began = time.perf_counter()
+            subscription = merge_runs(log.runs()).subscribe(take)
+            await ended.wait()
+            seconds = time.perf_counter() - began
+            subscription.dispose()
+            return seconds
+
+        seconds = await read()
+        tracemalloc.start()
+        await read()
+        _, memory = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    print(f"| {MERGED:,} runs with {count:,} records merged, s | {seconds:.2f} |")
+    print(f"| its memory at most, MB | {memory / 1e6:.1f} |")
+    print(f"| its tasks at most | {most} |")
+
+
 async def be_worker(address: str) -> None:
     """A process that takes runs until its standard input ends."""
     async with open_log(address) as log:
@@ -170,6 +209,7 @@ async def main(address: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         print("| what | measured |\n|---|---:|")
         await of_fleet(address or f"sqlite:{folder}/fleet.db")
+        await of_runs(address or f"sqlite:{folder}/merged.db")
         for count in (1, 2, 4):
             rate = await runs_a_second(address or f"sqlite:{folder}/runs-{count}.db", count)
             print(f"| runs a second over {count} workers | {rate:.0f} |")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from reactivex import Observable
+from reactivex import operators as ops
 
 from rxworker import Limits, RunResult, Worker, tool, worker_tool
 from rxworker.events import Record, TextDelta
@@ -17,7 +18,7 @@ from rxworker.hub.history import TAIL
 from rxworker.log import Fleet, MemoryLog, RunInfo
 from rxworker.log.values import RunRow
 from rxworker.messages import Conversation
-from rxworker.operators import text_deltas
+from rxworker.operators import merge_runs, text_deltas
 from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
 from rxworker.testing import (
     Call,
@@ -30,6 +31,7 @@ from rxworker.testing import (
     think,
 )
 from rxworker.transport import Client, RecordingTransport
+from tests.log.test_runs import store
 
 Task = Callable[[], object]
 AssertLinear = Callable[..., None]
@@ -427,3 +429,17 @@ def test_the_fold_of_all_runs(assert_linear: AssertLinear) -> None:
         return fold
 
     assert_linear(prepare)
+
+
+def test_the_records_of_all_stored_runs_as_one_stream(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        async def main() -> None:
+            async with MemoryLog() as log:
+                for at in range(n):
+                    await store(log, f"run-{at}")
+                starts = merge_runs(log.runs()).pipe(ops.take(n), ops.count())
+                assert await starts == n
+
+        return lambda: asyncio.run(main())
+
+    assert_linear(prepare, n=100)

@@ -35,7 +35,7 @@ from rxworker.worker.queue import end_of
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import StoredRun, read_run, title_of
+from rxworker.worker.stored import LoadedRun, read_run, title_of
 
 DELIVERY = Coalesce(every=1 / 30)
 STOP_SECONDS = 5.0
@@ -392,7 +392,7 @@ def conversation_of(info: RunInfo) -> str | None:
     return info.row.labels.get(CONVERSATION)
 
 
-def _encode(found: StoredRun, encoder: AcpEncoder) -> list[Update]:
+def _encode(found: LoadedRun, encoder: AcpEncoder) -> list[Update]:
     """The updates of a stored run."""
     records = [each for record in found.records for each in expand(record)]
     return [update for record in records for update in encoder.feed(record)]
