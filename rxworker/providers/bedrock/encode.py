@@ -224,15 +224,16 @@ def encode_messages(messages: Sequence[Message]) -> Iterator[JsonObject]:
         role = "assistant" if message.role == "assistant" else "user"
         encoders = ASSISTANT if role == "assistant" else USER
         own = message.provider == NAME
-        if role != open_role:
-            if blocks:
-                yield _message(open_role, blocks)
-            open_role, blocks = role, []
         for block in message.content:
             encoder = encoders.get(type(block))
             encoded = encoder(block, own) if encoder else None
-            if encoded is not None:
-                blocks.append(encoded)
+            if encoded is None:
+                continue
+            if role != open_role and blocks:  # a message of which nothing is left ends none
+                yield _message(open_role, blocks)
+                blocks = []
+            open_role = role
+            blocks.append(encoded)
     if blocks:
         yield _message(open_role, blocks)
 
