@@ -163,7 +163,7 @@ def test_thinking_of_another_provider_is_left_out() -> None:
     assert body["messages"][1]["content"] == [{"text": "Hm."}]
 
 
-def test_an_answer_of_which_nothing_is_left_does_not_part_what_the_user_says() -> None:
+def test_an_answer_of_which_nothing_is_left_does_not_separate_texts_of_the_user() -> None:
     nothing = answer(Thinking("Hm."), Text(" "), provider="openai")
     body = encoded(Message.user("a"), nothing, Message.user("b"))
     assert body["messages"] == [{"role": "user", "content": [{"text": "a"}, {"text": "b"}]}]
