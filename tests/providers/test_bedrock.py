@@ -471,6 +471,22 @@ def test_a_profile_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatc
         request.authorize(request)
 
 
+def test_a_role_that_is_refused_is_an_error_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from botocore.exceptions import ClientError
+
+    def refuse(_: object) -> None:
+        refused = {"Error": {"Code": "AccessDenied", "Message": "not authorized"}}
+        raise ClientError(refused, "AssumeRole")
+
+    monkeypatch.setattr(botocore.Session, "get_credentials", refuse)
+    request = Bedrock("m", region="us-east-1").request(Conversation(), (), Options())
+    assert request.authorize is not None
+    with pytest.raises(ConfigurationError, match=r"cannot be used.*AssumeRole.*not authorized"):
+        request.authorize(request)
+
+
 @pytest.mark.parametrize(
     ("status", "name", "body", "kind", "retryable"),
     [

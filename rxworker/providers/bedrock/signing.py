@@ -42,12 +42,12 @@ class Signer:
         """The request with its signature.
 
         Raises:
-            ConfigurationError: botocore is not installed, or there are no credentials.
+            ConfigurationError: botocore is not installed, or there are no credentials, or AWS refuses them.
         """
         session = self._open()
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         new_auth: Any = SigV4Auth
         try:
@@ -58,7 +58,7 @@ class Signer:
                 )
             signed: Any = AWSRequest("POST", request.url, dict(request.headers), request.body)
             new_auth(credentials.get_frozen_credentials(), SERVICE, region).add_auth(signed)
-        except BotoCoreError as error:
+        except (BotoCoreError, ClientError) as error:  # of a file, and of the service for roles
             raise ConfigurationError(f"the AWS credentials cannot be used: {error}") from error
         return replace(request, headers={k.lower(): v for k, v in signed.headers.items()})
 
