@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, describe
 from rxworker.events.arguments import arguments_object, decode_arguments
@@ -20,6 +21,7 @@ from rxworker.tools.decorate import tool
 from rxworker.tools.inline import inlined
 from rxworker.tools.mcp_call import RemoteCall
 from rxworker.tools.mcp_connection import Connection, display_name, server_of
+from rxworker.tools.mcp_watch import watch
 
 if TYPE_CHECKING:
     import mcp
@@ -159,6 +161,31 @@ class McpClient:
         address = uri if values is None else _expanded(uri, values)
         result = await self._connection.request(lambda client: client.read_resource(address))
         return tuple([block_of(part) for part in result.contents])
+
+    def watch_resource(self, uri: str) -> Observable[tuple[ResultBlock, ...]]:
+        """The content of a resource, at once and after each update that the server reports. Cold: a subscription subscribes at the server, and its disposal unsubscribes.
+
+            --a-----b--c--      a: at once; b, c: updates. Several during one reading are one
+
+        It completes when the server ends the subscription. It belongs to the event loop of the connection.
+
+        Args:
+            uri: Its address.
+
+        Raises:
+            TransportError: As an error of the stream: the connection is closed or was cut off, or the server does not answer.
+            RemoteProtocolError: As an error of the stream: the server reports an error, or sends no updates.
+
+        Example: ``client.watch_resource("file:///notes.md").subscribe(show)``
+        """
+
+        async def read() -> tuple[ResultBlock, ...]:
+            result = await self._connection.request(
+                lambda client: client.read_resource(uri, cache_mode="refresh")
+            )
+            return tuple([block_of(part) for part in result.contents])
+
+        return watch(self._connection, uri, read)
 
     def resource_tools(
         self, *, prefix: str = "", max_output: int | None = MAX_OUTPUT

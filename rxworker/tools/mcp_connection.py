@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import mcp
     from mcp import types
     from mcp.client import ClientRequestContext
+    from mcp.client.session import IncomingMessage
 
 A = TypeVar("A")
 
@@ -103,14 +104,23 @@ class Connection:
     Args:
         where: The name of the server in errors.
         seconds: How long the server may take to connect, and to answer a request that is not a call of a tool.
+
+    Attributes:
+        marks: By the addresses of resources: what is set when the server reports an update. See `mcp_watch`.
+        watching: The tasks that watch resources.
+        is_cut: Whether the server has closed the connection.
     """
+
+    is_cut = False
 
     def __init__(self, where: str, seconds: float) -> None:
         self.where = where
-        self._seconds = seconds
+        self.seconds = seconds
         self._client: mcp.Client | None = None
         self._may_close = asyncio.Event()
         self._requests = 0
+        self.marks: dict[str, set[asyncio.Event]] = {}
+        self.watching: set[asyncio.Task[None]] = set()
         self._calls: dict[str, OpenCall] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -178,6 +188,27 @@ class Connection:
             return types.ElicitResult(action="cancel")
         return types.ElicitResult.model_validate(await calls[0].ask(question))
 
+    def connected(self) -> mcp.Client:
+        """The session, for all but calls of tools.
+
+        Raises:
+            TransportError: It is closed.
+        """
+        if self._client is None:
+            raise TransportError(f"the connection to {self.where} is closed")
+        return self._client
+
+    async def _notified(self, message: IncomingMessage) -> None:
+        """Mark the resources that the server reports as updated; an address below another one is a part of it."""
+        from mcp import types
+
+        if isinstance(message, types.ResourceUpdatedNotification):
+            changed = str(message.params.uri)
+            for uri, marks in self.marks.items():
+                if changed == uri or changed.startswith(f"{uri.rstrip('/')}/"):
+                    for mark in marks:
+                        mark.set()
+
     async def request(self, send: Callable[[mcp.Client], Awaitable[A]]) -> A:
         """Send a request that is not a call of a tool.
 
@@ -188,14 +219,13 @@ class Connection:
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
-        if self._client is None:
-            raise TransportError(f"the connection to {self.where} is closed")
+        client = self.connected()
         self._requests += 1
         try:
-            async with asyncio.timeout(self._seconds):
-                return await send(self._client)
+            async with asyncio.timeout(self.seconds):
+                return await send(client)
         except TimeoutError as error:
-            text = f"{self.where} has not answered within {self._seconds:g} seconds"
+            text = f"{self.where} has not answered within {self.seconds:g} seconds"
             raise TransportError(text, retryable=True) from error
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
@@ -239,11 +269,11 @@ class Connection:
             self._live(server, ready), name=f"rxworker mcp {self.where}"
         )
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self.seconds):
                 await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError as error:
             await self._end()
-            text = f"{self.where} has not connected within {self._seconds:g} seconds"
+            text = f"{self.where} has not connected within {self.seconds:g} seconds"
             raise TransportError(text, retryable=True) from error
         except asyncio.CancelledError:
             await self._end()
@@ -258,16 +288,35 @@ class Connection:
         self._may_close.set()
         await self._end(cancel=False)
 
+    @contextlib.asynccontextmanager
+    async def _noticing(self, transport: Any) -> AsyncGenerator[Any, None]:
+        """The transport; when the server has closed the connection, those who watch resources are woken."""
+        async with transport as (reading, writing):
+            yield _Reading(reading, self._ended), writing
+
+    def _ended(self) -> None:
+        self.is_cut = True
+        for mark in (mark for marks in self.marks.values() for mark in marks):
+            mark.set()
+
     async def _live(self, server: Any, ready: asyncio.Future[None]) -> None:
         import mcp
 
-        async with mcp.Client(server, elicitation_callback=self._elicit) as client:
+        # A server of the package itself, in this process, has no transport.
+        given = self._noticing(server) if hasattr(server, "__aenter__") else server
+        async with mcp.Client(
+            given, elicitation_callback=self._elicit, message_handler=self._notified
+        ) as client:
             self._client = client
             if not ready.done():
                 ready.set_result(None)
             try:
                 await self._may_close.wait()
             finally:
+                for task in self.watching:
+                    task.cancel()
+                if self.watching:
+                    await asyncio.wait(self.watching)
                 self._client = None
                 for call in list(self._calls.values()):
                     self.drop(call)
@@ -383,6 +432,28 @@ def display_name(command: Sequence[str] | None, url: str | None) -> str:
     scheme, separator, rest = re.split("[?#]", url, maxsplit=1)[0].rpartition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+
+
+class _Reading:
+    """The stream of the messages of a server, which the package leaves when it ends."""
+
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._end = ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> Any:
+        return self._stream.__aiter__()
+
+    async def __aenter__(self) -> Any:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *about: Any) -> Any:
+        self._end()
+        return await self._stream.__aexit__(*about)
 
 
 @contextlib.asynccontextmanager

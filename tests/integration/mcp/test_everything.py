@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 
 from rxworker import Approve, Deny, Finished, Paused, Worker
 from rxworker.events import Record, RunAbort, ToolProgress
-from rxworker.messages import Image, Message, Text, ToolResult
+from rxworker.messages import Image, Message, Text, ToolCall, ToolResult
 from rxworker.providers import Anthropic, OpenAIChat
 from rxworker.testing import ReplayServer, Reply, ScriptedModel, call, lint, say
 from rxworker.testing.reply import Call
-from rxworker.tools import mcp_client, mcp_tools
+from rxworker.tools import Toolbox, mcp_client, mcp_tools
+from rxworker.tools.run import run_call
 from rxworker.worker import Decision
 
 pytest.importorskip("mcp")
@@ -214,3 +216,16 @@ async def test_a_question_that_could_belong_to_two_calls_is_cancelled(command: l
     calls = (Call("trigger-elicitation-request"), Call("trigger-elicitation-request"))
     results = await run_with(command, Reply(tool_calls=calls))
     assert ["User cancelled" in each.text for each in results] == [True, True]
+
+
+async def test_updates_of_its_resources_are_a_stream(command: list[str]) -> None:
+    async with mcp_client(command) as client:
+        uri = (await client.resources())[0].uri
+        seen: asyncio.Queue[object] = asyncio.Queue()
+        watching = client.watch_resource(uri).subscribe(seen.put_nowait, seen.put_nowait)
+        [first] = cast("tuple[Text]", await seen.get())
+        tools = {tool.meta.name: tool for tool in await client.tools()}
+        toggle = ToolCall("1", "toggle-subscriber-updates", {})
+        await run_call(Toolbox(tools.values()), toggle)  # sends an update at once
+        assert await seen.get() == (first,)
+        watching.dispose()
