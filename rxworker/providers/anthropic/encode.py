@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from msgspec import Raw
 
@@ -43,6 +43,7 @@ from rxworker.providers.anthropic.container import (
 )
 from rxworker.providers.anthropic.options import (
     MOST_MARKS,
+    TOOLSET,
     cache_control,
     code_tool,
     encode_choice,
@@ -53,6 +54,7 @@ from rxworker.providers.anthropic.options import (
     longest,
     mark_last,
     mark_prefix,
+    with_toolsets,
 )
 from rxworker.providers.base import Request, cached_parts
 from rxworker.providers.content import (
@@ -103,7 +105,8 @@ def encode(
         ConfigurationError: The thinking budget leaves no room for the answer, or a tool requires something that the
             protocol does not have.
     """
-    conversation, tools, options = request.conversation, request.tools, request.options
+    conversation, options = request.conversation, request.options
+    tools = with_toolsets(request.tools)
     system, messages = split_system(conversation)
     point, head = leading_point(conversation)
     encoder.feed_new(messages)
@@ -157,13 +160,14 @@ class MessagesEncoder(MessageEncoder):
         takes_unsealed: Whether the service takes thinking without a signature, as those do that are compatible with Anthropic.
     """
 
-    __slots__ = ("_done", "_open", "_own_calls", "_points", "echo", "takes_unsealed")
+    __slots__ = ("_done", "_open", "_own_calls", "_points", "_toolsets", "echo", "takes_unsealed")
 
     def __init__(self, *, takes_unsealed: bool = False) -> None:
         super().__init__()
         self.takes_unsealed = takes_unsealed
         self.echo: JsonObject | None = None
         self._own_calls = OwnCalls()
+        self._toolsets: dict[str, Json] = {}  # of the calls, by their ids
         self._done: list[Part] = []
         self._open: list[Encoded] = []  # what follows that
         self._points: list[Place] = []
@@ -181,6 +185,7 @@ class MessagesEncoder(MessageEncoder):
             if encoded is None and own and self.takes_unsealed and isinstance(block, Thinking):
                 encoded = {"type": "thinking", "thinking": block.text}
             if encoded is not None:
+                self._pair(encoded)
                 if not open_messages or open_messages[-1][0] != role:
                     open_messages.append((role, []))
                 open_messages[-1][1].append(encoded)
@@ -192,6 +197,15 @@ class MessagesEncoder(MessageEncoder):
             self.echo = message.echo or self.echo
             if open_messages and open_messages[-1][0] == role:
                 self._own_calls.add(open_messages[-1][1][first:], container_id(message.echo))
+
+    def _pair(self, encoded: JsonObject) -> None:
+        """Give the result of a call its toolset."""
+        if TOOLSET in encoded:
+            self._toolsets[cast("str", encoded["id"])] = encoded[TOOLSET]
+        elif self._toolsets and encoded["type"] == RESULT:
+            toolset = self._toolsets.get(cast("str", encoded["tool_use_id"]))
+            if toolset is not None:
+                encoded[TOOLSET] = toolset
 
     def is_like(self, new: MessageEncoder) -> bool:
         """Whether it encodes for a service that takes the same."""

@@ -7,6 +7,7 @@ covers what the earlier ones would have covered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -23,6 +24,79 @@ from rxworker.providers.models import ADAPTIVE
 from rxworker.providers.schema import PROGRAMMATIC, held_arguments, refuse_grammar
 
 BETWEEN_TOOLS = "between_tools"
+TOOLSET = "toolset_name"
+"""The member with the toolset of a call, which its result must repeat."""
+_TOOLSET = re.compile(r"[a-z]+_toolset_\d{8}")
+# anthropic 2.14: types/beta/beta_computer_toolset_configs_param.py. Each is offered to the model unless it is turned off.
+MEMBERS: dict[str, tuple[str, ...]] = {
+    "computer_toolset_20260801": (
+        "cursor_position",
+        "double_click",
+        "hold_key",
+        "key",
+        "left_click",
+        "left_click_drag",
+        "left_mouse_down",
+        "left_mouse_up",
+        "middle_click",
+        "mouse_move",
+        "right_click",
+        "screenshot",
+        "scroll",
+        "triple_click",
+        "type",
+        "wait",
+        "zoom",
+    )
+}
+
+
+def toolset_of(tool: ToolMeta) -> str | None:
+    """The type of the toolset of Anthropic's that a tool is a member of."""
+    kind = tool.native.get("type") if tool.native else None
+    return kind if isinstance(kind, str) and _TOOLSET.fullmatch(kind) else None
+
+
+def with_toolsets(tools: Sequence[ToolMeta]) -> Sequence[ToolMeta]:
+    """The tools, with one in place of all members of a toolset, which turns off the members that are not among them.
+
+    Raises:
+        ConfigurationError: A tool is not a member of its toolset, or has a setting that no member has.
+    """
+    members: dict[str, list[ToolMeta]] = {}
+    for tool in tools:
+        if kind := toolset_of(tool):
+            members.setdefault(kind, []).append(tool)
+    merged: list[ToolMeta] = []
+    for tool in tools if members else ():
+        kind = toolset_of(tool)
+        if kind is None:
+            merged.append(tool)
+        elif group := members.pop(kind, None):
+            merged.append(_toolset(kind, group))
+    return merged or tools
+
+
+def _toolset(kind: str, members: Sequence[ToolMeta]) -> ToolMeta:
+    known, names = MEMBERS.get(kind, ()), {tool.name for tool in members}
+    configs: JsonObject = {name: {"enabled": False} for name in known if name not in names}
+    native: JsonObject = {}
+    for tool in members:
+        if known and tool.name not in known:
+            raise ConfigurationError(
+                f"tool {tool.name!r} is not a member of {kind}: give it the name of one of {', '.join(known)}"
+            )
+        if tool.strict or tool.defer_loading or tool.allowed_callers or tool.input_examples:
+            raise ConfigurationError(
+                f"tool {tool.name!r} is a member of {kind}, and takes neither strict, defer_loading, allowed_callers nor "
+                "input_examples: leave them out"
+            )
+        native |= cast("JsonObject", tool.native)
+        configs |= cast("JsonObject", native.pop("configs", None) or {})
+    if configs:
+        native["configs"] = configs
+    marks = [tool.cache_control for tool in members if tool.cache_control]
+    return ToolMeta(kind, "", {}, cache_control=marks[-1] if marks else None, native=native)
 
 
 def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
@@ -39,7 +113,9 @@ def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
     encoded: JsonObject
     if tool.native is not None:
         # https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview: the service has the schema of these
-        encoded = {**tool.native, "name": tool.name}
+        encoded = {**tool.native}
+        if toolset_of(tool) is None:
+            encoded["name"] = tool.name
     else:
         schema = held_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema
         encoded = {"name": tool.name, "input_schema": schema}
