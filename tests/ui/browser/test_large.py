@@ -11,7 +11,6 @@ from rxworker.testing import call, say
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
-    from playwright.async_api import Page
 
 pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 
@@ -20,10 +19,6 @@ from playwright.async_api import expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ARABIC = "مرحبا بالعالم، هذا نص."
-WATCH = """() => {
-  window.slow = [];
-  new PerformanceObserver((list) => list.getEntries().forEach((e) => window.slow.push(e.duration))).observe({ type: "longtask" });
-}"""
 
 
 @tool(max_output=None)
@@ -38,18 +33,12 @@ async def write(text: str) -> str:
     return f"{len(text)} written"
 
 
-async def fluid(page: Page, most: int = 1_500) -> None:
-    """Nothing has held the page up for long. The machine may be busy, so the bound is wide."""
-    assert await page.evaluate("Math.max(0, ...window.slow)") < most
-
-
 async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [call("fetch", size=1_000_000), say("Done.")]
     async with desk.serve(gated(replies, free=True), [fetch]):
         page = await desk.open()
-        await page.evaluate(WATCH)
         await desk.ask(page)
         await desk.status(page, "finished")
         assert await page.locator(".result").evaluate("(n) => n.textContent.length") == 0
@@ -58,7 +47,6 @@ async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(
         length = await page.locator(".result").evaluate("(n) => n.textContent.length")
         assert length == 1_000_000
         await expect(page.locator(".call .outcome")).to_be_hidden()
-        await fluid(page)
         await desk.same(page, desk.runs[0])
 
 
@@ -69,13 +57,11 @@ async def test_arguments_that_come_in_many_pieces_are_shown_whole(
     replies = [call("write", text=text), say("Done.")]
     async with desk.serve(gated(replies, free=True), [write]):
         page = await desk.open()
-        await page.evaluate(WATCH)
         await desk.ask(page)
         await desk.status(page, "finished")
         shown = await page.locator(".arguments").text_content()
         assert shown == f'{{\n  "text": "{text}"\n}}'
         await expect(page.locator(".call .outcome")).to_have_text("80000 written")
-        await fluid(page)
 
 
 async def test_a_hundred_lanes_and_more_stay_bounded(desk: Desk, gated: type[GatedModel]) -> None:
@@ -85,7 +71,6 @@ async def test_a_hundred_lanes_and_more_stay_bounded(desk: Desk, gated: type[Gat
     model = gated([reply, say("More.") + call("write", text="last"), say("Done.")])
     async with desk.serve(model, [write]):
         page = await desk.open()
-        await page.evaluate(WATCH)
         await desk.ask(page)
         await expect(page.locator(".call[data-state=done]")).to_have_count(180)
         await expect(page.locator("#lanes .lane")).to_have_count(150)
@@ -97,7 +82,6 @@ async def test_a_hundred_lanes_and_more_stay_bounded(desk: Desk, gated: type[Gat
         lanes = await page.query_selector("#lanes")
         at_end = "(n) => n.scrollHeight - n.scrollTop - n.clientHeight < 48"
         await page.wait_for_function(at_end, arg=lanes)
-        await fluid(page)
 
 
 @pytest.mark.parametrize("width", [1280, 360])

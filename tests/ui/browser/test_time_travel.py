@@ -302,50 +302,6 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(
         await desk.close()
 
 
-async def test_a_move_in_a_run_of_twenty_thousand_records_is_fast(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    reply = call("look_around", where="0")
-    for n in range(1, 300):
-        reply += say(f"Answer {n}. " * 20, chunk=4) + call("look_around", where=f"{n}")
-    model = gated([reply, say("Done.")], free=True)
-    async with desk.serve(model, [look_around]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
-        [run] = desk.runs
-        assert run.last_seq > 15_000
-        later = await desk.open(f"#{run.id}")
-        await expect(later.locator("#conversation")).to_have_attribute(
-            "data-seq", str(run.last_seq)
-        )
-        await move(later, 0.5)
-        await desk.split(later, run)
-        took: list[float] = await later.evaluate(
-            """async () => {
-              const slider = document.querySelector("#time-slider"), took = [];
-              for (const part of [0.9, 0.89, 0.5, 0.3, 0.31, 0.32, 0.95, 0.1, 0.94]) {
-                slider.value = slider.max * part;
-                const started = performance.now();
-                slider.dispatchEvent(new Event("input", { bubbles: true }));
-                await new Promise((done) => requestAnimationFrame(() => { document.body.offsetHeight; done(); }));
-                took.push(performance.now() - started);
-              }
-              return took;
-            }"""
-        )
-        print([round(one) for one in took])
-        # About 50 milliseconds on a free machine.
-        assert sorted(took)[len(took) // 2] < 300
-        assert await later.locator("#lanes .lane").count() <= 150
-
-
-@tool
-async def look_around(where: str) -> str:
-    """Look."""
-    return f"nothing {where}"
-
-
 async def test_a_run_is_forked_where_the_server_can(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG), say("Other.")], free=True)
     asked: list[tuple[str, Any]] = []

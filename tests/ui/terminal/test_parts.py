@@ -7,7 +7,6 @@ import io
 import sys
 
 import pytest
-from markdown_it.token import Token
 from rich.console import Console
 from rich.style import Style
 
@@ -21,9 +20,9 @@ from rxworker.errors import (
 )
 from rxworker.messages import JsonObject
 from rxworker.testing import ScriptedModel
-from rxworker.ui.terminal import run_app, run_app_async, section
+from rxworker.ui.terminal import run_app, run_app_async
 from rxworker.ui.terminal.dialogs import arguments_text, read_arguments
-from rxworker.ui.terminal.section import MOST, DocumentSection, draw_document, is_document, parse
+from rxworker.ui.terminal.section import MOST, DocumentSection, draw_document, is_document
 from rxworker.ui.terminal.session import advise
 
 
@@ -171,26 +170,3 @@ def test_markdown_that_grows_ends_as_it_is_drawn_at_once(size: int) -> None:
 
     assert rows(grown) == rows(whole)
     assert "See a (http://a.org)." in rows(grown)
-
-
-def test_the_cost_of_growing_markdown_is_that_of_its_last_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    parsed = 0
-
-    def counted(text: str, names: dict[str, object] | None = None) -> list[Token]:
-        nonlocal parsed
-        parsed += len(text)
-        return parse(text, names)
-
-    monkeypatch.setattr(section, "parse", counted)
-    grown = DocumentSection("", Console(width=60, file=io.StringIO()), is_dark=True)
-    grown.resize(60)
-    for n in range(400):
-        grown.append(f"- item {n}\n" if n % 20 else f"\nParagraph {n} **x**\n\n")
-    assert parsed < 400_000  # from its start each time: 800,000 and more
-    parsed = 0
-    grown.append("\n```\n")
-    for _ in range(2000):
-        grown.append("a line of code\n")
-    assert parsed < 40 * 30_000  # an open block of 30,000 characters
