@@ -90,3 +90,5 @@ Meta: TypeAlias = Ping | Usage | Status | Error | Opaque
 
 TRUNCATED = "truncated"
 """The ``code`` of the `Error` for a stream that stopped without its terminal event."""
+NO_RESPONSE = "no_response"
+"""The ``code`` of the `Error` for text in place of a stream."""

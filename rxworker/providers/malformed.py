@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
 from rxworker.events import Opaque, ResponseEvent
-from rxworker.events.meta import TRUNCATED
+from rxworker.events.meta import NO_RESPONSE, TRUNCATED
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
@@ -98,7 +98,7 @@ class LenientDecoder(ABC):
         if not text:
             return EMPTY
         return Failure(
-            f"the server sent no response but {text!r}", "no_response", classify([], 200, text)
+            f"the server sent no response but {text!r}", NO_RESPONSE, classify([], 200, text)
         )
 
     @abstractmethod

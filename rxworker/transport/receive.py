@@ -22,9 +22,18 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
-from rxworker.events import BlockAbort, Error, Ping, ResponseEvent, ResponseStatus, Status, Usage
+from rxworker.events import (
+    BlockAbort,
+    Error,
+    Opaque,
+    Ping,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    Usage,
+)
 from rxworker.events.deltas import Deltas, flatten, gather
-from rxworker.events.meta import TRUNCATED
+from rxworker.events.meta import NO_RESPONSE, TRUNCATED
 from rxworker.operators.kernel import Operator, many, stage
 from rxworker.operators.recovery import error_to_exception
 from rxworker.providers.base import ResponseDecoder
@@ -118,10 +127,11 @@ class Receiver(abc.ObserverBase[bytes]):
             return
         if self._goes_on(error):
             return
-        if not self._reads:
+        events = self._decoder.finish() if self._reads else ()
+        if not self._reads or (not self._has_emitted and _is_half_a_line(events)):
             self._fail(error)
             return
-        self._emit(self._decoder.finish(), error)
+        self._emit(events, error)
         self._close()
 
     def _goes_on(self, error: Exception | None) -> bool:
@@ -244,6 +254,14 @@ _RARE: frozenset[type[object]] = _FAILING | {Usage}
 
 def _is_failed(event: ResponseEvent) -> bool:
     return isinstance(event, Status) and event.status is ResponseStatus.FAILED
+
+
+def _is_half_a_line(events: Sequence[ResponseEvent]) -> bool:
+    """Whether a response that was cut has not begun: the end of its first line makes no sense of its own."""
+    codes = {event.code for event in events if isinstance(event, Error)}
+    return codes in ({NO_RESPONSE}, {TRUNCATED}) and all(
+        isinstance(event, Error | Opaque) or _is_failed(event) for event in events
+    )
 
 
 def _because(event: Error, cause: Exception) -> Error:

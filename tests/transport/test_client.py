@@ -288,6 +288,19 @@ async def test_a_cut_connection_is_an_error_of_the_transport(make_provider: Make
     assert (told.kind, told.message) == ("connection", str(error))
 
 
+async def test_a_connection_that_is_cut_in_its_first_line_is_made_again(
+    make_provider: MakeProvider,
+) -> None:
+    """Half a name of a field is no text of the server's."""
+    for at in range(1, 8):
+        answers = [ServedResponse.from_reply("Hello", cut_at=at), "Hello"]
+        async with ReplayServer(answers) as server:
+            model = Client(make_provider(server.base_url), retry=Retry(first=0.0))
+            events: list[ResponseEvent] = await model.stream("hi").pipe(ops.to_list())
+            assert len(server.requests) == 2
+        assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "Hello"
+
+
 async def test_silence_before_the_first_event_is_an_error(make_provider: MakeProvider) -> None:
     time = VirtualTimeScheduler()
     async with ReplayServer([stall_before_anything(), stall_before_anything()]) as server:
