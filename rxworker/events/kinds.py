@@ -69,6 +69,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(turn.ToolOutput),
     EventKind(turn.MessageAdd),
     EventKind(turn.ConversationReplace, "hidden"),
+    EventKind(turn.ConversationCompact, "note"),
     EventKind(turn.SharedStateChange, "note"),
     EventKind(turn.HookMessage, "note", changes_state=False),
     EventKind(turn.HookVerdict, "note"),

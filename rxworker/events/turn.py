@@ -174,6 +174,26 @@ class ConversationReplace(Struct, frozen=True, tag="conversation_replace"):
     source: str
 
 
+class ConversationCompact(Struct, frozen=True, tag="conversation_compact", omit_defaults=True):
+    """The next requests carry the beginning of the conversation in a shorter form. The conversation that is kept stays whole.
+
+    Attributes:
+        replaced: How many of the first messages it stands for; 0 if no summary came, and only its tokens count.
+        instead: The messages that are sent in their place.
+        by: How it was made, as in `rxworker.worker.Compact`.
+        tokens: The tokens of the request that was too long, about.
+        model: The name of the model that wrote the summary.
+        usage: The tokens of the summary.
+    """
+
+    replaced: int = 0
+    instead: tuple[Message, ...] = ()
+    by: str = ""
+    tokens: int = 0
+    model: str = ""
+    usage: Usage = Usage()
+
+
 class SharedStateChange(Struct, frozen=True, tag="shared_state_change", omit_defaults=True):
     """The state that tools and hooks share with user interfaces has changed. It is one operation of JSON Patch (RFC 6902).
 
@@ -395,6 +415,7 @@ TurnEvent: TypeAlias = (
     | ToolOutput
     | MessageAdd
     | ConversationReplace
+    | ConversationCompact
     | SharedStateChange
     | HookMessage
     | HookVerdict

@@ -64,11 +64,15 @@ class MessageSendContext(HookContext):
     _seen: tuple[Conversation, tuple[ToolMeta, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.messages = [_of_its_own(message) for message in self.conversation.messages]
         self.system = self.conversation.system
-        self._before = tuple(self.messages)
-        self._seen = self.conversation, self.tools
+        self._begin(self.conversation.sent)
         super().__post_init__()
+
+    def _begin(self, conversation: Conversation) -> None:
+        """Begin with this as what is about to be sent."""
+        self.messages = [_of_its_own(message) for message in conversation.messages]
+        self._assign("_before", tuple(self.messages))
+        self._assign("_seen", (conversation, self.tools))
 
     def note(self, hook: str) -> None:
         """Note what a hook has changed."""

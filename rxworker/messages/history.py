@@ -12,6 +12,7 @@ from itertools import chain, pairwise
 from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
+from rxworker.messages.content import ServerToolCall, ServerToolResult
 from rxworker.messages.estimate import estimate
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import calls_of, pair
@@ -73,7 +74,7 @@ def starts(messages: Sequence[Message]) -> list[int]:
 
 
 def _last_results(messages: Sequence[Message]) -> dict[int, int]:
-    """For each message with calls, the place of the last of their results."""
+    """For each message with calls, the place of the last of their results, those of the provider's own tools included."""
     answers = pair(messages)
     last: dict[int, int] = {}
     number = 0
@@ -83,6 +84,14 @@ def _last_results(messages: Sequence[Message]) -> dict[int, int]:
             number += 1
             if answer is not None:
                 last[place] = max(last.get(place, 0), answer.place)
+    begun: dict[str, int] = {}  # the provider's own calls; their results may be in a later answer
+    for place, message in enumerate(messages):
+        for block in message.content:
+            if isinstance(block, ServerToolCall):
+                begun[block.id] = place
+            elif isinstance(block, ServerToolResult):
+                first = begun.get(block.tool_use_id, place)
+                last[first] = max(last.get(first, 0), place)
     return last
 
 
@@ -135,6 +144,35 @@ def trim(
         if message.role == "system" or place in question
     ]
     return conversation.with_messages((*messages[:first], *between, *messages[begin:]))
+
+
+def shorten(
+    conversation: Conversation, max_tokens: float, max_turns: float
+) -> tuple[int, tuple[Message, ...]]:
+    """Where the last turns of a conversation begin, and the messages before them that stay: system messages, and the question that the first of these turns helps to answer.
+
+    Args:
+        conversation: All messages so far.
+        max_tokens: The most that these turns take together, by the `estimate`. The last one always stays.
+        max_turns: The most of them.
+
+    >>> hello = Conversation((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
+    >>> shorten(hello, 100, 1)
+    (2, ())
+    """
+    messages = conversation.messages
+    begin, question, tail = len(messages), range(0), 0
+    for number, one in enumerate(reversed(_rounds(messages, [*map(estimate, messages)]))):
+        tail += one.tokens
+        if number and (number >= max_turns or tail > max_tokens):
+            break
+        begin, question = one.begin, one.question
+    stays = (
+        message
+        for place, message in enumerate(messages[:begin])
+        if message.role == "system" or place in question
+    )
+    return begin, tuple(stays)
 
 
 class _Round(Struct, frozen=True):

@@ -76,10 +76,14 @@ class Conversation(Struct, frozen=True, omit_defaults=True):
     Attributes:
         messages: In order.
         system: The application's instructions to the model.
+        replaced: How many of the first messages a worker's requests carry in a shorter form; see `rxworker.worker.Compact`.
+        instead: That shorter form.
     """
 
     messages: tuple[Message, ...] = ()
     system: str | None = None
+    replaced: int = 0
+    instead: tuple[Message, ...] = ()
 
     def add(self, *messages: Message) -> Conversation:
         """The conversation with these messages at its end.
@@ -90,8 +94,22 @@ class Conversation(Struct, frozen=True, omit_defaults=True):
         return replace(self, messages=self.messages + messages)
 
     def with_messages(self, messages: Iterable[Message]) -> Conversation:
-        """The conversation with these messages instead of its own."""
-        return replace(self, messages=tuple(messages))
+        """The conversation with these messages instead of its own. Its shorter form stays as long as the messages that it stands for do."""
+        made = tuple(messages)
+        if made[: self.replaced] != self.messages[: self.replaced]:
+            return Conversation(made, self.system)
+        return replace(self, messages=made)
+
+    @property
+    def sent(self) -> Conversation:
+        """The conversation as a request carries it.
+
+        >>> [m.text for m in Conversation((Message.user("long"), Message.user("now")), replaced=1, instead=(Message.user("short"),)).sent.messages]
+        ['short', 'now']
+        """
+        if not self.replaced:
+            return self
+        return Conversation((*self.instead, *self.messages[self.replaced :]), self.system)
 
     @property
     def last(self) -> Message | None:

@@ -166,6 +166,8 @@ class Options(Settings, frozen=True, omit_defaults=True):
             of this one. A provider that caches unasked, or not at all, leaves it out.
         cache_ttl: The lifetime of these parts in the provider's words, for example ``1h``. They always live at least as long as a
             part behind them.
+        compact_at: From how many tokens of input on the provider shortens the conversation by itself: it writes a summary into its answer, and reads what comes before that no more.
+            `Anthropic` and `OpenAIResponses` do at their own services; any other refuses it.
 
     Raises:
         ConfigurationError: A value has another type, or there is no setting of this name.
@@ -182,10 +184,12 @@ class Options(Settings, frozen=True, omit_defaults=True):
     headers: dict[str, str] = field(default_factory=dict[str, str])
     cache: tuple[Literal["tools", "system"], ...] | Literal["auto"] = ()
     cache_ttl: str | None = None
+    compact_at: int | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
         check_number("Options(max_tokens)", self.max_tokens, least=1, whole=True, optional=True)
+        check_number("Options(compact_at)", self.compact_at, least=1, whole=True, optional=True)
         check_number("Options(temperature)", self.temperature, optional=True)
         check_type("Options(thinking)", self.thinking, (int, str), "thinking=1024", optional=True)
         _check_texts("Options(stop_sequences)", self.stop_sequences, "stop_sequences=('END',)")

@@ -138,6 +138,8 @@ class Service(ABC):
             authorize = self._authorize_late(url)
             if authorize is None:
                 headers |= self._authorization(url, cast("str | None", self._given))
+        if options.compact_at is not None:
+            own = self._compacting(own, options)
         body = self._body(Request(conversation, tuple(tools), options))
         return HttpRequest(
             url,
@@ -147,6 +149,23 @@ class Service(ABC):
             is_background=self.is_background(options),
             authorize=authorize,
         )
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the service shortens a conversation by itself; see ``compact_at`` of `Options`."""
+        return False
+
+    def _compacting(self, headers: dict[str, str], options: Options) -> dict[str, str]:
+        """The headers of a request after which the service shortens the conversation."""
+        if not self.compacts:
+            raise ConfigurationError(
+                f"compact_at: {self!r} does not shorten a conversation by itself: leave it out, and use Worker(compact=Compact(by='model'))"
+            )
+        if "context_management" in options.extra:
+            raise ConfigurationError(
+                "compact_at and extra={'context_management': ...} exclude each other: put the compaction into yours"
+            )
+        return headers
 
     def is_background(self, options: Options) -> bool:
         """Whether a response with these settings goes on at the service without its connection."""
@@ -259,6 +278,7 @@ class HostedService(Service):
 
     _hosts: ClassVar[Hosts]
     _own: ClassVar[Host]  # the row of a host that is not in the table
+    _compacting_hosts: tuple[str, ...] = ()  # the ends of those that shorten conversations
 
     @property
     def _row(self) -> Host:
@@ -270,6 +290,13 @@ class HostedService(Service):
 
     def _host(self) -> str:
         return host_of(self._request_url())
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the service shortens a conversation by itself. A host that is not known is taken for a gateway to it if it has a model of the vendor's."""
+        hosts = self._compacting_hosts
+        is_gateway = self._row is self._own and self.info.vendor == self._vendors[0]
+        return bool(hosts) and (self._host().endswith(hosts) or is_gateway)
 
     @property
     def _variables(self) -> tuple[str, ...]:

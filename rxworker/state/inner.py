@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rxworker.events import (
     AttemptStart,
+    ConversationCompact,
     Record,
     ResponseStatus,
     RunAbort,
@@ -72,6 +73,9 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
         # A copy of what is open: as many as there are runs at the same time.
         return replace(state, open={**state.open, path: event})
     state = _ended(state, record)
+    if isinstance(event, ConversationCompact) and event.usage.total_tokens:
+        by_model = with_tokens(state.by_model, event.model, event.usage)
+        return replace(state, spent=state.spent + event.usage, by_model=by_model)
     if isinstance(event, AttemptStart):
         return replace(state, models={**state.models, path: event.model})
     if isinstance(event, RunStop | RunAbort) and path in state.models:

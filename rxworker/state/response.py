@@ -92,6 +92,20 @@ def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
     return step_events(state, (event,))[0] if event.__class__ in _KINDS else state
 
 
+def fold_response(events: Iterable[Any]) -> ResponseState:
+    """The response after all of its events.
+
+    >>> from rxworker.events import TextDelta
+    >>> message_of(fold_response([TextDelta(0, "hel"), TextDelta(0, "lo")]), "echo").text
+    'hello'
+    """
+    rest = iter(events)
+    state, last = step_events(ResponseState(), rest)
+    while last is not None:
+        state, last = step_events(state, rest)
+    return state
+
+
 def step_events(
     state: ResponseState, events: Iterable[Any]
 ) -> tuple[ResponseState, Status | Error | None]:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    ConversationCompact,
     ConversationReplace,
     Error,
     HookVerdict,
@@ -52,7 +53,7 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repai
 from rxworker.messages.pairs import calls_made
 from rxworker.messages.repair import NOT_RUN
 from rxworker.messages.usage import SIZES, as_sum
-from rxworker.state.inner import step_inner
+from rxworker.state.inner import step_inner, with_tokens
 from rxworker.state.response import STARTED, ResponseState, step_events
 from rxworker.state.run_state import (
     CallState,
@@ -408,7 +409,19 @@ def _conversation_replace(state: RunState, event: ConversationReplace) -> RunSta
     behind = len(state.conversation.messages) - len(state.base.messages)
     messages = event.conversation.messages
     base = event.conversation.with_messages(messages[: max(0, len(messages) - behind)])
-    return replace(state, conversation=event.conversation, base=base)
+    # The tokens of the last request are not those of the next one without its answer.
+    return replace(state, conversation=event.conversation, base=base, request_tokens=None)
+
+
+def _conversation_compact(state: RunState, event: ConversationCompact) -> RunState:
+    usage, spent = event.usage, state.spent
+    if usage.total_tokens:
+        by_model = with_tokens(state.spent_by_model, event.model, usage)
+        state = replace(state, spent=spent + usage, spent_by_model=by_model)
+    if not event.replaced:
+        return state
+    conversation = replace(state.conversation, replaced=event.replaced, instead=event.instead)
+    return replace(state, conversation=conversation, request_tokens=None)
 
 
 def _shared_state_change(state: RunState, event: SharedStateChange) -> RunState:
@@ -435,6 +448,7 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     MessageAdd: _message_add,
     ToolOutput: _tool_output,
     ConversationReplace: _conversation_replace,
+    ConversationCompact: _conversation_compact,
     SharedStateChange: _shared_state_change,
     LimitReached: _limit_reached,
     HookVerdict: _hook_verdict,

@@ -88,6 +88,7 @@ class RunState(Struct, frozen=True):
         base: The conversation that the last request carried, before its response, which a retracted attempt goes back to; before the
             first request that from before the run.
         is_closed: Whether the response is in the conversation.
+        request_tokens: The tokens of the last request and its response, as the provider has counted them; ``None`` before the first, and after messages in it were replaced.
         traceparent: The trace context of the caller of the run; empty without one.
         shared_state: The state that tools and hooks share with user interfaces; ``None`` if there is none.
         output_format: The form of the answer, if a type was requested.
@@ -120,6 +121,7 @@ class RunState(Struct, frozen=True):
     inner: InnerUsage = NOTHING_INSIDE
     base: Conversation = Conversation()
     is_closed: bool = False
+    request_tokens: int | None = None
     traceparent: str = ""
     shared_state: Json = None
     output_format: OutputFormat | None = None
@@ -278,8 +280,11 @@ def settle(state: RunState) -> RunState:
         return state
     if not state.is_closed:
         state = close(state)
+    usage = None if state.response is None else state.response.usage
+    known = usage is not None and usage.input_tokens is not None and not usage.is_partial
     return replace(
         state,
+        request_tokens=usage.total_tokens if usage is not None and known else None,
         response=None,
         is_closed=False,
         spent=state.own_usage,

@@ -178,7 +178,7 @@ class ScriptedModel:
             Hello.
         """
         stored = await stored_responses(log, run_id)
-        first = stored[0]
+        first = next((one for one in stored if one.provider), stored[0])
         made = cls([], delay=delay, scheduler=scheduler, name=first.provider, model=first.model)
         made._script = Script[Request, Reply | str | StoredResponse](stored)
         made._is_strict = strict

@@ -10,6 +10,7 @@ from rxworker.errors import LocalProtocolError, LogError, ProviderError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    ConversationCompact,
     Error,
     ResponseEvent,
     ResponseStatus,
@@ -22,9 +23,11 @@ from rxworker.log import EventLog
 from rxworker.log.diff import message_keys
 from rxworker.log.format import records_of
 from rxworker.messages import Conversation, Message
+from rxworker.messages.history import HEADING
 from rxworker.operators import error_to_exception
 from rxworker.providers.base import Request
 from rxworker.state import RunState, step_run
+from rxworker.testing.reply import Reply, reply_events
 from rxworker.ui.describe import describe_message
 
 
@@ -51,7 +54,7 @@ class StoredResponse(Struct, frozen=True):
     Attributes:
         provider: The name of the provider.
         model: The name of the model.
-        conversation: The conversation of the request, without the changes that a hook made for this request alone.
+        conversation: The conversation of the request, without the changes that a hook made for this request alone; ``None`` of a summary, whose prompt is not stored.
         tools: The names of the tools; ``None`` if the run has not stored them.
         events: The events of the response.
         error: The error that ended it.
@@ -59,7 +62,7 @@ class StoredResponse(Struct, frozen=True):
 
     provider: str
     model: str
-    conversation: Conversation
+    conversation: Conversation | None
     tools: frozenset[str] | None
     events: tuple[ResponseEvent, ...] = ()
     error: Exception | None = None
@@ -97,7 +100,15 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
                 tools = frozenset(digests)
             case AttemptStart():
                 keep()
-                start, conversation, events, error = event, state.conversation, [], None
+                start, conversation, events, error = event, state.conversation.sent, [], None
+            case ConversationCompact(by="model", replaced=replaced, instead=(*_, summary)) if (
+                replaced
+            ):
+                keep()
+                start = None
+                text = summary.text.removeprefix(HEADING).strip()
+                written = reply_events(Reply(text, usage=event.usage), len(kept) + 1, event.model)
+                kept.append(StoredResponse("", event.model, None, None, tuple(written)))
             case AttemptRetract():
                 start = None
             case RunAbort(cause="error", reason=reason):
@@ -129,6 +140,8 @@ def difference_of(stored: StoredResponse, request: Request) -> str | None:
     "message 1 was 'user: Hi', and is now 'user: Hello'"
     """
     then, now = stored.conversation, request.conversation
+    if then is None:
+        return None
     if then.system != now.system:
         return f"the system text was {then.system!r:.100}, and is now {now.system!r:.100}"
     keys = zip_longest(message_keys(then.messages), message_keys(now.messages))

@@ -37,7 +37,7 @@ from rxworker.providers.base import (
     secrets_in,
 )
 from rxworker.providers.endpoint import masked
-from rxworker.providers.models import ModelInfo
+from rxworker.providers.models import UNKNOWN, ModelInfo
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import Model, Transport
 from rxworker.transport.clock import LoopClock, loop_clock
@@ -140,10 +140,24 @@ class Client:
         return self.provider.model
 
     @property
+    def _info(self) -> ModelInfo:
+        info = getattr(self.provider, "info", None)
+        return info if isinstance(info, ModelInfo) else UNKNOWN
+
+    @property
     def prices(self) -> Prices | None:
         """The prices of the model's tokens, if the provider knows them."""
-        info = getattr(self.provider, "info", None)
-        return info.prices if isinstance(info, ModelInfo) else None
+        return self._info.prices
+
+    @property
+    def context(self) -> int | None:
+        """The tokens that the model reads and writes at once, if the provider knows them."""
+        return self._info.context
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the provider shortens a conversation by itself; see ``compact_at`` of `rxworker.providers.Options`."""
+        return getattr(self.provider, "compacts", False) is True
 
     def stream(self, request: Request | Conversation | str) -> Observable[ResponseEvent]:
         """The answer as events. Cold: each subscription makes its own request; disposing it closes the connection.

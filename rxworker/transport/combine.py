@@ -67,6 +67,17 @@ class CombinedModel:
         first, *others = [getattr(model, "prices", None) for model in self.models]
         return first if all(one == first for one in others) else None
 
+    @property
+    def context(self) -> int | None:
+        """The tokens that each of the models reads and writes at once, if all are known."""
+        known = [getattr(model, "context", None) for model in self.models]
+        return min((one for one in known if one is not None), default=None) if all(known) else None
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the providers of all models shorten a conversation by themselves."""
+        return all(getattr(model, "compacts", False) is True for model in self.models)
+
     def stream(self, request: Request) -> Observable[ResponseEvent]:
         """The answer, cold; disposing it ends all requests."""
 

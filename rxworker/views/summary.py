@@ -15,9 +15,9 @@ from rxworker.messages import Json, StopReason
 from rxworker.messages.content import wire_id
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.usage import Usage
-from rxworker.state import BlockState, ResponseState
+from rxworker.state import BlockState
 from rxworker.state.pieces import joined
-from rxworker.state.response import step_events
+from rxworker.state.response import fold_response
 
 INVALID = "__invalid_json__"
 
@@ -91,10 +91,7 @@ def summarise(events: Iterable[ResponseEvent]) -> Summary:
     >>> summarise([BlockStart(0, BlockType.TEXT), TextDelta(0, "Hello")]).text
     'Hello'
     """
-    rest = iter(events)
-    state, last = step_events(ResponseState(), rest)
-    while last is not None:
-        state, last = step_events(state, rest)
+    state = fold_response(events)
     blocks = [block for block in state.blocks if block.choice == 0]
     error = state.error
     cut = error is not None and error.code == TRUNCATED

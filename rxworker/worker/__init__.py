@@ -2,6 +2,7 @@
 
 from rxworker.worker.arguments import Input
 from rxworker.worker.call_tools import call_tools
+from rxworker.worker.compact import Compact
 from rxworker.worker.context import StageName, Turn, TurnStage
 from rxworker.worker.decisions import Decision, Decisions
 from rxworker.worker.inputs import run_inputs
@@ -20,6 +21,7 @@ __all__ = [
     "session_of",
     "Input",
     "Budget",
+    "Compact",
     "RunStream",
     "run_inputs",
     # the result of a run

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import LimitExceededError, LocalProtocolError
@@ -49,6 +50,7 @@ from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import EarlyCalls, run_call
 from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
+from rxworker.worker.compact import Compact
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits, check_priced
 from rxworker.worker.loop import CoroutineObservable, Emitter
@@ -150,6 +152,7 @@ class RunSettings:
         operators: Applied to each response, the first listed first.
         limits: The limits of the run.
         budget: What its runs share with those of other workers.
+        compact: When its requests become shorter, if they do.
         parallel: How many tools run at once.
         response_retry: When a response that failed in the middle is requested again.
         workspace: The folder that hooks work in.
@@ -164,6 +167,7 @@ class RunSettings:
     operators: Sequence[ResponseOperator]
     limits: Limits
     budget: Budget | None
+    compact: Compact | None
     parallel: int
     response_retry: Retry
     workspace: Path
@@ -415,7 +419,19 @@ def request_of(context: RunContext, scope: TurnScope) -> Request:
     """The request of this turn; that of the conversation so far if `prepare` has made none."""
     if scope.request is not None:
         return scope.request
-    return Request(context.journal.state.conversation, context.worker.tools.metas, context.options)
+    return next_request(context, context.journal.state.conversation.sent)
+
+
+Edits: TypeAlias = tuple[tuple[str, Request], ...]
+"""The requests as the hooks have received them that have changed them."""
+
+
+def next_request(context: RunContext, conversation: Conversation, edits: Edits = ()) -> Request:
+    """A request with this conversation."""
+    options, policy = context.options, context.worker.compact
+    if policy is not None and policy.by == "provider" and options.compact_at is None:
+        options = replace(options, compact_at=policy.tokens(context.worker.model))
+    return Request(conversation, context.worker.tools.metas, options, edits=edits)
 
 
 def calls_of(context: RunContext, scope: TurnScope) -> tuple[PausedCall, ...]:
@@ -438,6 +454,17 @@ def before_request(context: RunContext, emit: Emit) -> None:
         ConfigurationError: There is a limit on the cost, and the prices are not known.
     """
     check_limits(emit, context.worker.limits, max_turns=context.journal.state.turns)
+    check_spent(context, emit)
+    check_limits(emit, context.worker.limits, max_depth=len(context.parents) - 1)
+
+
+def check_spent(context: RunContext, emit: Emit) -> None:
+    """Check the limits on tokens and their cost.
+
+    Raises:
+        LimitExceededError: A limit of the run, or of a parent, is reached.
+        ConfigurationError: There is a limit on the cost, and the prices are not known.
+    """
     for run in context.line:  # the usage of a run includes that of nested runs
         limits, usage = run.worker.limits, run.journal.state.usage
         check_limits(emit, limits, max_tokens=usage.total_tokens)
@@ -445,7 +472,6 @@ def before_request(context: RunContext, emit: Emit) -> None:
         check_priced(limits, prices)
         if prices is not None and (cost := prices.cost(usage)) > 0:
             check_limits(emit, limits, max_cost=cost)
-    check_limits(emit, context.worker.limits, max_depth=len(context.parents) - 1)
 
 
 def before_calls(context: RunContext, more: int, emit: Emit) -> None:

@@ -31,6 +31,7 @@ from rxworker.worker.arguments import (
     expect_several,
     optional,
 )
+from rxworker.worker.compact import Compact
 from rxworker.worker.context import ResponseOperator, RunSettings, StageName, TurnStage
 from rxworker.worker.limits import Budget, Limits, check_priced
 from rxworker.worker.recovery import OnUnknown
@@ -65,6 +66,7 @@ class Definition(RunSettings):
         parallel: int = 8,
         error_formatter: ErrorFormatter | None = None,
         budget: Budget | None = None,
+        compact: Compact | None = None,
         response_retry: Retry | None = None,
         conversation: Conversation | None = None,
         workspace: str | Path = ".",
@@ -98,6 +100,9 @@ class Definition(RunSettings):
                 "error_formatter: give a function of an error that returns a text"
             )
         self.budget = optional("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
+        self.compact = optional("compact", compact, Compact, "compact=Compact(at=0.8)")
+        if self.compact is not None:
+            self.compact.tokens(self.model)
         example = "response_retry=Retry(retries=0)"
         self.response_retry = optional("response_retry", response_retry, Retry, example) or RETRY
         self.workspace = HERE if workspace == "." else expect_folder(workspace)

@@ -21,6 +21,7 @@ from rxworker.events import (
     BlockDelta,
     BlockStart,
     CommandTaken,
+    ConversationCompact,
     Event,
     HandOver,
     HookVerdict,
@@ -81,6 +82,7 @@ def progress_of(records: Iterable[Record]) -> int:
                 event, RunStart | RunResume | RunRequeue | ToolStop | TurnStop | MessageAdd
             )
             or (isinstance(event, Status) and event.status is ResponseStatus.COMPLETED)
+            or (isinstance(event, ConversationCompact) and event.replaced)
         ):
             progress = record.seq
     return progress

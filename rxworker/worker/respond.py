@@ -63,7 +63,7 @@ async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event
         response: Observable[Event] = model.stream(request)
         if context.worker.operators:
             response = apply_operators(
-                context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, _NO_RESPONSE
+                context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE
             )
         # Applied directly, since `pipe` costs more than the operators.
         response = context.timeline(response)
@@ -147,7 +147,7 @@ _HELD_BACK = (
     "response is complete. Operators that wait, such as ops.delay, work on the response itself: operators=[...]"
 )
 RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS
-_NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
+NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
 
 
 class RunPressure:

@@ -27,7 +27,7 @@ from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
 from rxworker.worker.arguments import Input, expect, to_messages
 from rxworker.worker.commands import CommandReader
-from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope, checked
+from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
 from rxworker.worker.driver import Opened, RunDriver
 from rxworker.worker.output import Output
 from rxworker.worker.result import RunResult, T_co
@@ -591,7 +591,5 @@ def request_of(run: Run[Any], turn: int, conversation: Conversation) -> tuple[Re
         conversation: The conversation in the records before the request.
     """
     context = run._context
-    request = Request(
-        context.sent.get(turn, conversation), context.worker.tools.metas, context.options
-    )
+    request = next_request(context, context.sent.get(turn, conversation).sent)
     return request, turn > context.journal.turn - KEPT_TURNS

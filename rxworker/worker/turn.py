@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import reactivex
@@ -56,8 +57,10 @@ from rxworker.state.response import message_of
 from rxworker.worker.apply import apply_operators, expect_observable
 from rxworker.worker.arguments import expect
 from rxworker.worker.call_tools import call_tools
+from rxworker.worker.compaction import compacted
 from rxworker.worker.context import (
     KEPT_TURNS,
+    Edits,
     Emit,
     RunContext,
     StageName,
@@ -67,7 +70,9 @@ from rxworker.worker.context import (
     admit,
     before_request,
     check_limits,
+    check_spent,
     let_watchers_act,
+    next_request,
 )
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
@@ -223,23 +228,40 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
     if context.mailbox.waiting or state.response is not None:
         context.mailbox.deliver(emit)
         state = journal.state
-    conversation, edits = state.conversation, ()
+    hooked = partial(_after_send_hooks, context, scope, emit)
+    if context.worker.compact is not None and await compacted(context, hooked, emit):
+        check_spent(context, emit)
+        if context.budgets:
+            await admit(context, emit)
+        state = journal.state
+    conversation, edits = state.conversation.sent, ()
     if context.worker.hooks.at(MESSAGE_SEND):
-        conversation, edits = await _after_send_hooks(context, scope, emit)
-        if conversation != journal.state.conversation:
+        conversation, edits = await hooked()
+        if conversation != journal.state.conversation.sent:
             context.sent[journal.turn] = conversation
         context.sent.pop(journal.turn - KEPT_TURNS, None)
-    tools = context.worker.tools.metas
-    scope.request = Request(conversation, tools, context.options, edits=edits)
+    scope.request = next_request(context, conversation, edits)
 
 
 async def _after_send_hooks(
-    context: RunContext, scope: TurnScope, emit: Callable[[Event], None]
-) -> tuple[Conversation, tuple[tuple[str, Request], ...]]:
-    """The conversation of this request, after the hooks; and the request as each hook received it that has changed it."""
+    context: RunContext,
+    scope: TurnScope,
+    emit: Callable[[Event], None],
+    asked: Conversation | None = None,
+) -> tuple[Conversation, Edits]:
+    """The conversation of a request, after the hooks; and the request as each hook received it that has changed it.
+
+    Args:
+        context: The run.
+        scope: The turn.
+        emit: Emits the events of the hooks.
+        asked: What is about to be sent, if it is not the conversation.
+    """
     hook_context = MessageSendContext(
         **context.hook_input(scope.variables),
     )
+    if asked is not None:
+        hook_context._begin(asked)
     try:
         verdict, hook = await context.worker.hooks.run(MESSAGE_SEND, hook_context, emit)
         if isinstance(verdict, Cancel):

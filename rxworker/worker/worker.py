@@ -22,6 +22,7 @@ class Worker(Definition, SessionVerbs):
         parallel: How many tools run at once.
         error_formatter: Formats the error of a failed tool call for the model.
         budget: A budget that its runs share with those of other workers.
+        compact: When and how its requests become shorter than the conversation.
         response_retry: When a response that failed in the middle is retracted and requested again.
         conversation: The conversation with which its sessions begin.
         workspace: The folder that hooks work in, and run commands in.

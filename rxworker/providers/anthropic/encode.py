@@ -47,6 +47,7 @@ from rxworker.providers.anthropic.options import (
     cache_control,
     code_tool,
     encode_choice,
+    encode_compaction,
     encode_thinking,
     encode_tool,
     leading_point,
@@ -130,6 +131,8 @@ def encode(
     if options.output is not None:
         form: JsonObject = {"type": "json_schema", "schema": closed(options.output.schema)}
         body = with_extra(body, {"output_config": {"format": form}})
+    if options.compact_at is not None:
+        body["context_management"] = encode_compaction(options.compact_at)
     container = valid_id(encoder.echo, now)
     if container is not None:
         body[CONTAINER] = container

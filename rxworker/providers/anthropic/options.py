@@ -192,6 +192,23 @@ def limit_of(options: Options, default: int) -> int:
     return options.max_tokens
 
 
+def encode_compaction(tokens: int) -> JsonObject:
+    """The edit with which the service shortens the conversation (anthropic 2.14: types/beta/beta_compact_20260112_edit_param.py).
+
+    Raises:
+        ConfigurationError: The service does not compact from so few tokens on.
+
+    >>> encode_compaction(100_000)
+    {'edits': [{'type': 'compact_20260112', 'trigger': {'type': 'input_tokens', 'value': 100000}}]}
+    """
+    if tokens < LEAST_TO_COMPACT:
+        raise ConfigurationError(
+            f"compact_at={tokens}: Anthropic compacts from {LEAST_TO_COMPACT} tokens up (https://platform.claude.com/docs/en/build-with-claude/compaction)"
+        )
+    trigger: JsonObject = {"type": "input_tokens", "value": tokens}
+    return {"edits": [{"type": "compact_20260112", "trigger": trigger}]}
+
+
 def encode_thinking(thinking: int | str | None) -> JsonObject:
     """How hard the model thinks: the fields of the body for it.
 
@@ -253,6 +270,7 @@ def with_binding(request: Request, given: str | None) -> Options:
 
 
 MOST_MARKS = 4
+LEAST_TO_COMPACT = 50_000
 UNMARKED = ("thinking", "redacted_thinking")
 
 

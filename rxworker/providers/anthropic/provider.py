@@ -31,6 +31,7 @@ VERSION = "2023-06-01"
 OWN_HOSTS = ("anthropic.com", "azure.com", "googleapis.com", "amazonaws.com", "api.aws")
 """Where Claude itself answers, which demands the signatures of its thinking."""
 TOKEN = "ANTHROPIC_AUTH_TOKEN"
+COMPACT_BETA = "compact-2026-01-12"
 
 
 class Anthropic(HostedService):
@@ -67,6 +68,7 @@ class Anthropic(HostedService):
     _vendors = ("anthropic",)
     _hosts = ANTHROPIC_HOSTS
     _own = Host(_variable, headers=X_API_KEY)
+    _compacting_hosts = ("anthropic.com", "azure.com", "api.aws")
     _frame_decoder = AnthropicDecoder
     _numbers = staticmethod(numbers)
 
@@ -108,6 +110,11 @@ class Anthropic(HostedService):
         if given is None and not is_of_host and (token := read_key(None, TOKEN, needed=False)):
             return {"authorization": f"Bearer {token}"}
         return super()._authorization(url, given)
+
+    def _compacting(self, headers: dict[str, str], options: Options) -> dict[str, str]:
+        headers = super()._compacting(headers, options)
+        betas = [one.strip() for one in headers.get(BETAS, "").split(",") if one.strip()]
+        return headers | {BETAS: ",".join(dict.fromkeys([*betas, COMPACT_BETA]))}
 
     def _secrets(self) -> tuple[str | None, ...]:
         return (*super()._secrets(), *current_secrets(None, TOKEN))

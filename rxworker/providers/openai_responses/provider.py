@@ -49,6 +49,7 @@ class OpenAIResponses(OpenAIService):
     name = NAME
     _path = "/responses"
     _has_background = True
+    _compacting_hosts = ("openai.com", "azure.com")
     _encode_tool = staticmethod(encode_tool)
     _frame_decoder = OpenAIResponsesDecoder
     _numbers = staticmethod(numbers)

@@ -16,6 +16,7 @@ from rxworker.events import (
     AttemptRetract,
     AttemptStart,
     BlockType,
+    ConversationCompact,
     Gap,
     HookMessage,
     HookVerdict,
@@ -34,7 +35,13 @@ from rxworker.events import (
 from rxworker.messages import JsonObject, Message, ToolResult
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, read_report
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.describe import describe_arguments, describe_json, describe_parts, describe_sources
+from rxworker.ui.describe import (
+    describe_arguments,
+    describe_json,
+    describe_parts,
+    describe_sources,
+    plural,
+)
 from rxworker.views import BlockView, CallView, NoteView, RunView, ViewItem
 from rxworker.views.changes import StepClose
 from rxworker.views.run_view import OVER, ItemStage
@@ -177,6 +184,9 @@ def note_of(record: Record) -> Iterable[Lane]:
             return (_note(record, "new attempt", f"{reason}; retrying {when}"),)
         case MessageAdd(messages=messages, source=source):
             return _added(record, messages, source)
+        case ConversationCompact(replaced=count):
+            what = f"{plural(count, 'message')} sent in a shorter form from here on"
+            return (_note(record, "shortened", what if count else "no summary was written"),)
         case WatcherDetach(watcher=watcher, error=error):
             return (_note(record, "watcher", f"{watcher} failed and was detached: {error}"),)
         case SharedStateChange(op=op, path=path, value=value):

@@ -124,6 +124,7 @@ export const words = {
   notes: {
     title: "Notices", none: "Verdicts of hooks, errors and limits appear here.", count: { one: "{n} notice", other: "{n} notices" }, data: "Data", at: "at {at}",
     error: "Error", limit: "Limit reached", detached: "Watcher detached", sharedState: "Shared state", removed: "removed", notShown: "Not shown here", records: "records {first} to {last}",
+    compacted: "Shortened", compactedWhat: { one: "{n} message is sent in a shorter form from here on", other: "{n} messages are sent in a shorter form from here on" }, notCompacted: "No summary was written",
     retracted: "Retracted", again: ", again in {seconds} s", cancelled: "Cancelled", stopped: "Stopped by a limit", ended: "Ended early", paused: "Paused", by: "by {hook}",
   },
   numbers: {

@@ -72,9 +72,16 @@ function sharedStateChange(run, scope, event, record) {
   note(run, scope, record, "quiet", words.notes.sharedState, `${event.path ?? ""} ${value}`.trim());
 }
 
+function conversationCompact(run, scope, event, record) {
+  scope.spent = addUsage(scope.spent, event.usage ?? null);
+  const what = event.replaced ? fill(words.notes.compactedWhat, { n: event.replaced }) : words.notes.notCompacted;
+  note(run, scope, record, event.replaced ? "info" : "warn", words.notes.compacted, what, { inline: true });
+  run.series.total(record.time, usageOf(run));
+}
+
 export const NOTE_STEPS = {
   error, limit_reached: limitReached, hook_message: hookMessage, hook_verdict: hookVerdict, watcher_detach: watcherDetach, gap,
-  shared_state_change: sharedStateChange,
+  shared_state_change: sharedStateChange, conversation_compact: conversationCompact,
 };
 
 function begin(run, scope, type, time, fields) {
