@@ -181,7 +181,7 @@ async def test_a_long_loop_stays_below_its_size_and_its_conversation_whole(
 
 SEALED: dict[str, tuple[Provider, str, Callable[[int], Message]]] = {
     "anthropic": (
-        Anthropic("claude-sonnet-5-5", api_key="k"),
+        Anthropic("claude-opus-4-6", api_key="k"),
         "messages",
         lambda n: Message.assistant(Thinking("hm", f"seal {n}"), *two_calls(n)),
     ),

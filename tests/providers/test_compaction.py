@@ -92,9 +92,14 @@ def test_the_compaction_of_openai_comes_back_as_it_came() -> None:
     provider = OpenAIResponses("gpt-5.4", api_key="k")
     item: JsonObject = {"type": "compaction", "id": "cmp_1", "encrypted_content": "AA"}
     text: JsonObject = {"type": "output_text", "text": "So.", "annotations": []}
-    said: dict[str, Any] = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+    said: dict[str, Any] = {
+        "type": "message",
+        "id": "m",
+        "role": "assistant",
+        "status": "completed",
+    }
     decoder = provider.decoder()
-    whole: JsonObject = {
+    whole: dict[str, Any] = {
         "id": "r",
         "status": "completed",
         "output": [item, said | {"content": [text]}],
