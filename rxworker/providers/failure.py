@@ -40,6 +40,10 @@ KINDS = {
     "insufficient_quota": "quota",
     "billing_error": "quota",
     "billing_hard_limit_reached": "quota",
+    "contract_spend_limit_reached": "quota",
+    "enforced_spend_limit_reached": "quota",
+    "linked_organization_billing_unavailable": "quota",
+    "linked_organization_spend_limit_reached": "quota",
     "overloaded_error": "overloaded",
     "overloaded": "overloaded",
     "engine_overloaded_error": "overloaded",
@@ -79,6 +83,8 @@ KINDS = {
     "unavailable_error": "overloaded",
     "wrong_api_key": "authentication",
     # of AWS
+    "access_denied": "permission",
+    "permission_denied_error": "permission",
     "accessdeniedexception": "permission",
     "expiredtokenexception": "authentication",
     "internalserverexception": "server",
@@ -153,7 +159,7 @@ _NO_CREDIT = re.compile(
 # How an unknown model is reported with status 400, by Mistral, OpenRouter, xAI, DeepSeek and others.
 _NO_MODEL = re.compile(
     r"\b(invalid|unknown|no such) model\b(?! (param|option|config|setting|input|output|arg))"
-    r"|\bnot a valid model\b|\bmodel identifier is invalid"
+    r"|\bnot a valid model\b|\bno models loaded\b|\bmodel identifier is invalid"
     r"|\bmodel:? (\S+ )?(is |was |does |do )?(not (found|exist)|unknown|invalid)\b",
     re.IGNORECASE,
 )
@@ -228,7 +234,10 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
     message = message or _text(holder.get("detail")) or _text(body.get("detail"))
     if message is None and inner is None:
         return None
-    code = _word(holder.get("code")) or _word(body.get("code"))
+    details = holder.get("details")
+    # Anthropic's name of the cause: https://platform.claude.com/docs/en/api/errors
+    cause = _word(details.get("error_code")) if isinstance(details, dict) else None
+    code = cause or _word(holder.get("code")) or _word(body.get("code"))
     kinds = [code, _word(holder.get("type")), _word(holder.get("status"))]
     words = [word for word in kinds if word and word != "error"]
     message = message or _word(holder.get("type")) or "the service gave no reason"
@@ -243,7 +252,7 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         code or (next(iter(words), None) if status is None else None),
         classify(words, status, message),
         _text(body.get("request_id")),
-        _delay(holder.get("details")) or _delay_behind(holder.get("metadata")) or _wait_in(message),
+        _delay(details) or _delay_behind(holder.get("metadata")) or _wait_in(message),
     )
 
 

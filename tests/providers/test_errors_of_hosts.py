@@ -8,16 +8,179 @@ from typing import Any
 
 import pytest
 
-from rxworker.providers import OpenAIChat
+from rxworker.providers import Anthropic, OpenAIChat
 from rxworker.providers.failure import until_reset
+from rxworker.providers.hosts import ANTHROPIC_HOSTS, OPENAI_HOSTS
 
 
 def error(message: str, **more: Any) -> dict[str, Any]:
     return {"error": {"message": message, **more}}
 
 
+def claude(kind: str, message: str, **details: Any) -> dict[str, Any]:
+    more = {"details": details} if details else {}
+    return {
+        "type": "error",
+        "error": {"type": kind, "message": message, **more},
+        "request_id": "req_1",
+    }
+
+
 BODIES: list[tuple[str, int, Any, str, bool]] = [
     # host, status, body, kind, retryable
+    (
+        "openai",
+        429,
+        error(
+            "You exceeded your current quota, please check your plan and billing details.",
+            type="insufficient_quota",
+            param=None,
+            code="insufficient_quota",
+        ),
+        "quota",
+        False,
+    ),
+    (
+        "openai",
+        400,
+        error(
+            "Function tools with reasoning_effort are not supported for gpt-5.6-sol in /v1/chat/completions. To use function tools, "
+            "use /v1/responses or set reasoning_effort to 'none'.",
+            type="invalid_request_error",
+            param="reasoning_effort",
+            code=None,
+        ),
+        "invalid_request",
+        False,
+    ),
+    (
+        "openai",
+        400,
+        error(
+            "Unsupported parameter: 'stop' is not supported with this model.",
+            type="invalid_request_error",
+            param="stop",
+            code="unsupported_parameter",
+        ),
+        "invalid_request",
+        False,
+    ),
+    ("anthropic", 529, claude("overloaded_error", "Overloaded"), "overloaded", True),
+    ("anthropic", 500, claude("api_error", "Overloaded"), "server", True),
+    (
+        "anthropic",
+        400,
+        claude(
+            "invalid_request_error",
+            "messages.5.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+        ),
+        "invalid_request",
+        False,
+    ),
+    (
+        "anthropic",
+        400,
+        claude("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+        "context_length",
+        False,
+    ),
+    (
+        "anthropic",
+        429,
+        claude("rate_limit_error", "Limit.", error_code="enforced_spend_limit_reached"),
+        "quota",
+        False,
+    ),
+    (
+        "anthropic",
+        529,
+        claude("overloaded_error", "Later.", error_code="compaction_unavailable"),
+        "overloaded",
+        True,
+    ),
+    (
+        "mantle",
+        401,
+        error(
+            "Berm is not enabled for this account",
+            code="access_denied",
+            param=None,
+            type="permission_denied_error",
+        ),
+        "permission",
+        False,
+    ),
+    (
+        "mantle",
+        400,
+        error("Failed to deserialize the JSON body", code="validation_error"),
+        "invalid_request",
+        False,
+    ),
+    (
+        "gemini",
+        503,
+        error("The model is overloaded. Please try again later.", code=503, status="UNAVAILABLE"),
+        "overloaded",
+        True,
+    ),
+    (
+        "gemini",
+        400,
+        error(
+            "API key not valid. Please pass a valid API key.", code=400, status="INVALID_ARGUMENT"
+        ),
+        "authentication",
+        False,
+    ),
+    (
+        "kimi",
+        400,
+        error(
+            "invalid temperature: only 1 is allowed for this model", type="invalid_request_error"
+        ),
+        "invalid_request",
+        False,
+    ),
+    (
+        "xai",
+        400,
+        {
+            "code": "invalid-argument",
+            "error": "Model grok-4.6 does not support parameter stop.",
+        },
+        "invalid_request",
+        False,
+    ),
+    (
+        "lmstudio",
+        400,
+        {
+            "error": "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 13055>= n_ctx: 4096)."
+        },
+        "context_length",
+        False,
+    ),
+    (
+        "lmstudio",
+        400,
+        {"error": "No models loaded. Please load a model in the developer page."},
+        "not_found",
+        False,
+    ),
+    (
+        "lmstudio",
+        404,
+        error(
+            'Model "default" not found. Please specify a valid model.',
+            type="invalid_request_error",
+            param="model",
+            code="model_not_found",
+        ),
+        "not_found",
+        False,
+    ),
+    ("ollama", 404, {"error": "model 'x' not found"}, "not_found", False),
     (
         "deepseek",
         402,
@@ -507,6 +670,55 @@ def test_the_error_of_a_host_is_read(
     read = OpenAIChat("m").error(status, {}, json.dumps(body).encode())
     assert (read.kind, read.retryable) == (kind, retryable), (host, read.message)
     assert "None" not in read.message
+
+
+# The name of the rows above, for each host of the tables and for the servers of one's own.
+NAMED = {
+    "openai.com": "openai",
+    "anthropic.com": "anthropic",
+    "openai.azure.com": "azure",
+    "services.ai.azure.com": "azure",
+    "cognitiveservices.azure.com": "azure",
+    "api.aws": "mantle",
+    "generativelanguage.googleapis.com": "gemini",
+    "api.cerebras.ai": "cerebras",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.kimi.com": "kimi",
+    "api.moonshot.ai": "kimi",
+    "api.moonshot.cn": "kimi",
+    "api.minimax.io": "minimax",
+    "api.minimaxi.com": "minimax",
+    "api.mistral.ai": "mistral",
+    "api.siliconflow.cn": "siliconflow",
+    "api.siliconflow.com": "siliconflow",
+    "api.together.ai": "together",
+    "api.together.xyz": "together",
+    "api.x.ai": "xai",
+    "api.z.ai": "glm",
+    "open.bigmodel.cn": "glm",
+    "dashscope-intl.aliyuncs.com": "qwen",
+    "dashscope-us.aliyuncs.com": "qwen",
+    "dashscope.aliyuncs.com": "qwen",
+    "openrouter.ai": "openrouter",
+}
+OWN = {"vertex", "vllm", "sglang", "llama.cpp", "lmstudio", "litellm", "ollama"}
+
+
+def test_each_host_has_an_error_of_its_own() -> None:
+    assert NAMED.keys() == OPENAI_HOSTS.keys() | ANTHROPIC_HOSTS.keys()
+    assert {*NAMED.values()} | OWN == {host for host, *_ in BODIES}
+
+
+def test_the_cause_that_anthropic_names_is_the_code() -> None:
+    known: Any = pytest.importorskip("anthropic._error_classes")
+    limits = [code for status, code in known.ERROR_CLASSES if status == 429 and code]
+    assert limits
+    for code in limits:
+        body = json.dumps(claude("rate_limit_error", "Limit.", error_code=code)).encode()
+        read = Anthropic("m").error(429, {}, body)
+        assert read.code == code
+        assert read.kind == ("rate_limit" if code == "ramp_limit_exceeded" else "quota"), code
 
 
 NOW = datetime(2026, 11, 26, 12, 0, 0, tzinfo=UTC)
