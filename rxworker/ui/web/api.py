@@ -26,6 +26,7 @@ from rxworker.ui.web.agents import (
     post_chat_stop,
     protocol_routes,
 )
+from rxworker.ui.web.boards import BoardFeed, BoardQuery
 from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
@@ -94,6 +95,9 @@ def routes_of(state: ServerState) -> list[Route]:
             has_head=False,
         ),
         get("/streams/{name}", partial(get_durable, state)),
+        get("/api/boards", partial(get_boards, state)),
+        get("/api/boards/{name}", partial(get_board, state)),
+        get("/api/boards/{name}/events", partial(get_board_events, state), has_head=False),
         get("/api/ws", partial(get_socket, state), SOCKET, has_head=False),
     ]
 
@@ -454,6 +458,41 @@ async def get_durable(state: ServerState, request: WebRequest) -> web.Response |
     entry = state.published.find(request.params["name"], request.owner)
     with state.streams.take(), state.streams.endless():
         return await answer_stream(request, DurableItems(entry), state.streams)
+
+
+async def get_boards(state: ServerState, _request: WebRequest) -> web.Response:
+    """Return the dashboards and their panels."""
+    return json_response({"boards": state.boards.infos()})
+
+
+async def get_board(state: ServerState, request: WebRequest) -> web.Response:
+    """Return what the panels of a dashboard show of a run, of a conversation or of all runs, now or at a moment of the past."""
+    dashboard = state.boards.find(request.params["name"])
+    query = read_query(request, BoardQuery)
+    states = await state.boards.at(dashboard, state.runs_of(request), query)
+    return bytes_response(json_redactor()(encode_json(states)))
+
+
+async def get_board_events(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Stream what the panels show: all of them, and then those that have changed."""
+    dashboard = state.boards.find(request.params["name"])
+    query, runs = read_query(request, BoardQuery), state.runs_of(request)
+    if query.time is not None:
+        message = "a moment of the past does not change: leave out time, or leave out /events"
+        raise ApiError(400, "bad_query", message)
+    with state.streams.take(), state.streams.endless():
+        entries = await state.boards.open(runs, query)
+        with state.boards.feed(dashboard, runs, query, entries) as feed:
+            await state.streams.send(request, board_events(feed), SSE_HEADERS)
+    return None
+
+
+async def board_events(feed: BoardFeed) -> AsyncGenerator[bytes, None]:
+    """Yield the states of panels as server-sent events."""
+    yield retry_frame(RETRY)
+    async with aclosing(feed.answers()) as answers:
+        async for data in answers:
+            yield b"data: " + data + b"\n\n"
 
 
 async def item_frames(entry: StreamEntry, watch: Watch) -> AsyncGenerator[bytes, None]:

@@ -11,10 +11,12 @@ from typing import Any, TypedDict
 
 from reactivex import Observable, abc
 
-from rxworker.boards import Published
+from rxworker.boards import Dashboard, Published
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
+from rxworker.panels import runs, usage
+from rxworker.ui.web.boards import Boards
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import Guard, User
@@ -44,6 +46,7 @@ class ServerOptions(TypedDict, total=False):
         log: Where runs are stored. Then the server shows and steers the runs of all processes that use the log, recovers those whose process has ended, and
             on cleanup hands its own over to other processes. The program closes the log after the server.
         streams: Published streams to serve; see `ServerState.publish`.
+        dashboards: Dashboards to show on the page, of a run, of a conversation and of all runs; by default those of `rxworker.panels`.
     """
 
     settings: Settings | None
@@ -51,6 +54,7 @@ class ServerOptions(TypedDict, total=False):
     on_run: OnRun | None
     log: EventLog | None
     streams: Sequence[Published[Any]]
+    dashboards: Sequence[Dashboard] | None
 
 
 class ServerState:
@@ -71,6 +75,7 @@ class ServerState:
         runs: The runs and conversations of a server without users.
         streams: The clients that watch runs, and their open streams.
         published: The published streams.
+        boards: The dashboards.
         sockets: The open WebSockets.
         page: The files of the page.
     """
@@ -84,6 +89,7 @@ class ServerState:
         on_run: OnRun | None = None,
         log: EventLog | None = None,
         streams: Sequence[Published[Any]] = (),
+        dashboards: Sequence[Dashboard] | None = None,
     ) -> None:
         for name, function in (("user", user), ("on_run", on_run)):
             if function is not None and not callable(function):
@@ -105,6 +111,9 @@ class ServerState:
         self.published = PublishedStreams(has_users=self.has_users, rate=rate)
         for stream in streams:
             self.published.add(stream)
+        if dashboards is None:
+            dashboards = usage(settings.prices), runs(settings.prices)
+        self.boards = Boards(dashboards, self.store)
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
@@ -339,6 +348,7 @@ class ServerState:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.boards.close()
         await self.store.close()
         closing = [connection.close() for connection in tuple(self.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)

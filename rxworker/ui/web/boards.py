@@ -1,0 +1,268 @@
+"""Dashboards on the server: what their panels show of a run, of a conversation or of all runs, now, as it changes, and at a moment of the past.
+
+Theory of operation. What is shown of one scope is computed once for all clients, by a `BoardFeed`, for as long as it has clients; that of all runs is kept. A change of a
+panel is encoded once. A client receives every panel, and then those that have changed since its last answer, so that a slow one misses states and no panel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from contextlib import aclosing, contextmanager
+
+from msgspec import Struct
+from reactivex import Observable
+from reactivex import operators as ops
+
+from rxworker.boards import Board, Dashboard, PanelState, View, fold_log
+from rxworker.errors import ConfigurationError
+from rxworker.events import Record
+from rxworker.hub import Reliable
+from rxworker.operators import Records, merge_runs
+from rxworker.protocols.native import encode_json
+from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.store import RunStore
+from rxworker.worker.run import Run
+
+LAST = 86400.0
+"""Seconds: of all runs of a log, those are shown that began in this time."""
+SLICE = 500
+"""How many records are folded before other tasks run."""
+
+
+class PanelInfo(Struct, frozen=True):
+    """A panel in a few words."""
+
+    name: str
+    title: str
+    view: View
+    unit: str
+
+
+class BoardInfo(Struct, frozen=True):
+    """A dashboard in a few words."""
+
+    name: str
+    title: str
+    panels: list[PanelInfo]
+
+
+class BoardQuery(Struct, frozen=True):
+    """What a dashboard is shown of, and when.
+
+    Attributes:
+        run: The id of a run.
+        conversation: The id of a conversation. Without one and without a run: all runs.
+        time: A moment of the past, in seconds since the epoch.
+    """
+
+    run: str = ""
+    conversation: str = ""
+    time: float | None = None
+
+    @property
+    def scope(self) -> str:
+        """What it is shown of, as a key."""
+        return f"run {self.run}" if self.run else self.conversation and f"in {self.conversation}"
+
+
+class BoardFeed:
+    """A board for its clients.
+
+    Args:
+        board: The board.
+
+    Attributes:
+        board: The board.
+        clients: How many clients receive it.
+        encoded: How many states were encoded.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.clients = 0
+        self.encoded = 0
+        self._redact = json_redactor()
+        self._count = 0
+        self._newest: dict[str, tuple[int, bytes]] = {}
+        self._changed = asyncio.Event()
+        for state in board.states:
+            self._note(state)
+        board.changes.subscribe(self._note)
+
+    async def answers(self) -> AsyncGenerator[bytes, None]:
+        """All panels as a JSON array, and then those that have changed, again and again."""
+        seen = 0
+        while True:
+            changed = self._changed
+            newer = [data for number, data in self._newest.values() if number > seen]
+            seen = self._count
+            if newer:
+                yield b"[" + b",".join(newer) + b"]"
+            await changed.wait()
+
+    def _note(self, state: PanelState) -> None:
+        self._count += 1
+        self.encoded += 1
+        self._newest[state.panel] = self._count, self._redact(encode_json(state))
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+class Boards:
+    """The dashboards of a server.
+
+    Args:
+        dashboards: The dashboards.
+        store: The runs.
+
+    Raises:
+        ConfigurationError: Something is no dashboard, or two have the same name.
+    """
+
+    def __init__(self, dashboards: Sequence[Dashboard], store: RunStore) -> None:
+        self._dashboards: dict[str, Dashboard] = {}
+        for each in dashboards:
+            if not isinstance(each, Dashboard):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+                raise ConfigurationError(
+                    f"{each!r:.60} is no dashboard: give dashboards=[Dashboard([panel(...)])]"
+                )
+            if each.name in self._dashboards:
+                raise ConfigurationError(
+                    f"two dashboards have the name {each.name!r}: give one of them name="
+                )
+            self._dashboards[each.name] = each
+        self._store = store
+        self._feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
+
+    def infos(self) -> list[BoardInfo]:
+        """The dashboards in a few words."""
+        return [
+            BoardInfo(
+                each.name,
+                each.title,
+                [PanelInfo(p.name, p.title, p.view, p.unit) for p in each.panels],
+            )
+            for each in self._dashboards.values()
+        ]
+
+    def find(self, name: str) -> Dashboard:
+        """The dashboard of this name.
+
+        Raises:
+            ApiError: There is none.
+        """
+        found = self._dashboards.get(name)
+        if found is None:
+            known = ", ".join(self._dashboards)
+            raise ApiError(404, "no_board", f"the server has no such dashboard; it has {known}")
+        return found
+
+    async def at(
+        self, dashboard: Dashboard, runs: Runs, query: BoardQuery
+    ) -> tuple[PanelState, ...]:
+        """What the panels show at a moment, by folding the records again.
+
+        Raises:
+            ApiError: There is no such run or conversation.
+            LogError: The log cannot be read.
+        """
+        log = self._store.log
+        now = time.time() if query.time is None else query.time
+        if not query.scope and log is not None and runs.owner is None:
+            return await fold_log(dashboard, log, time=now, since=now - LAST)
+        records: list[Record] = []
+        for entry in await self._entries(runs, query):
+            records += await _records_until(entry, now)
+        return dashboard.at(records, now)
+
+    @contextmanager
+    def feed(
+        self, dashboard: Dashboard, runs: Runs, query: BoardQuery, entries: Sequence[RunEntry]
+    ) -> Generator[BoardFeed, None, None]:
+        """Context manager: a client of the board of this scope.
+
+        Args:
+            dashboard: The dashboard.
+            runs: The runs of the client.
+            query: The scope.
+            entries: The runs that are in it now; see `open`.
+        """
+        key = runs.owner, dashboard.name, query.scope
+        feed = self._feeds.get(key)
+        if feed is None:
+            board = dashboard.show(self._source(runs, query, entries))
+            feed = self._feeds[key] = BoardFeed(board)
+        feed.clients += 1
+        try:
+            yield feed
+        finally:
+            feed.clients -= 1
+            if not feed.clients and (query.scope or runs.owner is not None):
+                del self._feeds[key]
+                feed.board.dispose()
+
+    async def open(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:
+        """The runs of a scope, ready to be watched.
+
+        Raises:
+            ApiError: There is no such run or conversation.
+            LogError: The log cannot be read.
+        """
+        entries = await self._entries(runs, query)
+        for entry in entries:
+            await entry.open()
+        return entries
+
+    def close(self) -> None:
+        """Compute no board any more."""
+        for feed in self._feeds.values():
+            feed.board.dispose()
+        self._feeds.clear()
+
+    async def _entries(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:
+        if query.run:
+            return [await runs.find(query.run)]
+        entries = [*runs][::-1]
+        if query.conversation:
+            if runs.conversation(query.conversation) is None:
+                raise ApiError(404, "no_conversation", "there is no such conversation")
+            entries = [each for each in entries if each.conversation.id == query.conversation]
+        return entries
+
+    def _source(
+        self, runs: Runs, query: BoardQuery, entries: Iterable[RunEntry]
+    ) -> Observable[Record]:
+        """The records of the runs of a scope, and of those that begin in it later."""
+        known = {entry.id for entry in entries}
+        shown: list[Records] = [entry.run for entry in entries]
+
+        def is_new(run: Run[object]) -> bool:
+            entry = runs.get(run.id)
+            is_in = entry is not None and query.conversation in ("", entry.conversation.id)
+            return is_in and run.id not in known
+
+        if query.run:
+            return merge_runs(shown)
+        later = self._store.runs.pipe(ops.filter(is_new))
+        return merge_runs(later.pipe(ops.start_with(*shown)))
+
+
+async def _records_until(entry: RunEntry, moment: float) -> list[Record]:
+    """The records of a run until a moment, as far as there are any now."""
+    await entry.open()
+    found: list[Record] = []
+    run, last = entry.run, entry.run.last_seq
+    if not last:
+        return found
+    async with aclosing(run.watch(Reliable(limit=None), name="board").batches()) as batches:
+        async for batch in batches:
+            found += [each for each in batch if each.time <= moment]
+            if batch[-1].seq >= last or batch[-1].time > moment:
+                break
+            await asyncio.sleep(0)
+    return found

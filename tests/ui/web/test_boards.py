@@ -1,0 +1,260 @@
+"""Dashboards over HTTP: of a run, a conversation and all runs; now, as they change, and at a moment of the past."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from reactivex import operators as ops
+
+from rxworker import Worker
+from rxworker.boards import Dashboard, panel
+from rxworker.errors import ConfigurationError
+from rxworker.events import Record, TextDelta
+from rxworker.log import MemoryLog, SQLiteLog
+from rxworker.panels import count, run_of
+from rxworker.testing import ScriptedModel
+from rxworker.ui.web import Settings, WebRequest, WebServer
+
+States = dict[str, Any]
+
+
+def key_of(record: Record) -> str:
+    return getattr(record.event, "text", "")
+
+
+BOARD = Dashboard(
+    [
+        panel("Deltas", count(TextDelta), view="bar", group=run_of),
+        panel("Key", ops.map(key_of), view="text"),
+    ],
+    title="Desk",
+)
+
+
+def user_of(request: WebRequest) -> str | None:
+    return request.headers.get("X-User")
+
+
+class Client:
+    """A client of a server with a dashboard."""
+
+    def __init__(self, server: WebServer, http: aiohttp.ClientSession) -> None:
+        self.server = server
+        self._http = http
+
+    async def get(self, path: str, status: int = 200, **headers: str) -> Any:
+        async with self._http.get(f"{self.server.url}{path}", headers=headers) as response:
+            assert response.status == status, await response.text()
+            return await response.json()
+
+    async def begin(self, text: str = "Hi", **more: Any) -> dict[str, Any]:
+        body, headers = {"input": text, **more}, {"X-User": "ada"}
+        async with self._http.post(
+            f"{self.server.url}api/runs", json=body, headers=headers
+        ) as response:
+            assert response.status == 201, await response.text()
+            return await response.json()
+
+    async def ended(self, run: dict[str, Any], **headers: str) -> None:
+        path = f"{self.server.url}api/runs/{run['id']}/events"
+        async with self._http.get(path, headers=headers) as response:
+            await response.read()
+
+    async def states(self, query: str = "", **headers: str) -> States:
+        states = await self.get(f"api/boards/desk{query}", **headers)
+        return {state["panel"]: state for state in states}
+
+    @asynccontextmanager
+    async def follow(
+        self, query: str = "", **headers: str
+    ) -> AsyncGenerator[AsyncGenerator[States, None]]:
+        """The states as they change."""
+        address = f"{self.server.url}api/boards/desk/events{query}"
+        async with self._http.get(address, headers=headers) as response:
+            assert response.status == 200, await response.text()
+
+            async def read() -> AsyncGenerator[States, None]:
+                known: States = {}
+                async for line in response.content:
+                    if line.startswith(b"data: "):
+                        for state in json.loads(line[6:]):
+                            known[state["panel"]] = state
+                        yield known
+
+            yield read()
+
+
+@asynccontextmanager
+async def serving(*replies: str, **options: Any) -> AsyncGenerator[Client, None]:
+    given = iter(replies or ["An old pond."] * 10)
+
+    def make() -> Worker:
+        return Worker(ScriptedModel([next(given) for _ in range(2)]))
+
+    async with (
+        aiohttp.ClientSession(trust_env=False) as http,
+        WebServer(make, port=0, dashboards=[BOARD], **options) as server,
+    ):
+        yield Client(server, http)
+
+
+async def until(states: AsyncGenerator[States, None], is_so: Callable[[States], object]) -> States:
+    async with asyncio.timeout(30):
+        async for known in states:
+            if is_so(known):
+                return known
+    raise AssertionError("the events have ended")
+
+
+async def test_the_server_lists_its_dashboards() -> None:
+    async with serving() as client:
+        [board] = (await client.get("api/boards"))["boards"]
+        assert board["title"] == "Desk"
+        assert board["panels"][0] == {
+            "name": "deltas",
+            "title": "Deltas",
+            "view": "bar",
+            "unit": "",
+        }
+        assert (await client.get("api/boards/dusk", 404))["error"]["code"] == "no_board"
+
+
+async def test_without_dashboards_the_ready_ones_are_served() -> None:
+    async with (
+        aiohttp.ClientSession(trust_env=False) as http,
+        WebServer(lambda: Worker(ScriptedModel(["Hi."])), port=0) as server,
+        http.get(f"{server.url}api/boards") as response,
+    ):
+        assert [each["name"] for each in (await response.json())["boards"]] == ["usage", "runs"]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_dashboard_is_shown_of_a_run_of_a_conversation_and_of_all_runs(
+    is_stored: bool,
+) -> None:
+    async with MemoryLog() as log, serving(log=log if is_stored else None) as client:
+        one = await client.begin()
+        await client.ended(one)
+        two = await client.begin(conversation=one["conversation"])
+        other = await client.begin()
+        for run in (two, other):
+            await client.ended(run)
+        deltas = {run["id"]: 3 for run in (one, two, other)}
+        scopes = {
+            f"?run={one['id']}": [one],
+            f"?conversation={one['conversation']}": [one, two],
+            "": [one, two, other],
+        }
+        for query, shown in scopes.items():
+            expected = {run["id"]: deltas[run["id"]] for run in shown}
+            assert (await client.states(query))["deltas"]["value"] == expected
+            async with client.follow(query) as states:
+                seen = await until(states, lambda s: s.get("deltas", {}).get("value"))
+            assert seen["deltas"]["value"] == expected
+
+
+async def test_changes_arrive_and_runs_that_begin_later_are_shown() -> None:
+    async with serving() as client, client.follow() as states:
+        one = await client.begin()
+        await until(states, lambda known: known.get("deltas", {}).get("value") == {one["id"]: 3})
+        two = await client.begin()
+        both = {one["id"]: 3, two["id"]: 3}
+        await until(states, lambda known: known.get("deltas", {}).get("value") == both)
+
+
+async def test_a_moment_of_the_past_is_shown_as_it_was() -> None:
+    async with serving() as client:
+        run = await client.begin()
+        await client.ended(run)
+        entry = await client.server.state.runs.find(run["id"])
+        records = [record async for record in entry.run.watch()]
+        first, last = records[0].time, records[-1].time
+        query = f"?run={run['id']}"
+        assert "value" not in (await client.states(f"{query}&time={first - 1}"))["deltas"]
+        assert (await client.states(f"{query}&time={last + 1}"))["deltas"]["value"] == {
+            run["id"]: 3
+        }
+        answer = await client.get(f"api/boards/desk/events{query}&time={first}", 400)
+        assert answer["error"]["code"] == "bad_query"
+
+
+async def test_a_board_is_computed_once_and_as_long_as_it_has_clients() -> None:
+    async with serving() as client:
+        run = await client.begin()
+        await client.ended(run)
+        feeds = client.server.state.boards._feeds  # pyright: ignore[reportPrivateUsage]
+        query = f"?run={run['id']}"
+        async with client.follow(query) as one, client.follow(query) as two:
+            for states in (one, two):
+                await until(states, lambda known: "deltas" in known)
+            [feed] = feeds.values()
+            assert feed.clients == 2
+            assert feed.encoded <= 4
+        while feeds:  # noqa: ASYNC110 - the server notices later that a client has left
+            await asyncio.sleep(0)
+        async with client.follow() as states:
+            await until(states, lambda known: "deltas" in known)
+        assert len(feeds) == 1  # that of all runs is kept
+
+
+async def test_users_see_their_own_runs_alone() -> None:
+    async with serving(user=user_of) as client:
+        run = await client.begin()
+        await client.ended(run, **{"X-User": "ada"})
+        query, ada, bob = f"?run={run['id']}", {"X-User": "ada"}, {"X-User": "bob"}
+        assert (await client.states(query, **ada))["deltas"]["value"] == {run["id"]: 3}
+        assert (await client.states("", **ada))["deltas"]["value"] == {run["id"]: 3}
+        assert "value" not in (await client.states("", **bob))["deltas"]
+        await client.get(f"api/boards/desk{query}", 404, **bob)
+        await client.get(f"api/boards/desk/events{query}", 404, **bob)
+        path = f"api/boards/desk?conversation={run['conversation']}"
+        await client.get(path, 404, **bob)
+        async with client.follow("", **bob) as states:
+            other = await client.begin()
+            await client.ended(other, **ada)
+            known = await until(states, lambda known: len(known) == 2)
+            assert "value" not in known["deltas"]
+
+
+async def test_it_needs_the_token_of_the_server() -> None:
+    async with serving(settings=Settings(token="t" * 32)) as client:
+        await client.get("api/boards", 401)
+        await client.get("api/boards/desk", 401)
+        await client.get("api/boards/desk/events", 401)
+
+
+async def test_secrets_of_the_environment_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_API_KEY", "sk-1234567890abcdef")
+    async with serving("sk-1234567890abcdef", "x") as client:
+        run = await client.begin()
+        await client.ended(run)
+        assert "sk-1234567890" not in json.dumps(await client.states())
+
+
+async def test_all_runs_of_a_log_are_shown_after_a_restart(tmp_path: Path) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        async with serving(log=log) as client:
+            run = await client.begin()
+            await client.ended(run)
+        async with serving(log=log) as client:
+            assert (await client.states())["deltas"]["value"] == {run["id"]: 3}
+            async with client.follow() as states:
+                await until(states, lambda s: s.get("deltas", {}).get("value") == {run["id"]: 3})
+                two = await client.begin()
+                both = {run["id"]: 3, two["id"]: 3}
+                await until(states, lambda s: s["deltas"]["value"] == both)
+
+
+async def test_mistakes_are_reported() -> None:
+    worker = Worker(ScriptedModel(["Hi."]))
+    with pytest.raises(ConfigurationError, match="is no dashboard"):
+        WebServer(lambda: worker, dashboards=[BOARD.panels[0]])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigurationError, match="two dashboards have the name 'desk'"):
+        WebServer(lambda: worker, dashboards=[BOARD, BOARD])
