@@ -7,7 +7,7 @@ and a value. A `Board` computes it over records as they come; `Dashboard.at` com
 from rxworker.boards.dashboard import Board, Dashboard
 from rxworker.boards.panel import Alert, AlertChange, Panel, PanelState, View, above, below, panel
 from rxworker.boards.publish import Keep, Published, WatchItems, publish
-from rxworker.boards.stored import fold_log
+from rxworker.boards.stored import fold_log, log_records
 from rxworker.boards.text import board_text
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "below",
     "board_text",
     "fold_log",
+    "log_records",
     "panel",
     "publish",
 ]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from heapq import heappop, heappush, heapreplace
+
+from reactivex import Observable, abc
+from reactivex import operators as ops
 
 from rxworker.boards.dashboard import Dashboard, Fold
 from rxworker.boards.panel import PanelState
@@ -12,7 +16,14 @@ from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log import EventLog
 from rxworker.log.format import record_of
+from rxworker.log.replay import keep_task
+from rxworker.log.runs import StoredRun, is_copy
+from rxworker.operators import merge_runs
+from rxworker.operators.disposables import Call, SerialDisposable
+from rxworker.operators.kernel import Sink, Stage, connect
 
+SLICE = 500
+"""How many records are emitted before other tasks run."""
 SLACK = 60.0
 """Seconds that the first record of a run may be older than the run in the log, which is stored a little later."""
 
@@ -69,6 +80,58 @@ async def fold_log(
     return fold.at(time)
 
 
+def log_records(log: EventLog, *, since: float | None = None) -> Observable[Record]:
+    """The records of the runs of a log as one observable: the stored ones in the order of their times, and then what any process appends.
+
+        A: ab   B: c    d--e|    what is stored of two runs, and what is appended
+        [ log_records(log) ]
+        abc-----d--e|
+
+    ``merge_runs(log.runs())`` has the same records, those of one stored run after those of another. It completes when the log is closed.
+
+    Args:
+        log: The log.
+        since: Only runs that began then or later, in seconds since the epoch.
+
+    Raises:
+        LogError: As ``on_error``: the log cannot be read.
+    """
+
+    def subscribe(
+        observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        last: dict[str, int] = {}
+        subscription = SerialDisposable()
+
+        def push(record: Record) -> None:
+            last[record.run_id] = record.seq
+            observer.on_next(record)
+
+        def later(run: StoredRun) -> Observable[Record]:
+            known = last.get(run.id)
+            return run.records if known is None else run.records_after(known)
+
+        async def read() -> None:
+            try:
+                async with aclosing(_in_order(log, since, None)) as records:
+                    async for record in records:
+                        push(record)
+                        if not record.seq % SLICE:
+                            await asyncio.sleep(0)  # a log in memory never waits
+            except Exception as error:
+                observer.on_error(error)
+                return
+            sink = Sink(push, observer.on_error, observer.on_completed)
+            runs = log.runs(since=since).pipe(ops.map(later))
+            subscription.put(connect(merge_runs(runs), sink, scheduler))
+
+        task = keep_task(read())
+        subscription.put(Call(task.cancel))
+        return subscription
+
+    return Stage(subscribe)
+
+
 async def _in_order(
     log: EventLog, since: float | None, runs: Sequence[str] | None
 ) -> AsyncGenerator[Record, None]:
@@ -78,8 +141,8 @@ async def _in_order(
     try:
         while heap or waiting:
             while waiting and (not heap or waiting[-1][0] <= heap[0][0]):
-                run = waiting.pop()[1]
-                records = _records(log, run)
+                _, run, source = waiting.pop()
+                records = _records(log, run, source)
                 if (record := await anext(records, None)) is not None:
                     heappush(heap, (record.time, run, record.seq, record, records))
             if heap:
@@ -96,22 +159,25 @@ async def _in_order(
 
 async def _begun(
     log: EventLog, since: float | None, runs: Sequence[str] | None
-) -> list[tuple[float, str]]:
-    """When the runs began at the earliest, and their ids, the last to begin first."""
+) -> list[tuple[float, str, str]]:
+    """When the runs began at the earliest, their ids, and of forks the run that they copy, the last to begin first. Records of nested runs are in those of the outer ones."""
     if runs is not None:
-        infos = [await log.existing(run) for run in runs]
-    else:
-        infos = [info async for page in log.list_pages() for info in page]
+        return [(0.0, (await log.existing(run)).run_id, "") for run in runs]
+    infos = [info async for page in log.list_pages() for info in page if not info.row.outer]
     found = [
-        (info.created - SLACK, info.run_id)
+        (info.created - SLACK, info.run_id, info.row.fork_of)
         for info in infos
         if since is None or info.created >= since
     ]
     return sorted(found, reverse=True)
 
 
-async def _records(log: EventLog, run: str) -> AsyncGenerator[Record, None]:
+async def _records(log: EventLog, run: str, source: str) -> AsyncGenerator[Record, None]:
+    """The records of a run; of a fork without those that it has copied."""
+    is_copied = bool(source)
     async with aclosing(log.read(run)) as entries:
         async for entry in entries:
             for record in expand(record_of(entry, run)):
-                yield record
+                is_copied = is_copied and is_copy(source, record)
+                if not is_copied:
+                    yield record

@@ -111,14 +111,14 @@ class StoredRun(Struct, frozen=True, eq=False):
         records, source = self.records_after(self._part.after), self.info.row.fork_of
         if not source or self._part.after:
             return records
-        return records.pipe(ops.skip_while(partial(_is_copy, source)))
+        return records.pipe(ops.skip_while(partial(is_copy, source)))
 
     def records_after(self, seq: int) -> Observable[Record]:
         """Its records after a number; of a fork also the copied ones."""
         return replay(_Pages(self), self.id, speed=0, after=seq)
 
 
-def _is_copy(source: str, record: Record) -> bool:
+def is_copy(source: str, record: Record) -> bool:
     """Whether the record is before that of the fork from this run."""
     return bool(record.path) or not (
         isinstance(record.event, Fork) and record.event.source == source

@@ -15,10 +15,11 @@ from msgspec import Struct
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.boards import Board, Dashboard, PanelState, View, fold_log
+from rxworker.boards import Board, Dashboard, PanelState, View, fold_log, log_records
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.hub import Reliable
+from rxworker.log import EventLog
 from rxworker.operators import Records, merge_runs
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
@@ -30,8 +31,6 @@ from rxworker.worker.run import Run
 
 LAST = 86400.0
 """Seconds: of all runs of a log, those are shown that began in this time."""
-SLICE = 500
-"""How many records are folded before other tasks run."""
 
 
 class PanelInfo(Struct, frozen=True):
@@ -171,9 +170,9 @@ class Boards:
             ApiError: There is no such run or conversation.
             LogError: The log cannot be read.
         """
-        log = self._store.log
+        log = self._log_of(runs, query)
         now = time.time() if query.time is None else query.time
-        if not query.scope and log is not None and runs.owner is None:
+        if log is not None:
             return await fold_log(dashboard, log, time=now, since=now - LAST)
         records: list[Record] = []
         for entry in await self._entries(runs, query):
@@ -213,6 +212,8 @@ class Boards:
             ApiError: There is no such run or conversation.
             LogError: The log cannot be read.
         """
+        if self._log_of(runs, query) is not None:
+            return ()
         entries = await self._entries(runs, query)
         for entry in entries:
             await entry.open()
@@ -223,6 +224,10 @@ class Boards:
         for feed in self._feeds.values():
             feed.board.dispose()
         self._feeds.clear()
+
+    def _log_of(self, runs: Runs, query: BoardQuery) -> EventLog | None:
+        """The log, if all its runs are shown."""
+        return self._store.log if not query.scope and runs.owner is None else None
 
     async def _entries(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:
         if query.run:
@@ -238,6 +243,9 @@ class Boards:
         self, runs: Runs, query: BoardQuery, entries: Iterable[RunEntry]
     ) -> Observable[Record]:
         """The records of the runs of a scope, and of those that begin in it later."""
+        log = self._log_of(runs, query)
+        if log is not None:
+            return log_records(log, since=time.time() - LAST)
         known = {entry.id for entry in entries}
         shown: list[Records] = [entry.run for entry in entries]
 

@@ -68,7 +68,7 @@ class Client:
             await response.read()
 
     async def states(self, query: str = "", **headers: str) -> States:
-        states = await self.get(f"api/boards/desk{query}", **headers)
+        states = await self.get(f"api/boards/desk{query}", 200, **headers)
         return {state["panel"]: state for state in states}
 
     @asynccontextmanager
