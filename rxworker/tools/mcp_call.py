@@ -200,7 +200,7 @@ class RemoteCall:
             QuestionError: There is one.
         """
         try:
-            await asyncio.wait({call.task, call.asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({call.task, call.sent}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._connection.drop(call)
             await asyncio.wait({call.task})
@@ -209,7 +209,7 @@ class RemoteCall:
             self._connection.drop(call)
             return call.task.result()
         self._connection.hold(call)
-        return self._context.ask(call.asked.result(), msgspec.to_builtins(Asked(held=call.name)))
+        return self._context.ask(call.sent.result(), msgspec.to_builtins(Asked(held=call.name)))
 
     def _failed(self, why: str) -> ExecutionFailedError:
         return ExecutionFailedError(why, tool=self._context.tool)

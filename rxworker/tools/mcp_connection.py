@@ -61,7 +61,7 @@ class OpenCall:
         name: A random name.
         context: The call, as the tool has it now.
         task: The request.
-        asked: The question that waits for an answer, when it is done.
+        sent: The question that waits for an answer, when it is done.
     """
 
     task: asyncio.Task[types.CallToolResult]
@@ -71,7 +71,7 @@ class OpenCall:
         self.context = context
         self.timer: asyncio.TimerHandle | None = None
         self._answer: asyncio.Future[JsonObject] | None = None
-        self.asked: asyncio.Future[Question] = asyncio.get_running_loop().create_future()
+        self.sent: asyncio.Future[Question] = asyncio.get_running_loop().create_future()
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """Report its progress."""
@@ -80,7 +80,7 @@ class OpenCall:
     async def ask(self, question: Question) -> JsonObject:
         """Wait for the answer to a question of the server."""
         answer = self._answer = asyncio.get_running_loop().create_future()
-        self.asked.set_result(question)
+        self.sent.set_result(question)
         try:
             return await answer
         finally:
@@ -95,7 +95,7 @@ class OpenCall:
 
     def _reset(self) -> None:
         self._answer = None
-        self.asked = asyncio.get_running_loop().create_future()
+        self.sent = asyncio.get_running_loop().create_future()
 
 
 class Connection:
@@ -176,7 +176,7 @@ class Connection:
         from mcp import types
 
         del context  # the call that it belongs to is not there
-        calls = [call for call in self._calls.values() if not call.asked.done()]
+        calls = [call for call in self._calls.values() if not call.sent.done()]
         request: JsonObject = {
             "method": "elicitation/create",
             "params": params.model_dump(mode="json", by_alias=True, exclude_none=True),

@@ -290,7 +290,7 @@ def reply_of(question: Question, decision: Approve | Deny) -> Reply:
 
     Args:
         question: The question.
-        decision: An approval, whose input is the content of the form; or a denial, which declines. The reason of it reaches no one.
+        decision: An approval, whose input is the content of the form; or a denial, which declines. The server does not read the reason.
 
     Raises:
         DecisionError: The content does not fit the form.

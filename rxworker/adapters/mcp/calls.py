@@ -281,17 +281,15 @@ def _key_of(index: int) -> str:
 def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
     """The forms that the client's user fills in, by their names: those of the questions, or that of the approval."""
     forms: dict[str, Form] = {}
-    for index, asked in pending.questions.items():
-        about = (
-            f"{asked.source} has a question, for {describe_call(pending.calls[index], MOST_FORM)}"
-        )
-        message = clean(f"{about}\n{asked.message}")
+    for index, question in pending.questions.items():
+        about = f"{question.source} has a question, for {describe_call(pending.calls[index], MOST_FORM)}"
+        message = clean(f"{about}\n{question.message}")
         forms[_key_of(index)] = (
             ElicitRequestURLParams(
-                message=message, url=asked.url, elicitation_id=f"{entry.id}.{index}"
+                message=message, url=question.url, elicitation_id=f"{entry.id}.{index}"
             )
-            if asked.schema is None
-            else ElicitRequestFormParams(message=message, requested_schema=asked.schema)
+            if question.schema is None
+            else ElicitRequestFormParams(message=message, requested_schema=question.schema)
         )
     approval = ElicitRequestFormParams(message=_question(entry), requested_schema=FORM)
     return forms or {APPROVAL: approval}
