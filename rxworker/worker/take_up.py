@@ -2,8 +2,9 @@
 
 Theory of operation. The service sends the response again from its start on, which costs nothing. It passes the worker's operators, handlers and collectors, which are new in this
 process and see the whole of it; `catch_up` then leaves out what the log has. Texts are compared as texts, since an operator such as `coalesce` may cut them at other
-places. Where the two differ, for example since an operator depends on the time, the stored attempt is retracted, and all that came is recorded as another one: the response is still the
-same. It is recorded as another attempt from the start, too, if pure tools had started early in the stored one: whether they have ended is not known.
+places. What a decoder does not know (`Opaque`) may differ: members of a head come with another event there, since the first event of a response is not sent
+again. Where the two differ otherwise, for example since an operator depends on the time, the stored attempt is retracted, and all that came is recorded as another
+one: the response is still the same. It is recorded as another attempt from the start, too, if pure tools had started early in the stored one: whether they have ended is not known.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rxworker.events import (
     BlockAbort,
     Error,
     Event,
+    Opaque,
     Ping,
     Record,
     ResponseStatus,
@@ -164,6 +166,13 @@ class _Stored:
             return []
         if _fails(event):
             return [event]
+        if event.__class__ is Opaque:
+            if first.__class__ is Opaque:
+                self.left.popleft()
+            return []
+        if first.__class__ is Opaque:
+            self.left.popleft()
+            return self.rest_of(event) if self.left else [event]
         if event.__class__ in MERGEABLE:
             return self._rest_of_text(event, first) if event.text else []
         if not _is_same(event, first):

@@ -20,6 +20,7 @@ from rxworker.events import (
     Error,
     Event,
     InputJsonDelta,
+    Opaque,
     Ping,
     Record,
     ResponseStatus,
@@ -117,6 +118,18 @@ ABORTING: list[Event] = [
 def test_a_block_that_the_response_aborts_is_aborted_once(length: int) -> None:
     stored = ABORTING[:length]
     assert [*stored, *rest(stored, ABORTING)] == ABORTING
+
+
+HEAD = Opaque("response.created", {"new": 1})
+
+
+@pytest.mark.parametrize("length", range(1, 6))
+@pytest.mark.parametrize("other", [[], [HEAD], [Opaque("response.in_progress", {"new": 2})]])
+def test_members_of_a_head_may_come_with_another_event(other: list[Event], length: int) -> None:
+    whole: list[Event] = [STARTED, HEAD, *EVENTS[1:]]
+    stored, again = whole[:length], [STARTED, *other, *EVENTS[1:]]
+    got = rest(stored, again)
+    assert [*stored, *got] == (whole if length > 1 else again)
 
 
 def test_the_start_of_a_response_may_lack_its_name() -> None:
