@@ -266,8 +266,22 @@ def _entries(request: HttpRequest) -> Entries:
             if not (isinstance(message, dict) and _role(message) in SYSTEM_ROLES):
                 part = "message"
             found[part] += _message(f"{name}[{at}]", message)
+    for members in (body, body.get("additionalModelRequestFields")):
+        if isinstance(members, dict):
+            _unbind(cast("dict[str, Any]", members))
     found["option"] = [(name, value) for name, value in sorted(_kept(body).items())]
     return found
+
+
+def _unbind(members: dict[str, Any]) -> None:
+    """Take out what a request to Claude states about thinking that is bound, which it does from the second request on: the prompt stays."""
+    thinking = members.get("thinking")
+    if isinstance(thinking, dict) and cast("dict[str, Any]", thinking).pop("block_binding", None):
+        if thinking == {"type": "adaptive"}:  # as if there was no such member
+            del members["thinking"]
+        betas = cast("list[str]", members.pop("anthropic_beta", []))
+        if others := [name for name in betas if not name.startswith("thinking-binding")]:
+            members["anthropic_beta"] = others
 
 
 def _tools(tools: Any) -> Iterator[tuple[str, Json]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, get_args
 
 import pytest
@@ -17,6 +18,7 @@ from rxworker.providers import (
     ModelInfo,
     Options,
 )
+from rxworker.providers.cache_use import CacheUse, step_cache
 from rxworker.providers.service import Service
 
 BETA = "thinking-binding-controls-2026-08-01"
@@ -64,6 +66,23 @@ def test_thinking_whose_conversation_has_changed_is_left_out_instead_of_refused(
     assert pydantic.TypeAdapter(params).validate_python(expected) == expected
     param: Any = pytest.importorskip("anthropic.types.anthropic_beta_param")
     assert any(BETA in get_args(one) for one in get_args(param.AnthropicBetaParam))
+
+
+@pytest.mark.parametrize("thinking", [None, "low"])
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_the_meter_for_caches_takes_it_for_no_change_of_the_prompt(
+    cloud: str, thinking: str | None
+) -> None:
+    service, options = CLOUDS[cloud](), Options(thinking=thinking)
+    said = answered("bedrock" if cloud == "converse" else "anthropic")
+    first = service.request(Conversation(said.messages[:1]), (), options)
+    second = service.request(said, (), options)
+    assert b"block_binding" in second.body
+    assert reduce(step_cache, (first, second), CacheUse()).change is None
+    other = service.request(said, (), Options(thinking="high"))
+    change = reduce(step_cache, (second, other), CacheUse()).change
+    assert change is not None
+    assert change.part == "option"
 
 
 @pytest.mark.parametrize(

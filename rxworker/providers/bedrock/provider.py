@@ -154,9 +154,11 @@ class Bedrock(BedrockService):
 
     def _settled(self, request: Request) -> Options:
         options = request.options
+        if not self.info.bound:
+            return options
         fields = cast("JsonObject", options.extra.get(FIELDS) or {})
         bound = with_binding(replace(request, options=replace(options, extra=fields)), None)
-        if self.info.bound and bound.extra is not fields:
+        if bound.extra is not fields:
             betas = cast("list[Json]", fields.get("anthropic_beta") or [])
             fields = {**bound.extra, "anthropic_beta": [*betas, BINDING_BETA]}
             options = replace(options, extra={**options.extra, FIELDS: fields})
