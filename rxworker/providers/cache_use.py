@@ -33,6 +33,7 @@ DIAGNOSTICS = ("diagnostics", "prompt_cache_diagnostics")
 SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 MESSAGES = ("messages", "input", "contents")
 CONTENT = ("content", "parts")
+MARKS = ("cache_control", "prompt_cache_breakpoint")
 SYSTEM_ROLES = ("system", "developer")
 HARMLESS = frozenset(
     [
@@ -334,7 +335,7 @@ def _unmarked(blocks: Any) -> Iterator[Any]:
             yield block
         elif "cachePoint" not in block:
             known = cast("dict[str, Any]", block)
-            yield {key: value for key, value in known.items() if key != "cache_control"}
+            yield {key: value for key, value in known.items() if key not in MARKS}
 
 
 def _kept(members: Mapping[str, Any]) -> dict[str, Any]:

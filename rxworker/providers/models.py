@@ -22,6 +22,7 @@ SOURCES = {
     "anthropic": (
         "https://platform.claude.com/docs/en/about-claude/pricing",
         "https://platform.claude.com/docs/en/build-with-claude/thinking",
+        "https://platform.claude.com/docs/en/build-with-claude/prompt-caching",
         "https://platform.claude.com/docs/en/about-claude/model-deprecations",
         "anthropic 2.14: types/model.py, _data/deprecated_models.py",
     ),
@@ -31,12 +32,14 @@ SOURCES = {
         "https://developers.openai.com/api/docs/guides/deployment-checklist",
         "https://github.com/BerriAI/litellm/pull/34569 and https://github.com/livekit/agents/pull/7169: tools by Chat Completions",
         "https://github.com/bolna-ai/bolna/pull/1019 and https://github.com/huggingface/smolagents/issues/1893: stop",
+        "https://developers.openai.com/api/docs/guides/prompt-caching",
         "openai 3.57: types/shared/chat_model.py, with the announced ends",
     ),
     "gemini": (
         "https://ai.google.dev/gemini-api/docs/pricing",
         "https://ai.google.dev/gemini-api/docs/deprecations",
         "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/thinking",
+        "https://ai.google.dev/gemini-api/docs/generate-content/caching",
     ),
     "deepseek": (
         "https://api-docs.deepseek.com/guides/thinking_mode",
@@ -63,6 +66,8 @@ SOURCES = {
         "https://docs.x.ai/developers/model-capabilities/text/reasoning",
         "https://github.com/truefoundry/models/pull/2167: grok-4.6",
     ),
+    "amazon": ("https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html",),
+    "qwen": ("https://www.alibabacloud.com/help/en/model-studio/context-cache",),
 }
 """Where the rows of a vendor are from."""
 
@@ -87,7 +92,10 @@ class ModelInfo(Settings, frozen=True, kw_only=True):
         chat_tools: Whether Chat Completions at its vendor takes tools: always, only where no thinking is requested, or only without thinking.
         stops: Whether Chat Completions takes texts at which it stops.
         structured: Whether an answer can be held to a schema; ``None``: not known.
-        caching: Whether prompts are cached by marks in the request, or automatically; ``None``: not known.
+        caching: How prompts are cached: by ``marks`` in the request; ``automatic``; automatically, and by ``breakpoints``, which may be set beside; or
+            automatically, and by an ``explicit`` cache that is created; ``None``: not known.
+        marked: The parts before the messages that take a mark.
+        cache_least: Tokens that a prompt needs at least to be cached; ``None``: not known.
         context: Tokens that it reads and writes at once.
         output: Tokens that it writes at most.
         prices: Its prices.
@@ -112,7 +120,9 @@ class ModelInfo(Settings, frozen=True, kw_only=True):
     chat_tools: Literal["always", "not requested", "without thinking"] = "always"
     stops: bool = True
     structured: bool | None = None
-    caching: Literal["marks", "automatic"] | None = None
+    caching: Literal["marks", "automatic", "breakpoints", "explicit"] | None = None
+    marked: tuple[Literal["tools", "system"], ...] = ("tools", "system")
+    cache_least: int | None = None
     context: int | None = None
     output: int | None = None
     prices: Prices | None = None
@@ -142,7 +152,10 @@ def _bare(model: str) -> str:
     >>> _bare("us.anthropic.claude-haiku-4-5-20251001-v1:0"), _bare("models/gemini-3.8-flash"), _bare("ft:gpt-4.1:acme")
     ('claude-haiku-4-5-20251001-v1:0', 'gemini-3.8-flash', 'gpt-4.1:acme')
     """
-    return model.rpartition("/")[2].rpartition("anthropic.")[2].removeprefix("ft:")
+    return _CLOUD.sub("", model.rpartition("/")[2]).removeprefix("ft:")
+
+
+_CLOUD = re.compile(r".*?\b(anthropic|amazon)\.")
 
 
 _COSTS = ("input", "output", "cache_read", "cache_creation")
@@ -229,7 +242,8 @@ _GPT = ModelInfo(
     chat_tools="without thinking",
     stops=False,
     structured=True,
-    caching="automatic",
+    caching="breakpoints",  # since GPT-5.6
+    cache_least=1_024,
     context=1_050_000,
     output=128_000,
 )
@@ -239,6 +253,7 @@ _GPT_5 = replace(
     _GPT_EASED,
     efforts=("low", "medium", "high", "xhigh"),
     chat_tools="not requested",
+    caching="automatic",
     context=400_000,
 )
 # Until GPT-5.2 and at the models for a chat, tools and thinking go together.
@@ -256,14 +271,16 @@ _GEMINI = ModelInfo(
     off=None,
     structured=True,
     caching="automatic",
+    cache_least=4_096,
     context=1_048_576,
     output=65_536,
 )
+_GEMINI_3 = replace(_GEMINI, caching="explicit")  # until Gemini 4
 # ``minimal`` matches no thinking for most requests, as the pages of Google have it.
 _GEMINI_FLASH = replace(
-    _GEMINI, efforts=(ADAPTIVE, "minimal", "low", "medium", "high"), off="minimal"
+    _GEMINI_3, efforts=(ADAPTIVE, "minimal", "low", "medium", "high"), off="minimal"
 )
-_GEMINI_2_5 = replace(_GEMINI, budget=1, efforts=(ADAPTIVE,), off=0)
+_GEMINI_2_5 = replace(_GEMINI_3, cache_least=2_048, budget=1, efforts=(ADAPTIVE,), off=0)
 
 _DEEPSEEK = ModelInfo(
     vendor="deepseek",
@@ -471,13 +488,11 @@ MODELS: tuple[ModelInfo, ...] = (
     ),
     *_priced(
         _GEMINI,
-        {
-            "gemini-4-(argon|carbon)": (4.0, 20.0, 0.2),
-            r"gemini-3\.[78]-flash": (1.5, 7.5, 0.15),
-        },
+        {"gemini-4-(argon|carbon)": (4.0, 20.0, 0.2)},
     ),
+    *_priced(_GEMINI_3, {r"gemini-3\.[78]-flash": (1.5, 7.5, 0.15)}),
     *_priced(
-        _GEMINI,
+        _GEMINI_3,
         {r"gemini-3\.1-pro-preview(-customtools)?": (2.0, 12.0, 0.2)},
         tiered=True,
     ),
@@ -491,7 +506,7 @@ MODELS: tuple[ModelInfo, ...] = (
         },
     ),
     *_priced(_GEMINI_FLASH, {r"gemini-3\.1-flash-lite": (0.25, 1.5, 0.025)}, "2027-05-07"),
-    replace(_GEMINI, names="gemini-3-pro", efforts=(ADAPTIVE, "low", "high"), until="2026-03-09"),
+    replace(_GEMINI_3, names="gemini-3-pro", efforts=(ADAPTIVE, "low", "high"), until="2026-03-09"),
     *_priced(
         replace(_GEMINI_2_5, budget=128, off=None),
         {r"gemini-2\.5-pro": (1.25, 10.0, 0.125)},
@@ -567,6 +582,9 @@ MODELS: tuple[ModelInfo, ...] = (
     *_priced(replace(_GROK, off=0, context=_MILLION), {r"grok-4\.3": (1.25, 2.5, 0.2)}),
     replace(_GROK, names="grok-4(-0709)?", efforts=(), context=256_000),
     ModelInfo(vendor="xai", names=r"grok-([23]|4-|4\.[12]|build|code).*"),
+    # Of these the table has the caching alone.
+    ModelInfo(vendor="amazon", names="nova-.*", caching="marks", marked=("system",)),
+    ModelInfo(vendor="qwen", names="qwen.*", caching="marks", cache_least=1_024),
 )
 """The rows, the newest families of a vendor first."""
 
@@ -578,6 +596,8 @@ _FAMILIES = {
     "anthropic": re.compile("claude"),
     "openai": re.compile(r"(chat)?gpt-\d|o\d"),
     "gemini": re.compile("gemini"),
+    "amazon": re.compile("nova-"),
+    "qwen": re.compile("qwen"),
 }
 # The own services of the vendors, where every name is theirs.
 _HOSTS = {

@@ -341,6 +341,11 @@ class OpenAIService(HostedService):
         )
         self._remembered = Remembered[Any](type(self)._encode_tool)
 
+    @property
+    def _cached(self) -> ModelInfo:
+        """How the model caches, whoever's it is: these protocols are spoken for models of many vendors."""
+        return model_info(self.model) if self._info is None else self._info
+
     def _base(self) -> str:
         return base_address(self._base_url, "OPENAI_BASE_URL", OPENAI)
 

@@ -45,6 +45,7 @@ from rxworker.providers.base import Request
 from rxworker.providers.bedrock import BedrockDecoder
 from rxworker.providers.bedrock.encode import encode
 from rxworker.providers.bedrock.provider import InvokeDecoder
+from rxworker.providers.models import model_info
 from rxworker.testing.wire.bedrock import event_message
 from rxworker.transport import Client, Retry
 from rxworker.views import summarise
@@ -78,7 +79,8 @@ def validated(body: Any) -> Any:
 def encoded(
     *messages: Message, tools: tuple[ToolMeta, ...] = (), model: str = CLAUDE, **options: Any
 ) -> Any:
-    body = encode(model, Request(Conversation(messages), tools, Options(**options)))
+    request = Request(Conversation(messages), tools, Options(**options))
+    body = encode(model, request, model_info(model))
     return validated(msgspec.json.decode(msgspec.json.encode(body)))
 
 

@@ -7,9 +7,10 @@ if they are long enough.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -38,6 +39,7 @@ from rxworker.providers import (
     Options,
 )
 from rxworker.providers.base import Provider
+from rxworker.providers.openai_cache import LIFETIMES
 
 LOOKBACK = 20
 LEAST = 1024
@@ -231,6 +233,11 @@ BEDROCK_ROWS: dict[str, tuple[str, Conversation, list[str]]] = {
     "an inference profile": (f"eu.{SONNET}", ASKED, ["tools", "S", "hi"]),
     "nova takes none behind its tools": (NOVA, ASKED, ["S", "hi"]),
     "a family that refuses points": ("meta.llama4-maverick-17b-instruct-v1:0", ASKED, []),
+    "a profile by its address": (
+        "arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-pro-v1:0",
+        ASKED,
+        ["S", "hi"],
+    ),
     "none behind documents": (
         SONNET,
         Conversation((Message.user("hi", DOCUMENT), own(Text("so")), Message.user(DOCUMENT))),
@@ -381,34 +388,114 @@ def test_the_key_of_openai_stays_the_same_in_a_conversation_and_differs_between_
     assert own_key["prompt_cache_key"] == "mine"
 
 
-TTL_ROWS: list[tuple[str, str | None, dict[str, Any]]] = [
-    ("chat", "24h", {"prompt_cache_retention": "24h"}),
-    ("responses", "in_memory", {"prompt_cache_retention": "in_memory"}),
-    ("chat", "30m", {"prompt_cache_options": {"ttl": "30m"}}),
-    ("responses", "12h", {"prompt_cache_options": {"ttl": "12h"}}),
-    ("chat", "12h", {}),
-    ("responses", "1h", {}),
-    ("chat", None, {}),
+EARLIER: dict[str, Provider] = {
+    "chat": OpenAIChat("gpt-5.4", api_key="k"),
+    "responses": OpenAIResponses("gpt-5.4", api_key="k"),
+}
+TTL_ROWS: list[tuple[Provider, str | None, dict[str, Any]]] = [
+    (EARLIER["chat"], "24h", {"prompt_cache_retention": "24h"}),
+    (EARLIER["responses"], "in_memory", {"prompt_cache_retention": "in_memory"}),
+    (EARLIER["responses"], "30m", {}),
+    (OPENAI["chat"], "30m", {"prompt_cache_options": {"ttl": "30m"}}),
+    (OPENAI["responses"], "12h", {"prompt_cache_options": {"ttl": "12h"}}),
+    (OPENAI["chat"], "12h", {}),
+    (OPENAI["chat"], "24h", {}),
+    (OPENAI["responses"], "1h", {}),
+    (OPENAI["chat"], None, {}),
+    (OPENAI["azure"], "24h", {"prompt_cache_retention": "24h"}),
+    (OPENAI["azure"], "12h", {"prompt_cache_options": {"ttl": "12h"}}),
 ]
 
 
-@pytest.mark.parametrize(("name", "ttl", "expected"), TTL_ROWS)
-def test_a_lifetime_of_openai_is_sent_and_that_of_another_provider_is_left_out(
-    name: str, ttl: str | None, expected: dict[str, Any]
+def of_sdk(provider: Provider, path: str) -> Any:
+    """A class of the official client, of the provider's protocol."""
+    folder = "chat" if provider.name == "openai_chat" else "responses"
+    module, _, name = path.format(folder).rpartition(".")
+    return getattr(pytest.importorskip(f"openai.types.{module}"), name)
+
+
+@pytest.mark.parametrize(("provider", "ttl", "expected"), TTL_ROWS)
+def test_a_lifetime_that_the_model_takes_is_sent_and_another_is_left_out(
+    provider: Provider, ttl: str | None, expected: dict[str, Any]
 ) -> None:
-    body = sent(OPENAI[name], ASKED, cache_ttl=ttl)
+    body = sent(provider, ASKED, cache_ttl=ttl)
     members = ("prompt_cache_retention", "prompt_cache_options")
     assert {member: body[member] for member in members if member in body} == expected
-    module = (
-        "chat.completion_create_params" if name == "chat" else "responses.response_create_params"
-    )
-    params = pytest.importorskip(f"openai.types.{module}")
-    kind = params.CompletionCreateParamsBase if name == "chat" else params.ResponseCreateParamsBase
+    is_chat = provider.name == "openai_chat"
+    params = "chat.completion_create_params" if is_chat else "responses.response_create_params"
+    base = "CompletionCreateParamsBase" if is_chat else "ResponseCreateParamsBase"
     for member, value in expected.items():
-        hint = str(get_type_hints(kind)[member])
+        hint = str(get_type_hints(of_sdk(provider, f"{params}.{base}"))[member])
         if isinstance(value, dict):
-            hint = str(get_type_hints(params.PromptCacheOptions)["ttl"])
+            hint = str(get_type_hints(of_sdk(provider, f"{params}.PromptCacheOptions"))["ttl"])
         assert repr(ttl) in hint
+
+
+POINTED = Conversation(
+    (
+        Message.user(
+            "long", CachePoint("12h"), "hi", Image("image/png", data="aGk="), CachePoint()
+        ),
+        Message.user(CachePoint(), RESULT, "more", CachePoint("30m")),
+    ),
+    "S",
+)
+EXPLICIT = {"mode": "explicit"}
+ELSEWHERE: tuple[Provider, ...] = (
+    OpenAIChat("gpt-5.6", base_url="http://127.0.0.1:1"),
+    OpenAIResponses("gpt-5.6", base_url="http://127.0.0.1:1"),
+)
+
+
+@pytest.mark.parametrize("name", ["chat", "responses"])
+@pytest.mark.parametrize("cache", ["auto", ()])
+def test_a_cache_point_is_a_breakpoint_of_openai(name: str, cache: Any) -> None:
+    """From GPT-5.6 on, at OpenAI itself; a point behind nothing is left out."""
+    body = sent(OPENAI[name], POINTED, PLAIN, cache=cache)
+    messages: list[Any] = body.get("messages") or body["input"]
+    contents: list[Any] = [one["content"] for one in messages if "content" in one]
+    lists: list[list[Any]] = [each for each in contents if isinstance(each, list)]
+    blocks = list(itertools.chain.from_iterable(lists))
+    found = [block.get("prompt_cache_breakpoint") for block in blocks]
+    assert found == [
+        EXPLICIT | {"ttl": "12h"},
+        None,
+        EXPLICIT,
+        EXPLICIT | {"ttl": "30m"},
+    ]
+    for other in (EARLIER[name], *ELSEWHERE):
+        assert "prompt_cache_breakpoint" not in str(sent(other, POINTED, PLAIN, cache=cache))
+
+
+SDK_PARTS = {
+    "chat": [
+        "chat.chat_completion_content_part_text_param.ChatCompletionContentPartTextParam",
+        "chat.chat_completion_content_part_image_param.ChatCompletionContentPartImageParam",
+        "chat.chat_completion_content_part_param.File",
+        "chat.chat_completion_content_part_input_audio_param.ChatCompletionContentPartInputAudioParam",
+    ],
+    "responses": [
+        "responses.response_input_text_param.ResponseInputTextParam",
+        "responses.response_input_image_param.ResponseInputImageParam",
+        "responses.response_input_file_param.ResponseInputFileParam",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SDK_PARTS)
+def test_each_part_of_a_message_takes_a_breakpoint_by_the_official_types(name: str) -> None:
+    for path in SDK_PARTS[name]:
+        kind = get_type_hints(of_sdk(OPENAI[name], path))["prompt_cache_breakpoint"]
+        assert "explicit" in str(get_type_hints(kind)["mode"])
+        assert get_args(get_type_hints(kind)["ttl"]) == LIFETIMES
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+def test_a_model_that_is_changed_does_not_keep_the_breakpoints_of_the_other(kind: Any) -> None:
+    provider = kind("gpt-5.6", api_key="k")
+    for model in ("gpt-5.6", "gpt-5.4", "gpt-5.6"):
+        provider.model = model
+        assert sent(provider, POINTED) == sent(kind(model, api_key="k"), POINTED)
 
 
 @pytest.mark.parametrize("provider", [Gemini("m", api_key="k"), Ollama("m")], ids=str)

@@ -50,13 +50,12 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import in_letters
+from rxworker.providers.models import ModelInfo
 from rxworker.providers.schema import closed, refuse_grammar, refuse_native, refuse_programmatic
 
 NAME = "bedrock"
 MOST_POINTS = 4
-"""Cache points that a request may have."""
-CACHED = {"anthropic.": ("tools", "system"), "amazon.nova": ("system",)}
-"""Where the families of models that take cache points take them, besides messages; another family refuses the request.
+"""Cache points that a request may have. A family that takes none refuses the request.
 
 See https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
 """
@@ -93,11 +92,12 @@ FORMATS = {
 """The name of a media type."""
 
 
-def encode(model: str, request: Request) -> Body:
+def encode(model: str, request: Request, info: ModelInfo) -> Body:
     """The body.
 
     Args:
         model: The id of the model, which contains its family.
+        info: What the model takes.
         request: The conversation so far, the tools that the model may call, and the settings.
 
     Raises:
@@ -123,7 +123,7 @@ def encode(model: str, request: Request) -> Body:
         body["outputConfig"] = {"textFormat": encode_output(options.output)}
     if options.thinking is not None:
         body["additionalModelRequestFields"] = encode_effort(model, options.thinking)
-    body = _with_points(model, body, options)
+    body = _with_points(body, options, info)
     return with_extra({**body}, options.extra)
 
 
@@ -244,13 +244,13 @@ def _message(role: str, blocks: list[JsonObject]) -> JsonObject:
     return {"role": role, "content": [*results, *others]}
 
 
-def _with_points(model: str, body: JsonObject, options: Options) -> JsonObject:
+def _with_points(body: JsonObject, options: Options, info: ModelInfo) -> JsonObject:
     """The body with the cache points that ``Options.cache`` requires, and the last few of all."""
     messages: Any = body["messages"]
     parts: Sequence[str] = cached_parts(options)
     is_moving = options.cache == "auto"
     if is_moving:
-        parts = next((CACHED[family] for family in CACHED if family in model), ())
+        parts = info.marked if info.caching == "marks" else ()
         if parts:
             _add_points(messages, options.cache_ttl)
     config: Any = body.get("toolConfig") or {"tools": []}

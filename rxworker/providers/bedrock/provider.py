@@ -47,7 +47,7 @@ class BedrockService(Service):
 
     _variable = "AWS_BEARER_TOKEN_BEDROCK"
     _accept = (STREAM,)
-    _vendors = ("anthropic",)
+    _vendors = ("anthropic", "amazon")
     _operation: str
 
     def __init__(
@@ -165,7 +165,7 @@ class Bedrock(BedrockService):
         return options
 
     def _body(self, request: Request) -> bytes:
-        return msgspec.json.encode(encode(self.model, request))
+        return msgspec.json.encode(encode(self.model, request, self.info))
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""

@@ -37,7 +37,7 @@ class Dialect(Struct, frozen=True):
         id_length: How long an id is that takes the place of one that looks otherwise.
         usage_option: Whether usage is sent for ``stream_options``; without it, the server sends usage anyway and refuses the member.
         has_schemas: Whether it takes a schema for the answer; without it, it is sent ``json_object``, and the model reads the schema.
-        cache_marks: Parts of the names of the models whose requests have marks of what may be cached.
+        cache_marks: The vendors of whose models it takes marks of what may be cached, as `ModelInfo.vendor` has them.
         flags: Members of its own that each request has as ``true``, unless ``extra`` gives another value.
         tool_flags: The same, for requests with tools.
     """
@@ -100,7 +100,7 @@ DIALECTS = {
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,
     "kimi.com": KIMI,
-    "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES), cache_marks=("claude", "qwen")),
+    "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES), cache_marks=("anthropic", "qwen")),
     "groq.com": REASONED,
     "cerebras.ai": Dialect("max_completion_tokens", (REASONING,)),  # refuses reasoning_content
     "together.xyz": REASONED,

@@ -18,6 +18,7 @@ from msgspec.json import encode as to_json
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Audio,
+    CachePoint,
     Document,
     Image,
     Json,
@@ -43,6 +44,7 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
+from rxworker.providers.openai_cache import set_breakpoint
 from rxworker.providers.openai_chat.choice import (
     DETAILS,
     FIELD,
@@ -77,6 +79,8 @@ def encode(
     encoder: MessagesEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
     caching: JsonObject,
+    *,
+    marks: bool = False,
 ) -> Body:
     """The body.
 
@@ -86,6 +90,7 @@ def encode(
         encoder: An encoder for the server of the request. It has encoded the beginning of the conversation, or is new.
         known: Gives the tools as JSON.
         caching: Fields for OpenAI's cache.
+        marks: Whether the server takes marks of what may be cached, for this model.
 
     Raises:
         ConfigurationError: A tool requires something that the protocol does not have.
@@ -93,9 +98,8 @@ def encode(
     conversation, tools, options = request.conversation, request.tools, request.options
     dialect = encoder.dialect
     encoder.feed_new(conversation.messages)
-    marked = dialect.cache_marks if options.cache == "auto" else ()
     mark: JsonObject | None = None
-    if any(name in model.lower() for name in marked):
+    if marks and options.cache == "auto":
         mark = {"type": "ephemeral"}
         if options.cache_ttl:
             mark["ttl"] = options.cache_ttl
@@ -138,18 +142,27 @@ class MessagesEncoder(MessageEncoder):
     Args:
         dialect: The dialect of the server.
         has_tools: Whether the request has tools.
+        breakpoints: Whether a cache point in a message of the user's is sent.
 
     Attributes:
         dialect: The same.
         has_tools: The same.
+        breakpoints: The same.
     """
 
-    __slots__ = ("_answered", "_asked", "_ids", "_rest", "dialect", "has_tools")
+    __slots__ = ("_answered", "_asked", "_ids", "_rest", "breakpoints", "dialect", "has_tools")
 
-    def __init__(self, dialect: Dialect = COMPATIBLE, *, has_tools: bool = False) -> None:
+    def __init__(
+        self,
+        dialect: Dialect = COMPATIBLE,
+        *,
+        has_tools: bool = False,
+        breakpoints: bool = False,
+    ) -> None:
         super().__init__()
         self.dialect = dialect
         self.has_tools = has_tools
+        self.breakpoints = breakpoints
         # The messages up to the last answer, with the results of its calls, after which others may come; and the rest.
         self._answered: list[Part] = []
         self._rest: list[Part] = []
@@ -170,6 +183,8 @@ class MessagesEncoder(MessageEncoder):
                     results.append(_result(block, self._ids, self.dialect))
                     if isinstance(block.content, str):
                         continue
+                elif isinstance(block, CachePoint):
+                    set_breakpoint(parts, block, wanted=self.breakpoints)
                 parts += _parts(block)
             if results:
                 self._answered += self.parts(results)
@@ -179,6 +194,8 @@ class MessagesEncoder(MessageEncoder):
     def is_like(self, new: MessageEncoder) -> bool:
         """Whether it encodes for the same dialect, and as many tools as matter to that."""
         if not isinstance(new, MessagesEncoder) or self.dialect is not new.dialect:
+            return False
+        if self.breakpoints is not new.breakpoints:
             return False
         return self.has_tools is new.has_tools or self.dialect.demands_reasoning != "answers"
 

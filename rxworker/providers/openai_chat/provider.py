@@ -11,7 +11,7 @@ from rxworker.providers.base import Options, Request
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.fit import refused
 from rxworker.providers.models import ModelInfo, model_info
-from rxworker.providers.openai_cache import cache_settings
+from rxworker.providers.openai_cache import cache_settings, takes_breakpoints
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import OPENAI, Dialect, dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
@@ -97,7 +97,11 @@ class OpenAIChat(OpenAIService):
     def _body(self, request: Request) -> bytes:
         url = self._request_url()
         dialect = self._dialect or dialect_of(url)
-        new = MessagesEncoder(dialect, has_tools=bool(request.tools))
-        caching = cache_settings(host_of(url), request, ("30m",))
-        body = partial(encode, self.model, request, known=self._remembered.tools, caching=caching)
+        info, host = self._cached, host_of(url)
+        marks = info.caching == "marks" and info.vendor in dialect.cache_marks
+        points = takes_breakpoints(host, info)
+        new = MessagesEncoder(dialect, has_tools=bool(request.tools), breakpoints=points)
+        caching = cache_settings(host, request, ("30m",), info)
+        known = self._remembered.tools
+        body = partial(encode, self.model, request, known=known, caching=caching, marks=marks)
         return self._remembered.encode(request.conversation.messages, new, body)

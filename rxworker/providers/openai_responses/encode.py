@@ -60,6 +60,7 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.ids import shortened
+from rxworker.providers.openai_cache import set_breakpoint
 from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import (
     CONTENT,
@@ -148,10 +149,11 @@ class InputEncoder(MessageEncoder):
         items: The encoded items so far, for `array`.
     """
 
-    __slots__ = ("_answers", "items")
+    __slots__ = ("_answers", "breakpoints", "items")
 
-    def __init__(self) -> None:
+    def __init__(self, *, breakpoints: bool = False) -> None:
         super().__init__()
+        self.breakpoints = breakpoints
         self.items: list[Part] = []
         # What the answer to a call begins with, by the call's id, which may come again.
         self._answers: dict[str, JsonObject] = {}
@@ -168,9 +170,13 @@ class InputEncoder(MessageEncoder):
             text = message.text
             items: list[JsonObject] = [{"role": "system", "content": text}] if text else []
         else:
-            items = _encode_user(message, self._answers)
+            items = _encode_user(message, self._answers, breakpoints=self.breakpoints)
         if items:
             self.items += self.parts(items)
+
+    def is_like(self, new: MessageEncoder) -> bool:
+        """Whether it sends cache points as well."""
+        return isinstance(new, InputEncoder) and self.breakpoints is new.breakpoints
 
 
 def safe_id(call_id: str) -> str:
@@ -206,7 +212,9 @@ def _answer(call: ToolCall, own: bool) -> JsonObject:
     return answer
 
 
-def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonObject]:
+def _encode_user(
+    message: Message, answers: dict[str, JsonObject], *, breakpoints: bool
+) -> list[JsonObject]:
     """Results and other items first, then the user's text."""
     items: list[JsonObject] = []
     others: list[JsonObject] = []
@@ -216,6 +224,8 @@ def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonO
             items.append(_result(block, answers.get(block.tool_use_id)))
         elif isinstance(block, OpaqueBlock):
             others.append(_item(block))
+        elif isinstance(block, CachePoint):
+            set_breakpoint(parts, block, wanted=breakpoints)
         else:
             parts += _parts(block)
     if others:

@@ -12,7 +12,7 @@ from rxworker.messages import Json
 from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, Request, ResumableDecoder
 from rxworker.providers.malformed import UNREADABLE
-from rxworker.providers.openai_cache import cache_settings
+from rxworker.providers.openai_cache import LIFETIMES, cache_settings, takes_breakpoints
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode, encode_tool
 from rxworker.providers.openai_responses.finish import numbers
@@ -55,13 +55,12 @@ class OpenAIResponses(OpenAIService):
     _numbers = staticmethod(numbers)
 
     def _body(self, request: Request) -> bytes:
-        thinks, host = self.info.efforts != (), ""
-        if request.options.cache == "auto":
-            host = self._host()
-        caching = cache_settings(host, request, ("30m", "12h"))
+        thinks, host, info = self.info.efforts != (), self._host(), self._cached
+        caching = cache_settings(host, request, LIFETIMES, info)
+        new = InputEncoder(breakpoints=takes_breakpoints(host, info))
         known = self._remembered.tools
         body = partial(encode, self.model, request, known=known, caching=caching, thinks=thinks)
-        return self._remembered.encode(request.conversation.messages, InputEncoder(), body)
+        return self._remembered.encode(request.conversation.messages, new, body)
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:
         """The same, for a response that goes on without its connection (``extra={"background": True}``); see `BackgroundProvider`."""
