@@ -343,7 +343,7 @@ class OpenAIService(HostedService):
 
     @property
     def _cached(self) -> ModelInfo:
-        """How the model caches, whoever's it is: these protocols are spoken for models of many vendors."""
+        """How the model caches, by the row of its vendor: these protocols are spoken for models of many vendors."""
         return model_info(self.model) if self._info is None else self._info
 
     def _base(self) -> str:

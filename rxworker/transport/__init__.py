@@ -5,6 +5,7 @@ from rxworker.transport.base import Model, RecordingTransport, Transport, from_r
 from rxworker.transport.cache_meter import CacheMeter
 from rxworker.transport.client import Client
 from rxworker.transport.combine import fallback, race
+from rxworker.transport.gemini_cache import GeminiCacheTransport
 from rxworker.transport.http import HttpTransport
 from rxworker.transport.session import close_session
 from rxworker.transport.websocket import WebSocketTransport
@@ -23,6 +24,7 @@ __all__ = [
     "race",
     # transports
     "HttpTransport",
+    "GeminiCacheTransport",
     "WebSocketTransport",
     "RecordingTransport",
     "from_recording",

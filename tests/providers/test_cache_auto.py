@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -33,6 +34,7 @@ from rxworker.providers import (
     Anthropic,
     Bedrock,
     Gemini,
+    GeminiInteractions,
     Ollama,
     OpenAIChat,
     OpenAIResponses,
@@ -150,6 +152,107 @@ def test_of_fifty_tool_loops_at_least_95_percent_of_what_can_be_read_is_read(nam
         totals.append(served(PROVIDERS[name], [*loop(seed, name)], options))
     assert min(read / could for could, read in totals if could > 20 * LEAST) >= 0.95
     assert sum(read for _, read in totals) >= 0.95 * sum(could for could, _ in totals)
+
+
+class PrefixServer:
+    """A server that caches unasked: a request reads the longest beginning that it has, byte by byte, with one of the requests before.
+
+    Args:
+        least: Tokens of a prompt that is cached.
+        step: Tokens of a block: what is read is a whole number of these.
+        ends: Whether it finds nothing but a beginning that ends as a request before did, as OpenAI from GPT-5.6 on.
+        last: Whether it keeps the last request alone, as a server of one's own does.
+    """
+
+    def __init__(
+        self, least: int, *, step: int = 1, ends: bool = False, last: bool = False
+    ) -> None:
+        self.least, self._step, self._ends, self._last = least, step, ends, last
+        self._kept: dict[str, list[bytes]] = {}  # by the key that leads requests to one server
+
+    def answer(self, body: bytes) -> tuple[int, int]:
+        """The tokens of the input, and those of them that were read. Four bytes are a token."""
+        asked = msgspec.json.decode(body)
+        prompt = b"".join(_pieces(asked))
+        kept = self._kept.setdefault(asked.get("prompt_cache_key", ""), [])
+        found = [self._common(each, prompt) // 4 // self._step * self._step for each in kept]
+        read = max((each for each in found if each >= self.least), default=0)
+        self._kept[asked.get("prompt_cache_key", "")] = [prompt] if self._last else [*kept, prompt]
+        return len(prompt) // 4, read
+
+    def _common(self, before: bytes, now: bytes) -> int:
+        if self._ends or now.startswith(before):
+            return len(before) if now.startswith(before) else 0
+        same, differs = 0, min(len(before), len(now)) + 1
+        while differs - same > 1:
+            middle = (same + differs) // 2
+            if now.startswith(before[:middle]):
+                same = middle
+            else:
+                differs = middle
+        return same
+
+
+def _pieces(body: dict[str, Any]) -> Iterator[bytes]:
+    """The prompt of a request, in the order in which it is read."""
+    for name in (
+        "model",
+        "tools",
+        "system",
+        "instructions",
+        "systemInstruction",
+        "system_instruction",
+    ):
+        yield msgspec.json.encode(body.get(name))
+    for message in body.get("messages") or body.get("contents") or body["input"]:
+        yield msgspec.json.encode(message)
+
+
+PREFIXES: dict[str, tuple[Provider, Callable[[], PrefixServer]]] = {
+    # https://developers.openai.com/api/docs/guides/prompt-caching
+    "chat from 5.6 on": (
+        OpenAIChat("gpt-5.6", api_key="k"),
+        partial(PrefixServer, 1024, ends=True),
+    ),
+    "chat before": (OpenAIChat("gpt-5.4", api_key="k"), partial(PrefixServer, 1024, step=128)),
+    "responses from 5.6 on": (
+        OpenAIResponses("gpt-6.2-sol", api_key="k"),
+        partial(PrefixServer, 1024, ends=True),
+    ),
+    "responses before": (
+        OpenAIResponses("gpt-5.4", api_key="k"),
+        partial(PrefixServer, 1024, step=128),
+    ),
+    # https://api-docs.deepseek.com/guides/kv_cache
+    "deepseek": (
+        OpenAIChat("deepseek-v4-pro", base_url="https://api.deepseek.com", api_key="k"),
+        partial(PrefixServer, 64, step=64),
+    ),
+    # https://ai.google.dev/gemini-api/docs/generate-content/caching
+    "gemini": (Gemini("gemini-3.8-flash", api_key="k"), partial(PrefixServer, 4096)),
+    "interactions": (
+        GeminiInteractions("gemini-3.8-flash", api_key="k"),
+        partial(PrefixServer, 4096),
+    ),
+    "ollama": (Ollama("m"), partial(PrefixServer, 1, last=True)),
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_of_fifty_tool_loops_a_service_that_caches_unasked_reads_at_least_95_percent(
+    name: str,
+) -> None:
+    """What can be read is the request before, if it is long enough to be cached."""
+    provider, new = PREFIXES[name]
+    could = read = 0
+    for seed in range(50):
+        server, before = new(), 0
+        for conversation in loop(seed, provider.name):
+            size, found = server.answer(provider.request(conversation, TOOLS, AUTO).body)
+            could += before if before >= server.least else 0
+            read, before = read + found, size
+    assert could > 1_000_000
+    assert read >= 0.95 * could
 
 
 def test_marks_that_do_not_move_read_less_than_half() -> None:
