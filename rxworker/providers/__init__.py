@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rxworker.providers.anthropic.provider import Anthropic
     from rxworker.providers.anthropic.vertex import AnthropicVertex
     from rxworker.providers.bedrock.provider import AnthropicBedrock, Bedrock
-    from rxworker.providers.cache_use import CacheChange, CacheUse, step_cache
+    from rxworker.providers.cache_use import CacheUse
     from rxworker.providers.gemini.provider import Gemini
     from rxworker.providers.gemini_interactions.provider import GeminiInteractions
     from rxworker.providers.ollama.provider import Ollama
@@ -46,10 +46,8 @@ _MODULES = {
 _BESIDE = {
     "AnthropicBedrock": "bedrock.provider",
     "AnthropicVertex": "anthropic.vertex",
-    "CacheChange": "cache_use",
     "CacheUse": "cache_use",
     "Dialect": "openai_chat.dialects",
-    "step_cache": "cache_use",
 }
 """The modules of the other names that are imported late."""
 
@@ -92,7 +90,5 @@ __all__ = [
     "HttpRequest",
     "ResponseDecoder",
     # what was read from a cache
-    "CacheChange",
     "CacheUse",
-    "step_cache",
 ]

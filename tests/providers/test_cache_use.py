@@ -22,7 +22,6 @@ from rxworker.messages.usage import Usage
 from rxworker.providers import (
     Anthropic,
     Bedrock,
-    CacheUse,
     Gemini,
     GeminiInteractions,
     HttpRequest,
@@ -30,9 +29,9 @@ from rxworker.providers import (
     OpenAIChat,
     OpenAIResponses,
     Options,
-    step_cache,
 )
 from rxworker.providers.base import Provider
+from rxworker.providers.cache_use import CacheUse, step_cache
 
 ANTHROPIC = Anthropic("claude-opus-4-6", api_key="k")
 BEDROCK = Bedrock("anthropic.claude-sonnet-4-6", region="us-east-1", api_key="k")

@@ -19,7 +19,6 @@ from rxworker.messages.usage import Usage
 from rxworker.providers import (
     Anthropic,
     Bedrock,
-    CacheChange,
     Gemini,
     HttpRequest,
     OpenAIChat,
@@ -27,6 +26,7 @@ from rxworker.providers import (
     Options,
 )
 from rxworker.providers.base import Provider
+from rxworker.providers.cache_use import CacheChange
 from rxworker.testing import Reply, call, say
 from rxworker.testing.wire import wire_for
 from rxworker.tools import Toolbox
