@@ -65,7 +65,7 @@ class Usage(
         return replace(whole, by_size=tuple(sorted(sizes.items(), key=_size)))
 
 
-SIZES = (100_000, 128_000, 200_000, 256_000, 272_000)
+SIZES = (100_000, 128_000, 200_000, 256_000, 272_000, 512_000)
 """The lengths of a prompt in tokens above which providers have other prices."""
 
 

@@ -160,11 +160,12 @@ _CLOUD = re.compile(r".*?\b(anthropic|amazon)\.")
 
 _COSTS = ("input", "output", "cache_read", "cache_creation")
 _LONG = {
-    # From this number of tokens of a prompt on, how many times as much its input and its output cost.
+    # Above this number of tokens of a prompt, how many times as much its input and its output cost.
     "anthropic": (100_000, 5.0, 5.0),
     "openai": (272_000, 2.0, 1.5),
     "gemini": (200_000, 2.0, 1.5),
     "xai": (200_000, 2.0, 2.0),
+    "minimax": (512_000, 2.0, 2.0),
 }
 _HOUR = 2.0  # what Anthropic takes for input that is cached for an hour, in its price
 
@@ -563,8 +564,7 @@ MODELS: tuple[ModelInfo, ...] = (
         },
     ),
     replace(_GLM, names="glm-(4|z|5v|5-).*"),
-    # Twice as much for a prompt of more than 512,000 tokens.
-    *_priced(_MINIMAX, {"MiniMax-M3": (0.3, 1.2, 0.06)}),
+    *_priced(_MINIMAX, {"MiniMax-M3": (0.3, 1.2, 0.06)}, tiered=True),
     *_priced(
         replace(_MINIMAX, off=None, context=204_800, output=None),
         {

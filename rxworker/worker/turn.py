@@ -247,7 +247,7 @@ async def _after_send_hooks(
     context: RunContext,
     scope: TurnScope,
     emit: Callable[[Event], None],
-    asked: Conversation | None = None,
+    conversation: Conversation | None = None,
 ) -> tuple[Conversation, Edits]:
     """The conversation of a request, after the hooks; and the request as each hook received it that has changed it.
 
@@ -255,13 +255,13 @@ async def _after_send_hooks(
         context: The run.
         scope: The turn.
         emit: Emits the events of the hooks.
-        asked: What is about to be sent, if it is not the conversation.
+        conversation: What is about to be sent, if it is not that of the run.
     """
     hook_context = MessageSendContext(
         **context.hook_input(scope.variables),
     )
-    if asked is not None:
-        hook_context._begin(asked)
+    if conversation is not None:
+        hook_context._begin(conversation)
     try:
         verdict, hook = await context.worker.hooks.run(MESSAGE_SEND, hook_context, emit)
         if isinstance(verdict, Cancel):

@@ -112,6 +112,19 @@ COSTS: dict[str, tuple[str, Any, JsonObject, float]] = {
         prompt(250_000, 50_000),
         200_000 * 4.0 + 50_000 * 0.4 + 1_000 * 18.0,
     ),
+    "gpt, longer than another vendor's limit": (
+        "gpt-6.2-sol",
+        responses,
+        gpt(600_000, 0, 0),
+        600_000 * 4.0 + 1_000 * 15.0,
+    ),
+    "minimax, short": ("MiniMax-M3", responses, gpt(512_000, 0, 0), 512_000 * 0.3 + 1_000 * 1.2),
+    "minimax, long": (
+        "MiniMax-M3",
+        responses,
+        gpt(600_000, 100_000, 0),
+        500_000 * 0.6 + 100_000 * 0.12 + 1_000 * 2.4,
+    ),
     "gemini, flat": (
         "gemini-4-neon",
         gemini,
@@ -143,7 +156,7 @@ def used(size: int, output: int, read: int | None, written: int | None, hour: in
 
 RESPONSES = st.builds(
     used,
-    st.integers(0, 400_000) | st.sampled_from([*SIZES, *(size + 1 for size in SIZES)]),
+    st.integers(0, 700_000) | st.sampled_from([*SIZES, *(size + 1 for size in SIZES)]),
     st.integers(0, 1_000),
     st.integers(0, 200_000) | st.none(),
     st.integers(0, 200_000) | st.none(),

@@ -67,7 +67,7 @@ function partText(part) {
 }
 
 const FIELDS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens", "reasoning_tokens", "cache_creation_1h_tokens"];
-const SIZES = [100_000, 128_000, 200_000, 256_000, 272_000]; // as in Python: lengths of a prompt above which there are other prices
+const SIZES = [100_000, 128_000, 200_000, 256_000, 272_000, 512_000]; // as in Python: lengths of a prompt above which there are other prices
 const MILLION = 1_000_000;
 
 export function newUsage() {
