@@ -409,8 +409,10 @@ def _conversation_replace(state: RunState, event: ConversationReplace) -> RunSta
     behind = len(state.conversation.messages) - len(state.base.messages)
     messages = event.conversation.messages
     base = event.conversation.with_messages(messages[: max(0, len(messages) - behind)])
-    # The tokens of the last request are not those of the next one without its answer.
-    return replace(state, conversation=event.conversation, base=base, request_tokens=None)
+    # A request that goes out now may still carry the short form, whose tokens then are not those of the conversation.
+    is_whole_again = state.conversation.replaced and not event.conversation.replaced
+    tokens = 0 if is_whole_again else None
+    return replace(state, conversation=event.conversation, base=base, request_tokens=tokens)
 
 
 def _conversation_compact(state: RunState, event: ConversationCompact) -> RunState:

@@ -89,6 +89,7 @@ class RunState(Struct, frozen=True):
             first request that from before the run.
         is_closed: Whether the response is in the conversation.
         request_tokens: The tokens of the last request and its response, as the provider has counted them; ``None`` before the first, and after messages in it were replaced.
+            0 if the next count is not that of the conversation.
         traceparent: The trace context of the caller of the run; empty without one.
         shared_state: The state that tools and hooks share with user interfaces; ``None`` if there is none.
         output_format: The form of the answer, if a type was requested.
@@ -281,10 +282,10 @@ def settle(state: RunState) -> RunState:
     if not state.is_closed:
         state = close(state)
     usage = None if state.response is None else state.response.usage
-    known = usage is not None and usage.input_tokens is not None and not usage.is_partial
+    is_known = usage is not None and usage.input_tokens is not None and state.request_tokens != 0
     return replace(
         state,
-        request_tokens=usage.total_tokens if usage is not None and known else None,
+        request_tokens=usage.total_tokens if usage is not None and is_known else None,
         response=None,
         is_closed=False,
         spent=state.own_usage,

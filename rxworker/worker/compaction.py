@@ -101,7 +101,7 @@ async def compacted(
 def _size(context: RunContext) -> float | None:
     """The tokens of the next request, by those of the last one; ``None`` if these are not known."""
     state = context.journal.state
-    if state.request_tokens is None:
+    if not state.request_tokens:
         return None
     added = 0
     for message in reversed(state.conversation.messages):

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
+import reactivex
 from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import Observable
@@ -346,6 +347,32 @@ def test_a_run_may_be_stopped_at_every_step_of_a_compaction(control: str) -> Non
     assert (cut_short > 3) is (control != "pause")
 
 
+async def test_a_compaction_is_stored_before_the_request_that_it_is_for() -> None:
+    async with MemoryLog() as log:
+        kinds: list[list[str]] = []
+
+        class Reading(Looking):
+            def stream(self, request: Request) -> Observable[ResponseEvent]:
+                async def read() -> None:
+                    kinds.append([entry.kind async for entry in log.read(run.id)])
+
+                def then(_: None) -> Observable[ResponseEvent]:
+                    return super(Reading, self).stream(request)
+
+                return reactivex.from_future(asyncio.ensure_future(read())).pipe(ops.flat_map(then))
+
+        model = Reading(9)
+        run = model.worker(log=log).run("Look around.")
+        made = compactions(await recorded(run))
+    stored = [
+        each.count("conversation_compact")
+        for each, request in zip(kinds, model.requests, strict=True)
+        if len(request.conversation.messages) > 1
+        and request.conversation.messages[1] in made[0].instead
+    ]
+    assert stored[0] == 1
+
+
 async def test_a_cancelled_summary_counts() -> None:
     model = Looking(9, summary=replace(say("Grass."), stalls=True))
 
@@ -418,6 +445,7 @@ async def test_hooks_see_what_is_sent_and_what_they_change_is_sent() -> None:
     assert seen == [len(each.conversation.messages) for each in model.requests]
     assert "grass" in str(conversation)
     assert "grass" not in str([each.conversation for each in model.requests])
+    assert max(map(size_of, model.requests)) < 2_500
 
 
 async def test_a_hook_may_refuse_the_request_for_a_summary() -> None:
@@ -432,7 +460,7 @@ async def test_a_hook_may_refuse_the_request_for_a_summary() -> None:
 
 
 async def test_what_is_rewritten_for_good_is_in_no_form_that_was_made_before() -> None:
-    model = Looking(9)
+    model = Looking(7)
     worker = model.worker()
     await worker.run("Look around.")
     before = worker.session.conversation
@@ -446,11 +474,12 @@ async def test_what_is_rewritten_for_good_is_in_no_form_that_was_made_before() -
 
     worker.hooks.add(forget)
     model.requests.clear()
-    model.rounds = 10
+    model.rounds = 8
     await worker.run("And now?")
     after = worker.session.conversation
     # It changed the first request; the second one is of the whole conversation, and shortened again.
     assert len(model.summaries) == 1
+    assert max(map(size_of, model.others)) < 2_500 < size_of(model.summaries[0])
     assert "Look around." not in str([each.conversation for each in model.requests])
     assert after.messages[0].text == "Look." == after.sent.messages[0].text
 
@@ -603,8 +632,9 @@ def test_a_share_needs_to_know_what_the_model_reads() -> None:
 async def test_a_compaction_that_is_worth_little_is_not_made() -> None:
     """Where the system text alone is too long, each request would otherwise pay a summary."""
     model = Looking(6, counts=False)
-    run = model.worker(system="Be exact. " * 20_000, at=40_000).run("Look around.")
-    assert compactions(await recorded(run)) == model.summaries == []
+    compact = Compact(at=40_000, keep=1, prompt=PROMPT)
+    worker = Worker(model, tools=[look], compact=compact, system="Be exact. " * 20_000)
+    assert compactions(await recorded(worker.run("Look around."))) == model.summaries == []
 
 
 async def test_as_many_turns_stay_as_are_to_be_kept() -> None:

@@ -36,6 +36,7 @@ from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.tools import ToolContext
 from rxworker.ui.describe import outline_json
+from rxworker.worker import Compact
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 NODE = shutil.which("node")
@@ -166,6 +167,21 @@ async def nested() -> Run[Any]:
     return Worker(ScriptedModel([both, "Here."]), tools=[write]).run("Verses, please.")
 
 
+async def shortened() -> Run[Any]:
+    """Also inside another run; the summary has tokens of its own."""
+
+    def make() -> Worker:
+        long = Usage(input_tokens=900, output_tokens=5)
+        replies = [replace(call("look", where="here"), usage=long) for _ in range(2)]
+        model = ScriptedModel([*replies, "We looked.", "Nothing is there."])
+        return Worker(model, tools=[look], compact=Compact(at=100, keep=1))
+
+    search = worker_tool(make, name="search", description="Have something found.")
+    replies = [replace(call("search", task="A frog."), usage=Usage(900, 5)) for _ in range(2)]
+    model = ScriptedModel([*replies, "We searched.", "No frog."])
+    return Worker(model, tools=[search], compact=Compact(at=100, keep=1)).run("A frog, please.")
+
+
 async def paused() -> Run[Any]:
     first = say("May I?") + call("look", where="there") + call("delete", path="a.txt")
     return Worker(ScriptedModel([first]), tools=[look, delete]).run("Tidy up")
@@ -221,7 +237,7 @@ async def odd_text() -> Run[Any]:
 
 
 RUNS: list[Callable[[], Awaitable[Run[Any]]]] = [
-    plain, two_at_once, looked_at, held_back, retracted, failed, limited, nested, paused, approved, denied, cancelled, second, spoken_into, odd_text,
+    plain, two_at_once, looked_at, held_back, retracted, failed, limited, nested, shortened, paused, approved, denied, cancelled, second, spoken_into, odd_text,
 ]  # fmt: skip
 
 
