@@ -13,9 +13,9 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Self
+from typing import Self, TypeVar
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -32,6 +32,7 @@ from rxworker.errors import (
 )
 from rxworker.events import Event, Record, RunRequeue
 from rxworker.log.codec import Codec, Encoding, StoredRow
+from rxworker.log.fold import fold_stored
 from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
 from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
 from rxworker.log.leases import LEASE, Heartbeat, Leases
@@ -55,6 +56,8 @@ from rxworker.log.values import (
 )
 from rxworker.messages.settings import check_number, check_type
 from rxworker.operators.disposables import Call
+
+S = TypeVar("S")
 
 REPORTING = 1.0
 """Seconds for which a log that is closed waits until it has reported that its process returned."""
@@ -83,6 +86,7 @@ class EventLog(Store):
         heartbeat: Renews the claims of the runs of this process.
         followers: The followers of runs in this process.
         patience: Seconds for which a call of the log may take before it fails by itself, for example while its server is away.
+        folds: The tasks of the folds that are kept with it.
         is_closed: Whether the log is closed.
         searches_texts: Whether `search` searches texts, and not titles alone.
     """
@@ -106,6 +110,7 @@ class EventLog(Store):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reports: dict[Claim, asyncio.Task[None]] = {}
         self._encoding = Encoding(codec)
+        self.folds: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -611,6 +616,57 @@ class EventLog(Store):
         """
         return stored_runs(self, since, where)
 
+    def fold_stored(
+        self,
+        key: str,
+        step: Callable[[S, Record], S],
+        initial: S,
+        *,
+        where: Where | None = None,
+        version: int = 1,
+    ) -> Observable[S]:
+        """Fold all records of all runs, and keep the state with the log, so that a restart continues it and reads no record again.
+
+            --r---r-r--          records, by any process
+            [ log.fold_stored("count", lambda n, _: n + 1, 0) ]
+            0-1---2-3--
+
+        It emits what was kept, or ``initial``, and then the state whenever it has read records, at least those of one run in one step. The records of a run come in their order, those of different
+        runs in any. What counts is as for `runs`: nested runs count with their outer one, and a fork from its `Fork` on. The deletion of a run that was folded changes nothing.
+
+        The state is written about once a second while records arrive, when the subscription is disposed, and when the log is closed, in one write with the place up to which the log
+        was read. Several processes may fold under one key: one of them writes, and the others follow what it has written. The observable completes when the log is closed.
+
+        Args:
+            key: The name of the fold in this log.
+            step: Returns the next state from a state and a record. It must always return the same for the same, and change nothing else.
+            initial: The first state. msgspec must be able to encode and decode it, and all states have its type.
+            where: Only runs for which it returns true; see `runs`.
+            version: Raise it when ``step``, ``where`` or the type has changed: then all is folded anew.
+
+        Raises:
+            ConfigurationError: JSON cannot hold ``initial``, or an argument is wrong. As ``on_error``: ``step`` has returned another type.
+            LogError: As ``on_error``: what was kept is of another type or of a later version, or the log cannot be read or written. So does what ``step`` raises; then the
+                state before is kept.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.events import RunStop
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.testing import ScriptedModel
+            >>> def ended(count: int, record: Record) -> int:
+            ...     return count + isinstance(record.event, RunStop)
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         await Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+            ...         counts = log.fold_stored("ended", ended, 0)
+            ...         print(await counts.pipe(ops.first(bool)))
+            >>> from reactivex import operators as ops
+            >>> asyncio.run(main())
+            1
+        """
+        return fold_stored(self, key, step, initial, where, version)
+
     # Commands
 
     async def send(self, run_id: str, command: Command) -> int:
@@ -764,9 +820,11 @@ class EventLog(Store):
         if self._reports:
             await asyncio.wait([*self._reports.values()], timeout=REPORTING)
         self.is_closed = True
+        self.followers.wake_all()
+        if self.folds:
+            await asyncio.wait([*self.folds], timeout=self.patience)
         for report in self._reports.values():
             report.cancel()
-        self.followers.wake_all()
         await asyncio.get_running_loop().run_in_executor(None, self.heartbeat.close)
         await self._close()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import LogError, describe
@@ -64,8 +65,8 @@ class Encoding:
             return entries
         return [with_body(entry, self._decode(entry.body, run_id)) for entry in entries]
 
-    def encode(self, value: RunRow | Command, run_id: str) -> bytes:
-        """A row or a command as it is stored."""
+    def encode(self, value: Struct, run_id: str) -> bytes:
+        """A row, a command, or what is kept of a fold, as it is stored."""
         data = encode_lenient(value)
         if self._codec is None:
             return data
@@ -95,7 +96,7 @@ class Encoding:
         row, why = RunRow(status), ""
         if data:
             try:
-                row = replace(self._decoded(data, run, _decode_row), status=status)
+                row = replace(self.decode(data, run, _decode_row), status=status)
             except LogError as error:
                 if is_strict:
                     raise
@@ -111,10 +112,15 @@ class Encoding:
         Raises:
             LogError: It was stored with another codec, or is damaged.
         """
-        command = self._decoded(data, run_id, _decode_command)
+        command = self.decode(data, run_id, _decode_command)
         return replace(command, number=number, time=stored)
 
-    def _decoded(self, data: bytes, run_id: str, decode: Callable[[bytes], T]) -> T:
+    def decode(self, data: bytes, run_id: str, decode: Callable[[bytes], T]) -> T:
+        """What `encode` has made.
+
+        Raises:
+            LogError: It was stored with another codec, or is damaged.
+        """
         try:
             return decode(self._decode(data, run_id))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:

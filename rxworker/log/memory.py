@@ -90,6 +90,7 @@ class MemoryLog(EventLog):
         self._listed: list[_StoredRun] = []  # without deleted ones, the oldest first
         self._changed: dict[str, _StoredRun] = {}  # in the order of their revisions
         self._revision = 0
+        self._folds: dict[str, tuple[int, bytes]] = {}
         self.id = uuid.uuid4().hex
 
     def _revised(self, run: _StoredRun) -> None:
@@ -244,6 +245,15 @@ class MemoryLog(EventLog):
         found.status = "deleted"
         found.epoch += 1
         self._revised(found)
+
+    async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
+        return self._folds.get(key)
+
+    async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
+        if self._folds.get(key, (0, b""))[0] != expected:
+            return 0
+        self._folds[key] = expected + 1, data
+        return expected + 1
 
     async def _close(self) -> None:
         pass

@@ -229,6 +229,12 @@ class NatsLog(EventLog):
             self._index = Index(session, lambda: self.followers.wake(ALL_RUNS))
         return self._index
 
+    async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
+        return await (await self._open()).fold(key)
+
+    async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
+        return await (await self._open()).keep_fold(key, expected, data, self._replicas)
+
     # Readers
 
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:

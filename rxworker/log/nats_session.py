@@ -185,6 +185,29 @@ class Session:
         # Another process may have made it, with other replicas.
         await self.connection.request(f"STREAM.CREATE.{stream}", config, unless=TAKEN)
 
+    # Folds
+
+    async def fold(self, key: str) -> tuple[int, bytes] | None:
+        """What was kept last under a key, with its sequence number."""
+        subject = f"{self.name}.fold.{subject_token(key)}"
+        found = await self.connection.last(f"{self.name}-folds", subject)
+        return None if found is None else (found.seq, found.data)
+
+    async def keep_fold(self, key: str, expected: int, data: bytes, replicas: int) -> int:
+        """Keep data under a key. Returns its sequence number; 0 if the last one is not the expected one."""
+        if not expected:  # logs of earlier versions have no such stream
+            subjects = [f"{self.name}.fold.*"]
+            await self._create(
+                f"{self.name}-folds", subjects, replicas, {"max_msgs_per_subject": 1}
+            )
+        subject = f"{self.name}.fold.{subject_token(key)}"
+        try:
+            return await self.connection.publish(
+                subject, data, {EXPECTED: str(expected)}, uuid.uuid4().hex
+            )
+        except SequenceError:
+            return 0
+
     # Owners
 
     async def ownership(self, run_id: str) -> Ownership | None:

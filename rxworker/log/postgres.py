@@ -225,6 +225,7 @@ class PostgresLog(EventLog):
         self._ahead = clock - time.time()  # the clock of the server, before ours
         self.searches_texts = codec is None
         self._searching = Link(server, lambda connection: connection.execute(sql.SEARCH_TABLES))
+        self._folding = Link(server, lambda connection: connection.execute(sql.FOLD_TABLE))
         self._search_lock = asyncio.Lock()
         self._renewing: Connection | None = None
         self._renew_lock = threading.Lock()
@@ -367,15 +368,28 @@ class PostgresLog(EventLog):
         rows = await self._query(sql.FIND, values)
         return [(key, text, self._stored(row)) for key, text, *row in rows]
 
+    async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
+        found = await self._query(sql.LOAD_FOLD, {"key": key}, self._folding)
+        return (found[0][0], found[0][1]) if found else None
+
+    async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
+        values = {"key": key, "expected": expected, "data": data}
+        query = sql.SAVE_FOLD if expected else sql.FIRST_FOLD
+        found = await self._query(query, values, self._folding)
+        return found[0][0] if found else 0
+
     async def _query(
-        self, query: LiteralString, values: Sequence[object] | Mapping[str, object] = ()
+        self,
+        query: LiteralString,
+        values: Sequence[object] | Mapping[str, object] = (),
+        link: Link | None = None,
     ) -> list[Row]:
         async def work(connection: AsyncConnection) -> list[Row]:
             cursor = await connection.execute(query, values, binary=True)
             return await cursor.fetchall() if cursor.description else []
 
         async with self._search_lock:
-            return await self._searching.run(work)
+            return await (link or self._searching).run(work)
 
     # Commands
 
@@ -428,6 +442,7 @@ class PostgresLog(EventLog):
             self._listener.cancel()
             await asyncio.wait([self._listener])
         await self._searching.close()
+        await self._folding.close()
         with self._renew_lock:
             self._close_renewing()
 

@@ -231,6 +231,20 @@ DO $$ BEGIN
 END $$
 """
 """The texts of runs, and what deletes them with a run. Made by the first search."""
+FOLD_TABLE: LiteralString = """
+DO $$ BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('rxworker folds:' || current_schema(), 0));
+  IF to_regclass('folds') IS NULL THEN
+    CREATE TABLE folds(key text COLLATE "C" PRIMARY KEY, number bigint NOT NULL, data bytea NOT NULL);
+  END IF;
+END $$
+"""
+"""Made by the first fold that is kept."""
+LOAD_FOLD: LiteralString = "SELECT number, data FROM folds WHERE key = %(key)b"
+FIRST_FOLD: LiteralString = (
+    "INSERT INTO folds VALUES(%(key)b, 1, %(data)b) ON CONFLICT (key) DO NOTHING RETURNING number"
+)
+SAVE_FOLD: LiteralString = "UPDATE folds SET number = number + 1, data = %(data)b WHERE key = %(key)b AND number = %(expected)b RETURNING number"
 UNSEARCHED: LiteralString = (
     f"SELECT id, revisions.revision, data FROM {_RUNS} LEFT JOIN searched ON searched.run = id "
     "WHERE last > 0 AND status <> 'deleted' AND searched.revision IS DISTINCT FROM revisions.revision ORDER BY id"

@@ -69,6 +69,10 @@ CREATE TABLE log(id TEXT NOT NULL, barriers INTEGER NOT NULL);
 INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
 """
 
+FOLDS = "CREATE TABLE IF NOT EXISTS folds(key TEXT PRIMARY KEY, number INTEGER NOT NULL, data BLOB NOT NULL)"
+FIRST_FOLD = "INSERT OR IGNORE INTO folds VALUES(:key, 1, :data)"
+SAVE_FOLD = "UPDATE folds SET number=number+1, data=:data WHERE key=:key AND number=:expected"
+
 _STORED = "run, row, status, epoch, last, owner, lease, created, updated, size, revision, sent"
 _ENTRY = "first, last, epoch, kind, time, body, changes, version"  # as the fields of `Entry`
 _FOUND = ", ".join(f"runs.{column}" for column in _STORED.split(", "))
@@ -348,6 +352,25 @@ class SQLiteLog(EventLog):
             return {*gone.values()}
 
         return await self._to_writer(work, durable=True)
+
+    async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
+        def work(db: sqlite3.Connection) -> tuple[int, bytes] | None:
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name='folds'").fetchone():
+                return None
+            return db.execute("SELECT number, data FROM folds WHERE key=?", (key,)).fetchone()
+
+        return await self._to_reader(work)
+
+    async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
+        values = {"key": key, "expected": expected, "data": data}
+
+        def work(db: sqlite3.Connection) -> int:
+            db.execute(FOLDS)  # files of earlier versions have no such table
+            done = db.execute(SAVE_FOLD if expected else FIRST_FOLD, values)
+            return expected + 1 if done.rowcount else 0
+
+        # It is lost at a loss of power only together with the entries that were written just before it.
+        return await self._to_writer(work)
 
     async def _reclaim(self) -> None:
         """Make the file smaller, in steps. A file of an older version has no list of its free pages: it keeps its size, and uses them again."""

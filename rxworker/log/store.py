@@ -142,6 +142,17 @@ class Store(ABC):
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         """Delete runs in one transaction, as `_delete`, without those that a process holds, or that have changed since. Returns the ids of the deleted ones."""
 
+    @abstractmethod
+    async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
+        """What was kept last under a key, with the number of that write; ``None`` if there is nothing."""
+
+    @abstractmethod
+    async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
+        """Keep data under a key, if the last write of it has the number ``expected``; 0 if there is none. Returns the number of this write, or 0 if it was refused.
+
+        It must not survive a loss of power that the entries before it do not survive.
+        """
+
     async def _reclaim(self) -> None:  # noqa: B027 - most stores need not
         """Give the room of deleted runs back."""
 

@@ -94,6 +94,7 @@ def open_store(request: pytest.FixtureRequest, new_address: NewAddress, tmp_path
     """Opens the log of this test; a store that has a file opens the same one each time."""
     memory: list[MemoryLog] = []
     table: dict[str, object] = {}
+    folds: dict[str, object] = {}
     address = new_address(request.param) if request.param in ("postgres", "nats") else ""
 
     def open_it(*, codec: Codec | None = None, owner: str = "", lease: float = 15.0) -> EventLog:
@@ -101,7 +102,7 @@ def open_store(request: pytest.FixtureRequest, new_address: NewAddress, tmp_path
             return SQLiteLog(tmp_path / "runs.db", codec=codec, owner=owner, lease=lease)
         if request.param == "page":
             page = request.getfixturevalue("page")
-            return page.TableLog(table, codec=codec, owner=owner, lease=lease)
+            return page.TableLog(table, folds, codec=codec, owner=owner, lease=lease)
         if address:
             return open_log(address, codec=codec, owner=owner, lease=lease)
         memory.append(MemoryLog(codec=codec, owner=owner, lease=lease))

@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from reactivex import operators as ops
 
 from rxworker import Answer, Approve, Deny, Finished, Paused, RunResult, before_tool_call
 from rxworker.errors import LocalProtocolError
-from rxworker.events import PausedCall, PauseState
+from rxworker.events import PausedCall, PauseState, Record
 from rxworker.hooks import Hook, ToolCallContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run
 from rxworker.log.format import (
@@ -277,3 +278,17 @@ def test_a_saved_run_of_the_version_before_that_contradicts_itself_is_refused(wh
     saved["seal"] = hmac.new(b"rxworker", b"2:%b" % state, hashlib.sha256).hexdigest()
     with pytest.raises(LocalProtocolError, match=why):
         load_paused(msgspec.json.encode({**saved, "state": msgspec.Raw(state)}))
+
+
+async def test_all_runs_come_and_are_folded_once(path: Path) -> None:
+    def count(state: int, _: Record) -> int:
+        return state + 1
+
+    async with SQLiteLog(path) as log:
+        infos = [info for info in await log.list() if not info.row.outer]
+        runs = await log.runs().pipe(ops.take(len(infos)), ops.to_list())
+        assert sorted(run.id for run in runs) == sorted(info.run_id for info in infos)
+        folded = await log.fold_stored("count", count, 0).pipe(ops.take(2), ops.last())
+        assert folded > len(infos)
+    async with SQLiteLog(path) as log:
+        assert await log.fold_stored("count", count, 0).pipe(ops.first()) == folded
