@@ -32,7 +32,7 @@ from rxworker.events.kinds import EVENT_KINDS
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.hub.history import packed
 from rxworker.log.values import is_storable
-from rxworker.messages import ToolCall, ToolResult
+from rxworker.messages import Json, ToolCall, ToolResult
 
 VERSION = 2
 """The version of the envelope and the bodies that this rxworker writes. Version 1 had the parts of a pause beside the other members of its events; it is read as well."""
@@ -78,6 +78,7 @@ class Private(Struct, frozen=True, omit_defaults=True):
         answered: Results that a person has given in place of running calls, with the places of these. No longer written here either.
         agreed: The names of the hooks that were in force when a call started; all of them have agreed to it.
         approved: Whether a person had approved the call that started.
+        kept: With what the tool goes on with the call that reports progress.
     """
 
     held: ToolResult | None = None
@@ -85,6 +86,7 @@ class Private(Struct, frozen=True, omit_defaults=True):
     answered: tuple[tuple[int, ToolResult], ...] = ()
     agreed: tuple[str, ...] = ()
     approved: bool = False
+    kept: Json = None
 
 
 class _Body(Struct, frozen=True, omit_defaults=True):

@@ -37,6 +37,7 @@ from rxworker.events import (
     RunStop,
     Status,
     ToolOutput,
+    ToolProgress,
     ToolStart,
     ToolStop,
     TurnStop,
@@ -46,7 +47,7 @@ from rxworker.log.base import EventLog
 from rxworker.log.follow import Milestones
 from rxworker.log.format import Private, entries_of
 from rxworker.log.values import Claim, RunInfo, RunRow
-from rxworker.messages import ToolResult
+from rxworker.messages import Json, ToolResult
 from rxworker.tools.cancellation import is_destroyed
 
 T = TypeVar("T")
@@ -145,6 +146,7 @@ class RunWriter:
         self._results: dict[int, ToolResult] = {}  # of calls whose end is not emitted yet
         self._unseen = dict(held or {})
         self._agreed: dict[int, Private] = {}
+        self._kept: dict[int, Private] = {}
         self._loop = asyncio.get_running_loop()
         self._pending: list[Record] = []
         self._outstanding = 0  # records that are not stored yet
@@ -216,6 +218,10 @@ class RunWriter:
         """Store with the next `ToolStart` of this place which hooks have agreed to the call, and whether a person has approved it."""
         self._agreed[place] = Private(agreed=tuple(agreed), approved=approved)
 
+    def keep_state(self, place: int, state: Json) -> None:
+        """Store with the next `ToolProgress` of this place with what its tool goes on."""
+        self._kept[place] = Private(kept=state)
+
     def keep_answers(self, answered: Mapping[int, ToolResult]) -> None:
         """Store results that a person has given with the first record of the run, until their calls have ended."""
         self._unseen.update(answered)
@@ -235,6 +241,10 @@ class RunWriter:
             agreed = self._agreed.pop(event.place, None)
             if agreed is not None:
                 self._private[record.seq] = agreed
+        if event.__class__ is ToolProgress and self._kept and not record.path:
+            kept = self._kept.pop(event.place, None)
+            if kept is not None:
+                self._private[record.seq] = kept
         if self._unseen and not record.path:
             if event.__class__ is ToolOutput or event.__class__ is ToolStop:
                 self._unseen.pop(event.place, None)

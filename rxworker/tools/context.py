@@ -115,6 +115,21 @@ class ToolContext:
         """
         raise QuestionError(Begun(state, question))
 
+    @property
+    def is_left(self) -> bool:
+        """Whether a call that is cancelled goes on in another process, which has what was kept: what the tool has begun elsewhere is left as it is."""
+        return False
+
+    async def keep(self, state: Json, progress: object = None) -> None:
+        """Store what the tool needs to go on with this call: a process that recovers the run calls it with ``begun.state``, instead of from the start.
+
+        Args:
+            state: What it needs. No watcher receives it.
+            progress: Progress, which is reported with it.
+        """
+        del state
+        self.progress(progress)
+
     def progress(self, value: object) -> None:
         """Report progress to the watchers. The model does not see it.
 

@@ -66,6 +66,8 @@ class CallScope(Struct, frozen=True):
         barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends the run.
         shared: The state that tools and hooks share with user interfaces.
         begun: How calls go on that their tools have begun before, by the places of the calls.
+        keep: Stores with the next progress of the call of a place how that call goes on.
+        is_left: Returns whether another process goes on with the calls.
         can_ask: Whether a person can answer the questions of tools. Such a call ends with the question, without a `ToolStop`.
     """
 
@@ -76,6 +78,8 @@ class CallScope(Struct, frozen=True):
     barrier: Callable[[], Awaitable[None]] | None = None
     shared: SharedState = field(default_factory=SharedState)
     begun: Mapping[int, Begun] = {}
+    keep: Callable[[int, Json], None] | None = None
+    is_left: Callable[[], bool] | None = None
     can_ask: bool = False
 
 
@@ -111,6 +115,19 @@ class _Line(ToolContext):
     def idempotency_key(self) -> str:
         # Computed at its first use: few tools use it, and a digest costs a tenth of a short call.
         return key_of(self._call, self._place, self._call_scope.scope)
+
+    @property
+    def is_left(self) -> bool:
+        is_left = self._call_scope.is_left
+        return is_left is not None and is_left()
+
+    async def keep(self, state: Json, progress: object = None) -> None:
+        scope = self._call_scope
+        if scope.keep is not None:
+            scope.keep(self._place, state)
+        self.progress(progress)
+        if scope.barrier is not None:
+            await scope.barrier()
 
     def _report(self, value: Json) -> None:
         """Report progress, from any thread."""

@@ -6,17 +6,21 @@ sends the call again with the answers and that state. The questions are the stat
 Until revision 2025-11-25 the server sends a request of its own while it serves the call. The call then stays open, held by the connection under a random name, and goes on with the
 answer. Another process, or another connection, cannot answer: the call is lost, and is not made again. Which call such a request belongs to is not on the wire: where more than one could be meant, it is cancelled.
 
+A server may answer with a task instead of a result (the extension ``io.modelcontextprotocol/tasks`` of revision 2026-07-28). Its id is stored before the first poll, so that a process that
+recovers the run takes it up. It is polled as seldom as the server wants, its questions are answered by ``tasks/update``, and a call that is cancelled cancels it.
+
 Where nothing can answer (no run, or a run inside another one), the server reads that the question was cancelled. Nothing is ever accepted but by a decision of a person.
 
 Sources: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr, https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and
-https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
+https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation; for tasks https://modelcontextprotocol.io/seps/2663-tasks-extension
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +30,7 @@ from rxworker.errors import ExecutionFailedError
 from rxworker.events.pause import Begun
 from rxworker.messages import JsonObject
 from rxworker.tools.context import ToolContext
-from rxworker.tools.mcp_connection import Connection, OpenCall, question_of, report
+from rxworker.tools.mcp_connection import Connection, OpenCall, question_of, report, task_request
 
 if TYPE_CHECKING:
     import mcp
@@ -37,6 +41,11 @@ ROUNDS = 10
 PAUSES = (0.05, 0.1, 0.2, 0.25)
 """Seconds before a call is sent again that the server wants to be repeated without an answer; the last one from then on."""
 CANCEL: JsonObject = {"action": "cancel"}
+DEFAULT_INTERVAL = 1.0
+"""Seconds between two polls of a task whose server names no interval."""
+LEAST_INTERVAL, MOST_INTERVAL = 0.05, 3600.0
+CANCEL_SECONDS = 5.0
+"""Seconds for the request that a task is cancelled."""
 LOST = (
     "the server sent a question during the call, and its connection was closed before the answer. In this revision of the protocol the call cannot go on, and it was not made again: "
     "whether it had an effect is not known"
@@ -52,6 +61,8 @@ class Asked(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
         responses: The answers so far.
         request_state: The state of the server.
         is_again: Whether the call is sent again as it was, when all is answered.
+        task: The id of the task that the server has begun.
+        answered: The requests of the task that it has the answers to.
     """
 
     held: str = ""
@@ -59,6 +70,30 @@ class Asked(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     responses: dict[str, JsonObject] = {}
     request_state: str | None = None
     is_again: bool = False
+    task: str = ""
+    answered: tuple[str, ...] = ()
+
+
+class Task(Struct, frozen=True, rename="camel"):
+    """The state of a task, as ``tasks/get`` returns it. Members that are not known are left out: they permit nothing.
+
+    Attributes:
+        task_id: Its id.
+        status: How far it is.
+        status_message: Shown to users.
+        poll_interval_ms: Milliseconds until it is polled again, at least.
+        input_requests: The requests that wait for answers.
+        result: The result of the call.
+        error: The error of the call.
+    """
+
+    task_id: str
+    status: Literal["working", "input_required", "completed", "cancelled", "failed"]
+    status_message: str = ""
+    poll_interval_ms: float | None = None
+    input_requests: dict[str, JsonObject] = {}
+    result: JsonObject | None = None
+    error: JsonObject | None = None
 
 
 class RemoteCall:
@@ -98,6 +133,8 @@ class RemoteCall:
             asked = _with_response(asked, answer)
         for sent in range(ROUNDS + 1):
             try:
+                if asked.task:
+                    return await self._follow(client, asked)
                 if asked.held:
                     result = await self._go_on(asked.held, answer)
                 else:
@@ -113,6 +150,9 @@ class RemoteCall:
                 }
                 asked = Asked(requests=requests, is_again=True)
                 continue
+            if isinstance(result, tuple):
+                task, wait = result
+                return await self._follow(client, Asked(task=task), wait)
             if not isinstance(result, types.InputRequiredResult):
                 return result
             requests = {key: _json(each) for key, each in (result.input_requests or {}).items()}
@@ -149,7 +189,8 @@ class RemoteCall:
 
     async def _send(
         self, client: mcp.Client, asked: Asked
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    ) -> types.CallToolResult | types.InputRequiredResult | tuple[str, float]:
+        """Send the call; a tuple is the id of a task, and the seconds until its first poll."""
         from mcp import MCPError, types
         from mcp.types import HEADER_MISMATCH
         from mcp.types.version import MODERN_PROTOCOL_VERSIONS
@@ -165,16 +206,20 @@ class RemoteCall:
         if answers is not None:
             responses = {k: types.ElicitResult.model_validate(a) for k, a in answers.items()}
 
-        async def send() -> types.CallToolResult | types.InputRequiredResult:
-            return await client.session.call_tool(
+        async def send() -> types.CallToolResult | types.InputRequiredResult | tuple[str, float]:
+            result = await client.session.call_tool(
                 self._name,
                 self._arguments,
                 progress_callback=partial(report, self._context),
                 input_responses=responses,
                 request_state=asked.request_state,
                 allow_input_required=True,
-                allow_claimed=False,
+                allow_claimed=True,
             )
+            if isinstance(result, types.CallToolResult | types.InputRequiredResult):
+                return result
+            created: Any = result
+            return created.task_id, _seconds(created.poll_interval_ms)
 
         try:
             return await send()
@@ -183,6 +228,98 @@ class RemoteCall:
                 raise
         await self._connection.list_all("tools", cache_mode="refresh")  # its schema has changed
         return await send()
+
+    async def _follow(
+        self, client: mcp.Client, asked: Asked, wait: float = 0.0
+    ) -> types.CallToolResult:
+        """Poll a task until it has ended, and answer its questions.
+
+        Raises:
+            QuestionError: It has a question.
+            ExecutionFailedError: It has failed, or its state is not understood.
+        """
+        from mcp import types
+
+        shown: JsonObject = {"task": "working"}
+        try:
+            while True:
+                await self._context.keep({"task": asked.task, "answered": asked.answered}, shown)
+                asked = await self._update(client, asked)
+                found = await self._poll(client, asked, wait)
+                if not isinstance(found, Asked):
+                    break
+                asked, wait = found, 0.0
+        except asyncio.CancelledError:
+            if not self._context.is_left:
+                await self._cancel(client, asked.task)
+            raise
+        except ExecutionFailedError:  # of what is not understood
+            await self._cancel(client, asked.task)
+            raise
+        if found.status != "completed" or found.result is None:
+            problem = (
+                (found.error or {}).get("message") or found.status_message or "no reason given"
+            )
+            raise self._failed(f"the task of the server is {found.status}: {problem}")
+        result = types.CallToolResult.model_validate(found.result, by_name=False)
+        if not result.is_error:
+            await client.session.validate_tool_result(self._name, result)
+        return result
+
+    async def _poll(self, client: mcp.Client, state: Asked, wait: float) -> Asked | Task:
+        """Poll a task until it has ended, or has questions.
+
+        Args:
+            client: The session.
+            state: The task.
+            wait: Seconds until the first poll.
+        """
+        shown = ""
+        while True:
+            await asyncio.sleep(wait)
+            task = await self._task(client, state)
+            if task.status not in ("working", "input_required"):
+                return task
+            if task.status_message and task.status_message != shown:
+                shown = task.status_message
+                self._context.progress({"task": task.status, "message": shown})
+            new = {k: v for k, v in task.input_requests.items() if k not in state.answered}
+            if task.status == "input_required" and new:
+                return replace(state, requests=new, responses={})
+            wait = _seconds(task.poll_interval_ms)
+
+    async def _update(self, client: mcp.Client, asked: Asked) -> Asked:
+        """Send the answers to the questions of a task, when all are there."""
+        if not asked.requests:
+            return asked
+        asked = self._ask(asked)
+        params: dict[str, Any] = {"taskId": asked.task, "inputResponses": asked.responses}
+        await self._request(client, "tasks/update", params)
+        return Asked(task=asked.task, answered=(*asked.answered, *asked.responses))
+
+    async def _task(self, client: mcp.Client, asked: Asked) -> Task:
+        found = await self._request(client, "tasks/get", {"taskId": asked.task})
+        try:
+            task = msgspec.convert(found, Task)
+        except msgspec.ValidationError as error:
+            raise self._failed(f"the state of the task is not one of MCP: {error}") from error
+        if task.task_id != asked.task:
+            raise self._failed("the server has answered with the state of another task")
+        return task
+
+    async def _cancel(self, client: mcp.Client, task: str) -> None:
+        """Request that the server ends a task. Whether it does is up to the server."""
+        request = asyncio.create_task(self._request(client, "tasks/cancel", {"taskId": task}))
+        with suppress(Exception):
+            await asyncio.wait({request}, timeout=CANCEL_SECONDS)
+        request.cancel()
+
+    async def _request(self, client: mcp.Client, method: str, params: JsonObject) -> Any:
+        from pydantic import TypeAdapter
+
+        adapter: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+        request = task_request()(method=method, params=params)
+        return await client.session.send_request(request, adapter)
 
     async def _go_on(self, name: str, answer: JsonObject | None) -> types.CallToolResult:
         """Answer the question of a call that stayed open, and wait for it."""
@@ -227,6 +364,12 @@ def _answer_in(begun: Begun) -> JsonObject | None:
         return None
     is_filled = begun.reply.action == "accept" and begun.question.schema is not None
     return {"action": begun.reply.action, **({"content": begun.reply.content} if is_filled else {})}
+
+
+def _seconds(interval_ms: float | None) -> float:
+    """Seconds until a task is polled again."""
+    seconds = DEFAULT_INTERVAL if interval_ms is None else interval_ms / 1000
+    return min(max(seconds, LEAST_INTERVAL), MOST_INTERVAL)
 
 
 def _json(value: types.InputRequest | types.ElicitRequestURLParams) -> JsonObject:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
 import sys
 import uuid
@@ -18,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from operator import methodcaller
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
 from rxworker.errors import (
@@ -305,7 +306,10 @@ class Connection:
         # A server of the package itself, in this process, has no transport.
         given = self._noticing(server) if hasattr(server, "__aenter__") else server
         async with mcp.Client(
-            given, elicitation_callback=self._elicit, message_handler=self._notified
+            given,
+            elicitation_callback=self._elicit,
+            message_handler=self._notified,
+            extensions=[tasks_extension()],
         ) as client:
             self._client = client
             if not ready.done():
@@ -331,6 +335,45 @@ class Connection:
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()
+
+
+TASKS = "io.modelcontextprotocol/tasks"
+"""The extension with which a server answers a call with a task."""
+
+
+@functools.cache
+def task_request() -> Any:
+    """The class of the requests about tasks. They have the id of the task in a header."""
+    from mcp.types import Request
+
+    class TaskRequest(Request[dict[str, Any], str]):
+        method: str
+        params: dict[str, Any]
+        name_param = "taskId"
+
+    return TaskRequest
+
+
+def tasks_extension() -> Any:
+    """The extension, as the package takes it."""
+    from mcp.client.extension import ClientExtension, ResultClaim
+    from mcp.types import CallToolResult, Result
+
+    class CreatedTask(Result):
+        result_type: Literal["task"] = "task"
+        task_id: str
+        poll_interval_ms: float | None = None
+
+    async def resolve(result: CreatedTask, _: object) -> CallToolResult:
+        raise NotImplementedError(result)  # `mcp_call` does this itself
+
+    class Tasks(ClientExtension):
+        identifier = TASKS
+
+        def claims(self) -> Sequence[ResultClaim[Any]]:
+            return [ResultClaim(result_type="task", model=CreatedTask, resolve=resolve)]
+
+    return Tasks()
 
 
 def question_of(request: JsonObject, source: str) -> Question | str:

@@ -229,6 +229,8 @@ def _call_scope(context: RunContext, scope: TurnScope, emit: Emit) -> CallScope:
         scope.variables,
         shared=context.shared,
         begun=begun,
+        keep=None if context.journal.writer is None else context.journal.writer.keep_state,
+        is_left=lambda: any(run.journal.is_left for run in context.line),
         # The pause of a run inside another one could not be resumed.
         can_ask=not context.parents,
     )

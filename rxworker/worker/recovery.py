@@ -42,7 +42,7 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.events.deltas import Deltas
-from rxworker.events.pause import RECOVERY
+from rxworker.events.pause import RECOVERY, Begun
 from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import numbered
 from rxworker.log.format import Private
@@ -245,11 +245,15 @@ async def _with_calls(
             ):  # what was decided about a call that had not started still counts
                 calls[-1] = replace(decided[place], call=call)
         else:
-            found = await _in_doubt(call, key_of(call, place, key), tools)
+            kept = stored.kept.get(starts.get(place, 0))
+            found = NotDone()  # where its tool can go on with it
+            if kept is None:
+                found = await _in_doubt(call, key_of(call, place, key), tools)
             if isinstance(found, NotDone):
                 agreed = stored.agreed.get(starts.get(place, 0), Private())
                 spared = tuple(numbered(agreed.agreed))
                 begun = decided[place].begun if place in decided else None
+                begun = begun if kept is None else Begun(kept)
                 calls[-1] = PausedCall(place, call, spared, agreed.approved, begun)
             elif isinstance(found, Done):
                 answered[place] = ToolResult(call.id, found.content, found.is_error, call.name)

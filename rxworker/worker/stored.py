@@ -21,6 +21,8 @@ from rxworker.events import (
     RunRequeue,
     RunResume,
     RunStart,
+    ToolProgress,
+    ToolStart,
     ToolStop,
     TurnStart,
 )
@@ -28,7 +30,7 @@ from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
-from rxworker.messages import Message, Prices, ToolMeta, ToolResult
+from rxworker.messages import Json, Message, Prices, ToolMeta, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
@@ -48,6 +50,7 @@ class LoadedRun(Struct, frozen=True):
         called: The names of the tools that the model has called.
         taken: The numbers of the commands that were taken, or are void.
         agreed: Which hooks had agreed to a call, and whether a person had, by the number of the start of the call.
+        kept: With what the tool of a running call goes on, by the number of its start.
         copied: The number of the last record that was copied from another run; 0 for none.
         tools: The digests of its tools, by their names.
         foreign: The number of the last record that was copied or imported. Permissions up to it are those of another run.
@@ -62,6 +65,7 @@ class LoadedRun(Struct, frozen=True):
     called: list[str]
     taken: frozenset[int]
     agreed: dict[int, Private]
+    kept: dict[int, Json]
     copied: int
     tools: dict[str, str]
     foreign: int
@@ -93,10 +97,14 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
     variables: dict[str, object] = {}
     unseen: dict[int, ToolResult] = {}
     agreed: dict[int, Private] = {}
+    starts: dict[int, int] = {}
+    kept: dict[int, Json] = {}
     for entry, record in zip(entries, records, strict=True):
         event = record.event
         if isinstance(event, TurnStart) and not record.path:
             unseen.clear()
+        if isinstance(event, ToolStart) and not record.path:
+            starts[event.place] = record.seq
         private = private_of(entry, run_id)
         if private is None:
             continue
@@ -107,6 +115,8 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
             unseen[event.place] = private.held
         if private.agreed or private.approved:
             agreed[entry.last] = private
+        if private.kept is not None and isinstance(event, ToolProgress) and not record.path:
+            kept[starts.get(event.place, 0)] = private.kept
     own = [record.event for record in records if not record.path]
     copied = max((r.seq for r in records if isinstance(r.event, Fork) and not r.path), default=0)
     foreign = max(copied, 0 if row is None else row.imported)
@@ -131,6 +141,7 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
         list(dict.fromkeys(called)),
         frozenset(taken),
         agreed,
+        kept,
         copied,
         tools_in(records),
         foreign,

@@ -132,6 +132,6 @@ for line in sys.stdin:
     async with mcp_client([sys.executable, "-c", program], request_timeout=60.0) as client:
         assert await client.tools() == []
         assert await client.prompts() == []
-        client._connection._seconds = 0.1  # pyright: ignore[reportPrivateUsage]
+        client._connection.seconds = 0.1  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(TransportError, match=r"has not answered within 0\.1 seconds"):
             await client.resources()
