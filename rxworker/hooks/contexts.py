@@ -22,6 +22,7 @@ from rxworker.hooks.rewrite import Change, changed
 from rxworker.messages import (
     Content,
     Conversation,
+    Json,
     JsonObject,
     Message,
     Text,
@@ -204,9 +205,17 @@ def _of_its_own(message: Message) -> Message:
 
 
 def _is_turned(message: Message, before: Message) -> bool:
-    """Whether the arguments of a call are in another order, which a cache sees, and `==` does not."""
+    """Whether the arguments of a call differ in what a cache sees, and `==` does not: the order of their members, or 1 in place of 1.0."""
     pairs = zip(message.tool_calls, before.tool_calls, strict=True)
-    return any(repr(one.input) != repr(other.input) for one, other in pairs)
+    return any(_differs(one.input, other.input) for one, other in pairs)
+
+
+def _differs(one: Json, other: Json) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return [*one] != [*other] or any(map(_differs, one.values(), other.values()))
+    if isinstance(one, list) and isinstance(other, list):
+        return any(map(_differs, one, other))
+    return one.__class__ is not other.__class__
 
 
 def _copied(block: Content) -> Content:

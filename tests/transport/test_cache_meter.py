@@ -14,7 +14,7 @@ from reactivex import Observable
 
 from rxworker import Worker, on_message_send, tool
 from rxworker.hooks import Hook, MessageSendContext, chain
-from rxworker.messages import Conversation, Message, Text, ToolCall, ToolResult
+from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.providers import (
     Anthropic,
@@ -381,3 +381,26 @@ def test_two_tool_calls_with_text_arguments_can_be_noted() -> None:
     context.note("mend")
     assert [name for name, _, _ in context.edits] == ["mend"]
     assert msgspec.to_builtins(context.edits[0][1]) == msgspec.to_builtins(kept)
+
+
+@pytest.mark.parametrize(
+    ("now", "is_noted"),
+    [
+        ({"a": 1, "b": [{"c": True}]}, False),
+        ({"b": [{"c": True}], "a": 1}, True),
+        ({"a": 1.0, "b": [{"c": True}]}, True),
+        ({"a": 1, "b": [{"c": 1}]}, True),
+        ({"a": 1, "b": []}, True),
+    ],
+)
+def test_what_a_cache_sees_of_arguments_is_noted(now: JsonObject, is_noted: bool) -> None:
+    """Also what is equal to Python."""
+    called = Message.assistant(ToolCall("c", "look", {"a": 1, "b": [{"c": True}]}))
+    kept = Conversation((Message.user("Hi"), called, Message.user(ToolResult("c", "no"))))
+    context = MessageSendContext(conversation=kept, emit=lambda _: None)
+    (call_,) = context.messages[1].tool_calls
+    assert not isinstance(call_.input, str)
+    call_.input.clear()
+    call_.input.update(now)
+    context.note("hook")
+    assert [name for name, _, _ in context.edits] == ["hook"] * is_noted
