@@ -44,6 +44,7 @@ class Compact(Settings, frozen=True):
 
     >>> from rxworker import Worker
     >>> from rxworker.testing import ScriptedModel
+    >>> from rxworker.worker import Compact
     >>> Worker(ScriptedModel(["Hello!"]), compact=Compact(at=100_000, by="trim")).run_sync("Hi").text
     'Hello!'
     """
