@@ -28,6 +28,8 @@ logger = logging.getLogger("rxworker.boards")
 
 EVERY = 0.25
 """Seconds between two changes of a panel that is shown, at least."""
+LATE = 1.0
+"""Seconds: a record that is older belongs to a history that is still read. The clocks of the panels stay at its time until none has come for as long."""
 
 
 class Dashboard(Settings, frozen=True):
@@ -174,7 +176,7 @@ class Board:
         self._shown = dict.fromkeys(self._cells, 0)
         self._timer = SerialDisposable()
         self._wakes_at: float | None = None
-        self._last = float("-inf")
+        self._last = self._reads_until = float("-inf")
         self._is_over = False
         self._source = CompositeDisposable()
         self._runs: Source[Records] = Source()
@@ -191,10 +193,7 @@ class Board:
     @property
     def states(self) -> tuple[PanelState, ...]:
         """What the panels show now, in order."""
-        now = self._now()
-        for cell in self._cells.values():
-            cell.move_to(now)
-        return tuple(cell.state for cell in self._cells.values())
+        return tuple(self._state(cell) for cell in self._cells.values())
 
     def state(self, name: str) -> PanelState:
         """What a panel shows now.
@@ -208,8 +207,7 @@ class Board:
             raise ConfigurationError(
                 f"the board has no panel {name!r}{nearest(name, self._cells)}; it has {known}"
             )
-        cell.move_to(self._now())
-        return cell.state
+        return self._state(cell)
 
     def dispose(self) -> None:
         """Compute no more. No run is affected."""
@@ -224,6 +222,12 @@ class Board:
     def _now(self) -> float:
         return self._clock.to_seconds(self._clock.now)
 
+    def _state(self, cell: Cell) -> PanelState:
+        now = self._now()
+        if now >= self._reads_until:
+            cell.move_to(now)
+        return cell.state
+
     def _follow(self, source: Observable[A], take: Callable[[A], None]) -> None:
         self._source.add(connect(source, Sink(take, self._fail, noop), self._clock))
 
@@ -237,6 +241,9 @@ class Board:
     def _take(self, record: Record) -> None:
         if self._is_over:
             return
+        now = self._now()
+        if record.time < now - LATE:
+            self._reads_until = now + LATE
         for cell in self._cells.values():
             cell.take(record)
         self._wake(self._last + self._every)
@@ -272,14 +279,15 @@ class Board:
         self._last = now
         dues: list[float] = []
         for name, cell in self._cells.items():
-            cell.move_to(now)
+            if now >= self._reads_until:
+                cell.move_to(now)
             if cell.version != self._shown[name]:
                 self._shown[name] = cell.version
                 self._push(self.changes, cell.state)
             if cell.due is not None:
                 dues.append(cell.due)
         if dues and not self._is_over:
-            self._wake(max(min(dues), now + self._every))
+            self._wake(max(min(dues), now + self._every, self._reads_until))
 
 
 def _name(change: AlertChange) -> str:

@@ -95,7 +95,7 @@ def test_a_live_board_shows_at_200_moments_what_its_records_show_when_they_are_f
             assert board.states == DASHBOARD.at(records, now)
 
 
-@given(st.lists(st.floats(0, 20), max_size=30), st.floats(0.001, 25))
+@given(st.lists(st.floats(0, 20), max_size=30), st.floats(1.001, 25))
 def test_what_is_shown_depends_on_the_records_and_the_moment_alone(
     times: list[float], moment: float
 ) -> None:
@@ -205,3 +205,17 @@ def test_a_board_that_is_disposed_takes_nothing_more_and_completes() -> None:
     assert timed.board.state("last").value == 1
     assert ended == ["changes", "alerts"]
     assert not timed.seen
+
+
+def test_a_history_that_is_read_in_pieces_shows_what_it_shows_when_it_is_folded_again() -> None:
+    records = random_records(7)
+    clock = HistoricalScheduler(HistoricalScheduler().to_datetime(records[-1].time + 100))
+    source: Source[Any] = Source()
+    board = DASHBOARD.show(source, scheduler=clock)
+    for at in range(0, len(records), 9):
+        for record in records[at : at + 9]:
+            source.on_next(record)
+        clock.advance_by(timedelta(seconds=0.6))
+        assert board.states == DASHBOARD.at(records[: at + 9])
+    clock.advance_by(timedelta(seconds=2))
+    assert board.states == DASHBOARD.at(records, clock.to_seconds(clock.now))

@@ -95,9 +95,14 @@ def routes_of(state: ServerState) -> list[Route]:
             has_head=False,
         ),
         get("/streams/{name}", partial(get_durable, state)),
-        get("/api/boards", partial(get_boards, state)),
-        get("/api/boards/{name}", partial(get_board, state)),
-        get("/api/boards/{name}/events", partial(get_board_events, state), has_head=False),
+        get("/api/boards", partial(get_boards, state), "boards"),
+        get("/api/boards/{name}", partial(get_board, state), "board"),
+        get(
+            "/api/boards/{name}/events",
+            partial(get_board_events, state),
+            "board-events",
+            has_head=False,
+        ),
         get("/api/ws", partial(get_socket, state), SOCKET, has_head=False),
     ]
 

@@ -89,8 +89,10 @@ _HTTP_ERRORS = {
 PAGES = frozenset({"page", "fleet-page"})
 """The routes of pages, whose address may contain the token."""
 
-EMBEDDED = frozenset({"static", "run", "streams", "stream", "stream-events"})
-"""The routes of what a page of an allowed origin loads to show a run, or published streams, in its own page; records also come over the WebSocket."""
+EMBEDDED = frozenset(
+    {"static", "run", "streams", "stream", "stream-events", "boards", "board", "board-events"}
+)
+"""The routes of what a page of an allowed origin loads to show a run, published streams or dashboards in its own page; records also come over the WebSocket."""
 
 CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
 """The routes of ``useChat``, which shows the body of an error to its user unchanged."""

@@ -20,6 +20,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxworker import Run, Worker
+from rxworker.boards import Dashboard
 from rxworker.events import Record, ResponseEvent, TextDelta
 from rxworker.messages import Text
 from rxworker.providers import Request
@@ -226,12 +227,14 @@ class Desk:
         port: int = 0,
         closes: bool = True,
         settings: Settings = SETTINGS,
+        dashboards: Sequence[Dashboard] | None = None,
         **options: Any,
     ) -> AsyncGenerator[WebServer, None]:
         """Serve a worker with this model."""
         make = self.maker(model, tools, **options)
         port = port or self._windows.port()
-        async with WebServer(make, port=port, settings=settings) as server:
+        serving = WebServer(make, port=port, settings=settings, dashboards=dashboards)
+        async with serving as server:
             self.url = server.url
             yield server
             # A browser that connects again to nothing complains of it.

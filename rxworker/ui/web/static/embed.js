@@ -1,14 +1,11 @@
 // <rx-run src="…/api/runs/RUN" view="conversation|trace">: a run in a page of one's own, as it happens, with the views of the server's page.
 //
-// Theory of operation. An element that is in a document shows its run with data and a connection of its own. It ends them when it is removed, and begins
-// again when its address or its view changes; what changes within one task counts once, so that an element that is only moved keeps both. A run that was
-// paused and resumed is shown together with the run that continues it. When a run is over, nothing more is received: it is closed, and stays as it is.
-//
-// The style sheets are those of the page, shared by all elements. Within a shadow root nothing of them reaches the page around it, and nothing of that page
-// reaches the views, except the tokens of `theme.css` that it sets on the element.
+// Theory of operation. An element that is in a document shows its run with data and a connection of its own; see `Themed`. A run that was paused and resumed is
+// shown together with the run that continues it. When a run is over, nothing more is received: it is closed, and stays as it is.
 
 import { el, Frames, setText, show } from "./views/dom.js";
 import { ConversationView } from "./views/conversation.js";
+import { sheetsOf, Themed } from "./views/host.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
 import { Connection, runAt, socketAt } from "./net/server.js";
@@ -17,22 +14,12 @@ import { readSource, writeLink } from "./model/link.js";
 import { Store } from "./model/store.js";
 import { Selection } from "./model/timeline.js";
 
-const SHEETS = ["theme", "style", "talk", "markdown", "call", "side", "embed"];
+const SHEETS = ["theme", "style", "talk", "markdown", "call", "side"];
 const TICK = 200, LATER = 500; // milliseconds
 const OVER = ["finished", "aborted"];
 const FOR_NOW = [408, 429]; // refusals that may be answered otherwise later
 
-// What is the root of a document is the element here, and what is the width of the window is the width of the element.
-const hosted = (css) => css.replace(/:root(\[[^\]]*\])?/g, (_, which) => (which ? `:host(${which})` : ":host")).replace(/@media (?=\(max-width:)/g, "@container embed ");
-
-async function sheet(name) {
-  const response = await fetch(new URL(`styles/${name}.css`, import.meta.url));
-  const made = new CSSStyleSheet();
-  made.replaceSync(hosted(await response.text()));
-  return made;
-}
-
-const sheets = await Promise.all(SHEETS.map(sheet));
+const sheets = await sheetsOf(SHEETS);
 
 function conversation(root, shown) {
   const pane = el("div", { class: "conversation", tabindex: "0", role: "log", "aria-live": "off", "aria-labelledby": "talk-title" });
@@ -222,72 +209,27 @@ class Shown {
   }
 }
 
-class RunElement extends HTMLElement {
+class RunElement extends Themed {
   static observedAttributes = ["src", "view", "theme"];
 
   #shown = null;
-  #isDue = false;
-  #isOther = false;
 
   constructor() {
-    super();
-    this.attachShadow({ mode: "open" }).adoptedStyleSheets = sheets;
+    super(sheets);
   }
 
-  connectedCallback() {
-    elements.add(this);
-    colour(this);
-    this.#renew();
-  }
-
-  disconnectedCallback() {
-    elements.delete(this);
-    this.#renew();
-  }
-
-  attributeChangedCallback(name) {
-    if (name === "theme") return colour(this);
-    this.#isOther = true;
-    this.#renew();
-  }
-
-  #renew() {
-    if (this.#isDue) return;
-    this.#isDue = true;
-    queueMicrotask(() => {
-      this.#isDue = false;
-      if (this.isConnected && this.#shown && !this.#isOther) return;
-      this.#shown?.close();
-      this.#shown = null;
-      this.#isOther = false;
-      if (this.isConnected) this.#begin();
-    });
-  }
-
-  #begin() {
+  begin() {
     const source = readSource(this.getAttribute("src") ?? "", document.baseURI), view = this.getAttribute("view") ?? "conversation";
     this.#shown = new Shown(this, source, VIEWS[view] ?? VIEWS.conversation);
     this.shadowRoot.replaceChildren(this.#shown.root);
     if (source === null) this.#shown.fail("source", words.embed.source);
     else this.#shown.begin();
   }
+
+  end() {
+    this.#shown.close();
+    this.#shown = null;
+  }
 }
-
-// The colours: those of the attribute `theme`, or those that the page around the element declares by `color-scheme`, in its styles or in a meta element.
-
-const elements = new Set(), dark = matchMedia("(prefers-color-scheme: dark)");
-
-function colour(element) {
-  const around = element.parentElement ?? element.getRootNode().host ?? document.documentElement;
-  const { colorScheme } = getComputedStyle(around), meta = document.querySelector("meta[name=color-scheme]")?.content ?? "light";
-  const scheme = element.getAttribute("theme") ?? (colorScheme === "normal" ? meta : colorScheme);
-  const isDark = scheme.includes("dark") && (!scheme.includes("light") || dark.matches);
-  element.dataset.theme = isDark ? "dark" : "light";
-}
-
-const recolour = () => elements.forEach(colour);
-dark.addEventListener("change", recolour);
-const changes = new MutationObserver(recolour);
-for (const node of [document.documentElement, document.body]) if (node) changes.observe(node, { attributes: true });
 
 customElements.define("rx-run", RunElement);

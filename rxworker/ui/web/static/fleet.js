@@ -2,6 +2,7 @@
 
 import * as api from "./net/server.js";
 import { byId, el, setData, setText, show } from "./views/dom.js";
+import { DashboardsView } from "./views/dashboards.js";
 import { Bars } from "./views/fleet_chart.js";
 import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
@@ -237,6 +238,7 @@ class FleetKeys extends Keys {
   }
 }
 
+new DashboardsView("all");
 const keys = new FleetKeys(FLEET_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());
 initTheme(() => Object.values(bars).forEach((chart) => chart.recolour()));

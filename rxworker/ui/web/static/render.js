@@ -144,6 +144,7 @@ export class Renderer {
     const isBlank = id === null || (status === "gone" && run.seq === 0);
     views.charts.draw(now, figures);
     if (!isBlank && isCounted) views.numbers.draw({ timeline, summary, list: this.store.list, runs: this.store.runs, figures, now });
+    views.dashboards.show(isBlank || status === "gone" ? "" : id, summary?.conversation ?? "", travel.past ? now : null);
     views.watchers.draw(status === "gone" ? null : summary, status);
     views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, figures, now);
     views.time.draw(isBlank, status);

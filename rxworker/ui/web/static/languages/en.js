@@ -145,6 +145,10 @@ export const words = {
     gone: "This run is gone: the server does not know it any more. What is shown stays readable.",
     refused: "The server refused: {message}", unreachable: "The server cannot be reached, or does not allow this page. Trying again.",
   },
+  board: {
+    title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", more: "and {n} more", stopped: "Stopped: {error}", most: "at most {value}", over: "over {time}", rows: "Rows",
+    past: "as it was then", lost: "The connection was lost. Trying again.", source: "This element has no dashboard: set its src to the address of one, which ends in api/boards/ and its name.", noPanel: "The dashboard has no panel {name}. It has {known}.",
+  },
   fleet: {
     skip: "Skip to the runs", title: "Runs of all processes", conversations: "Conversations", tab: "Fleet · {title}", lost: "The connection was lost. Trying again.",
     running: "Running", queued: "Queued", paused: "Paused", recovering: "Recovering", finished: "Finished", aborted: "Aborted", processes: "Processes", oldest: "the oldest for {seconds}",

@@ -31,6 +31,14 @@ export function money(cost, currency = "") {
   return `${amount} ${currency}`.trim();
 }
 
+let exact = null;
+
+// A number of a panel with its unit, with four digits that count.
+export function amount(n, unit = "") {
+  const shown = Number.isInteger(n) || Math.abs(n) >= 1000 ? short(Math.round(n)) : (exact ??= new Intl.NumberFormat(locale, { maximumSignificantDigits: 4 })).format(n);
+  return `${shown} ${unit}`.trim();
+}
+
 // Text from models and tools in displayable form: control characters become their pictures, and characters that change the direction of
 // writing are removed. Like `clean` in Python; a test checks that the two agree.
 const UNSHOWN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]/g;

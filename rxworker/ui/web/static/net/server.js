@@ -183,6 +183,10 @@ export const runs = (query) => ask(`api/runs?${query}`);
 // One run of the server at an address, with the cookies of that server, and the time of its clock.
 export const runAt = (server, run) => timed(new URL(of(run, ""), server).href.slice(0, -1), { credentials: "include" });
 
+// The dashboards of the server at an address, and what the panels of one show of a run, of a conversation or of all runs, now or at a time.
+export const boardsAt = (server) => ask(new URL("api/boards", server).href, { credentials: "include" });
+export const boardAt = (server, name, query) => ask(new URL(`api/boards/${encodeURIComponent(name)}?${new URLSearchParams(query)}`, server).href, { credentials: "include" });
+
 export const fleet = (query) => ask(`api/fleet?${query}`);
 // `where` is the conversation to continue, or the message that the input replaces: { conversation } or { edits: { run, message, text } }.
 export const start = (input, worker, where = {}) => post("api/runs", { input, ...(worker && { worker }), ...where });

@@ -1,0 +1,108 @@
+// The panels of a dashboard, drawn from their states: numbers, lines, bars, tables, lanes and texts.
+
+import { el, setData, setText, show } from "./dom.js";
+import { amount, seconds } from "../model/format.js";
+import { fill, words } from "../model/language.js";
+
+const SVG = "http://www.w3.org/2000/svg", WIDTH = 300, HEIGHT = 72, LINES = 5, MOST = 12;
+
+function svg(name, attributes, ...children) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
+export class BoardView {
+  constructor(node) {
+    this.node = node;
+    this.panels = new Map();
+  }
+
+  // `panels`: [{ name, title, view, unit }]
+  open(panels) {
+    this.panels.clear();
+    this.node.replaceChildren(...panels.map((panel) => {
+      const view = new PanelView(panel);
+      this.panels.set(panel.name, view);
+      return view.node;
+    }));
+  }
+
+  draw(states) {
+    for (const state of states) this.panels.get(state.panel)?.draw(state);
+  }
+}
+
+class PanelView {
+  constructor(panel) {
+    this.panel = panel;
+    this.value = el("div", { class: "board-value" });
+    this.error = el("p", { class: "board-error", role: "status", hidden: true });
+    this.node = el("section", { class: "board-panel", "data-view": panel.view, "aria-label": panel.title }, el("h3", { text: panel.title }), this.value, this.error);
+  }
+
+  draw({ value = null, points = {}, alerts = {}, error = "" }) {
+    const { panel, node } = this, groups = Object.keys(alerts);
+    setData(node, "alert", groups.length > 0 ? "yes" : "no");
+    setText(this.error, error ? fill(words.board.stopped, { error }) : "");
+    show(this.error, error !== "");
+    this.value.replaceChildren(...(value === null ? [el("p", { class: "board-none", text: words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups) })));
+  }
+}
+
+const text = (value, unit) => (typeof value === "number" ? amount(value, unit) : String(value));
+const isGroups = (value) => typeof value === "object" && !Array.isArray(value);
+const rest = (n) => (n > MOST ? [el("p", { class: "board-none", text: fill(words.board.more, { n: n - MOST }) })] : []);
+
+// One figure, or one for each group.
+function figures(value, { unit, alerts, view }) {
+  const figure = (shown, name) => el("p", { class: "board-figure", "data-state": view === "state" ? String(shown) : null, "data-alert": alerts.has(name) ? "yes" : null, text: text(shown, unit) });
+  if (!isGroups(value)) return [figure(value, "")];
+  const all = Object.entries(value);
+  return [el("dl", { class: "board-groups" }, ...all.slice(0, MOST).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length)];
+}
+
+function bars(value, { unit, alerts }) {
+  const all = isGroups(value) ? Object.entries(value) : [["", value]], most = Math.max(...all.map(([, n]) => n), 0) || 1;
+  const rows = all.slice(0, MOST).map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
+    el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: most, value: Math.max(0, n), "aria-hidden": true })), el("td", { class: "number", text: amount(n, unit) })));
+  return [el("table", { class: "board-bars" }, el("tbody", {}, ...rows)), ...rest(all.length)];
+}
+
+// The last value, and the course of each group as steps.
+function lines(value, { unit, points, alerts, view }) {
+  const all = Object.entries(points).filter(([, course]) => course.length > 0).slice(0, LINES), times = all.flatMap(([, course]) => course.map(([time]) => time)), values = all.flatMap(([, course]) => course.map(([, n]) => n));
+  const begin = Math.min(...times), end = Math.max(...times), low = Math.min(0, ...values), high = Math.max(0, ...values), range = high - low || 1;
+  const x = (time) => ((time - begin) / (end - begin || 1)) * WIDTH, y = (n) => HEIGHT - 2 - ((n - low) / range) * (HEIGHT - 4);
+  const paths = all.flatMap(([, course], n) => {
+    const steps = course.map(([time, shown], at) => (at === 0 ? `M${x(time)} ${y(shown)}` : `H${x(time)}V${y(shown)}`)).join("") + `H${WIDTH}`;
+    const line = svg("path", { d: steps, class: `board-line line-${n}` });
+    return view === "area" && all.length === 1 ? [svg("path", { d: `${steps}V${y(low)}H${x(course[0][0])}Z`, class: "board-area" }), line] : [line];
+  });
+  const chart = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "board-chart", "aria-hidden": "true" }, ...paths);
+  const scale = el("p", { class: "board-scale" }, el("span", { text: fill(words.board.most, { value: amount(high, unit) }) }), el("span", { text: fill(words.board.over, { time: seconds(end - begin) }) }));
+  return [...figures(value, { unit, alerts, view }), ...(all.length > 0 ? [chart, scale] : [])];
+}
+
+function table(rows) {
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const cell = (value) => el("td", { class: typeof value === "number" ? "number" : null, text: value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : text(value, "") });
+  const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col", text: name })));
+  return [el("div", { class: "board-scroll", tabindex: 0, role: "group", "aria-label": words.board.rows }, el("table", { class: "board-table" }, el("thead", {}, head), el("tbody", {}, ...rows.map((row) => el("tr", {}, ...names.map((name) => cell(row[name])))))))];
+}
+
+// The spans of each lane on one axis.
+function lanes(rows) {
+  const begin = Math.min(...rows.map((row) => row.from)), end = Math.max(...rows.map((row) => row.to)), scale = end - begin || 1, all = Map.groupBy(rows, (row) => row.lane);
+  const span = ({ from, to }) => {
+    const node = el("span", { class: "board-span", title: seconds(to - from) });
+    node.style.left = `${(100 * (from - begin)) / scale}%`;
+    node.style.width = `max(2px, ${(100 * (to - from)) / scale}%)`;
+    return node;
+  };
+  const shown = [...all].slice(0, MOST).flatMap(([name, spans]) => [el("dt", { text: name }), el("dd", { class: "board-lane" }, ...spans.map(span))]);
+  return [el("dl", { class: "board-lanes" }, ...shown), ...rest(all.size)];
+}
+
+const DRAW = { number: figures, text: figures, state: figures, bar: bars, line: lines, area: lines, table, lane: lanes };

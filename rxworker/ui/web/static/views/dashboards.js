@@ -1,0 +1,78 @@
+// The dashboards beside a conversation, or on the page of all runs: one is chosen, and shown of a run, of its conversation or of all runs, also at a moment of the past.
+//
+// Theory of operation. Nothing is received before the section is on the screen. `show` names what is selected; the server computes what the panels show.
+
+import { byId, el, setText, show } from "./dom.js";
+import { BoardView } from "./board.js";
+import { BoardSource, dashboardsOf } from "../net/board.js";
+import { words } from "../model/language.js";
+
+export class DashboardsView {
+  constructor(scope) {
+    Object.assign(this, { scope, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false });
+    this.board = new BoardView(byId("board"));
+    this.choice = byId("board-choice");
+    this.choice.addEventListener("change", () => this.open());
+    for (const button of byId("board-scope")?.children ?? []) button.addEventListener("click", () => this.choose(button.value));
+    new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(byId("board-panel"));
+  }
+
+  choose(scope) {
+    this.scope = scope;
+    for (const button of byId("board-scope").children) button.setAttribute("aria-pressed", String(button.value === scope));
+    this.update();
+  }
+
+  seen(isSeen) {
+    this.isSeen = isSeen;
+    if (isSeen && this.boards === null) this.load();
+    this.update();
+  }
+
+  async load() {
+    this.boards = [];
+    try {
+      this.boards = await dashboardsOf(document.baseURI);
+    } catch (problem) {
+      this.boards = null;
+      return this.problem(problem);
+    }
+    this.choice.replaceChildren(...this.boards.map(({ name, title }) => el("option", { value: name, text: title })));
+    this.open();
+  }
+
+  open() {
+    const found = this.boards.find(({ name }) => name === this.choice.value);
+    this.source?.close();
+    this.source = null;
+    if (!found) return;
+    this.board.open(found.panels);
+    this.source = new BoardSource(document.baseURI, found.name, { states: (states) => this.board.draw(states), problem: (problem) => this.problem(problem) });
+    this.shown = "";
+    this.update();
+  }
+
+  // What is selected: a run, its conversation, and the moment of the slider, or null for the present.
+  show(run, conversation, time = null) {
+    if (run === this.run && conversation === this.conversation && time === this.time) return;
+    Object.assign(this, { run, conversation, time });
+    this.update();
+  }
+
+  update() {
+    if (this.source === null) return;
+    const { scope, time } = this, query = scope === "all" ? {} : scope === "run" ? { run: this.run } : { conversation: this.conversation };
+    const shown = this.isSeen && !Object.values(query).includes("") ? JSON.stringify([query, time]) : "";
+    if (shown === this.shown) return;
+    this.shown = shown;
+    if (shown === "") return this.source.close();
+    if (time === null) this.source.follow(query);
+    else this.source.at(query, time);
+    this.problem(null);
+  }
+
+  problem(problem) {
+    setText(byId("board-note"), problem === null ? (this.time === null ? "" : words.board.past) : problem.status ? problem.message : words.board.lost);
+    show(byId("board-note"), byId("board-note").textContent !== "");
+  }
+}

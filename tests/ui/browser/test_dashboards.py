@@ -1,0 +1,194 @@
+"""Dashboards on the page: of a run, its conversation and all runs, at a moment of the slider, on the page of all runs, and as ``<rx-panel>`` in a page of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from reactivex import Observable
+from reactivex import operators as ops
+
+from rxworker import tool
+from rxworker.boards import Dashboard, above, panel
+from rxworker.events import Record, ToolStart
+from rxworker.log import SQLiteLog
+from rxworker.operators import Span, spans
+from rxworker.panels import count, run_line, run_of, status, tool_of
+from rxworker.testing import call, say
+from rxworker.ui.web import Settings, WebServer
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Browser
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@tool
+def look(where: str) -> str:
+    """Look."""
+    return f"nothing {where}"
+
+
+def broken(record: Record) -> float:
+    return 1 / (record.seq - 3)
+
+
+def calls(records: Observable[Record]) -> Observable[Span]:
+    def begins(record: Record) -> str | None:
+        return getattr(getattr(record.event, "call", None), "id", None)
+
+    def ends(record: Record) -> str | None:
+        return getattr(record.event, "call_id", None)
+
+    return records.pipe(spans(begins, ends))
+
+
+BOARD = Dashboard(
+    [
+        panel("Status", status, view="state"),
+        panel("Calls", count(ToolStart), alert=above(0), unit="calls"),
+        panel("By tool", count(ToolStart), view="bar", group=tool_of),
+        panel("Course", count(ToolStart), view="area"),
+        panel("Lines", run_line(), view="table", group=run_of),
+        panel("Lanes", calls, view="lane"),
+        panel("Broken", ops.map(broken)),
+    ],
+    title="Desk",
+)
+REPLIES = [call("look", where="here"), say("There is nothing.")]
+
+
+async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.locator("#board-panel").scroll_into_view_if_needed()
+        panels = page.locator(".board-panel")
+        await expect(panels).to_have_count(7)
+        await expect(panels.nth(0)).to_contain_text("finished")
+        await expect(panels.nth(1)).to_contain_text("1 calls")
+        await expect(panels.nth(1)).to_have_attribute("data-alert", "yes")
+        await expect(panels.nth(2).locator("tr")).to_contain_text("look")
+        await expect(panels.nth(3).locator("svg path")).to_have_count(2)
+        await expect(panels.nth(4).locator("tbody tr")).to_have_count(1)
+        await expect(panels.nth(5).locator(".board-span")).to_have_count(1)
+        await expect(panels.nth(6)).to_contain_text("Stopped: ZeroDivisionError")
+        await expect(panels.nth(6)).to_contain_text("in broken, test_dashboards.py")
+        await desk.close()
+
+
+async def test_a_dashboard_follows_the_scope_and_the_slider(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [*REPLIES, *REPLIES]
+    async with desk.serve(gated(replies, free=True), [look], dashboards=[BOARD]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await desk.ask(page, "More")
+        await desk.status(page, "finished")
+        await page.locator("#board-panel").scroll_into_view_if_needed()
+        calls_made = page.locator('.board-panel[aria-label="Calls"]')
+        await expect(calls_made).to_contain_text("1 calls")
+        await page.locator("#board-scope button", has_text="Its conversation").click()
+        await expect(calls_made).to_contain_text("2 calls")
+        await page.locator("#board-scope button", has_text="This run").click()
+        await expect(calls_made).to_contain_text("1 calls")
+        # The first moment of the conversation: the tools have not started.
+        await page.evaluate("document.activeElement.blur()")
+        await page.locator("#time-slider").press("Home")
+        await expect(page.locator("#time-bar")).to_have_attribute("data-past", "true")
+        await expect(calls_made).to_contain_text("Nothing yet")
+        await expect(page.locator("#board-note")).to_have_text("as it was then")
+        await page.locator("#time-slider").press("End")
+        await expect(calls_made).to_contain_text("1 calls")
+        await desk.close()
+
+
+async def test_nothing_is_received_before_it_is_on_the_screen(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        feeds = server.state.boards._feeds  # pyright: ignore[reportPrivateUsage]
+        assert not feeds
+        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await expect(page.locator(".board-panel")).to_have_count(7)
+        await expect(page.locator(".board-panel").nth(0)).to_contain_text("finished")
+        assert len(feeds) == 1
+        await desk.close()
+
+
+async def test_all_runs_of_a_log_are_shown_on_their_page(
+    desk: Desk, gated: type[GatedModel], tmp_path: Path
+) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        make = desk.maker(gated([*REPLIES, *REPLIES], free=True), [look], log=log)
+        async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
+            page = await desk.open(url=server.url)
+            await desk.ask(page)
+            await desk.status(page, "finished")
+            await page.goto(f"{server.url}fleet")
+            await page.locator("#board-panel").scroll_into_view_if_needed()
+            await expect(page.locator('.board-panel[aria-label="Calls"]')).to_contain_text(
+                "1 calls"
+            )
+            await expect(page.locator(".board-table tbody tr")).to_have_count(1)
+            await desk.close()
+
+
+HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href="data:,">
+<script type="module" src="{url}static/panel.js"></script>
+<rx-panel id="one" src="{url}api/boards/desk?run={run}" panel="calls"></rx-panel>
+<rx-panel id="all" src="{url}api/boards/desk?run={run}"></rx-panel>
+<rx-panel id="past" src="{url}api/boards/desk?run={run}" panel="calls" at="1000"></rx-panel>
+<rx-panel id="none" src="{url}api/boards/desk?run={run}" panel="call"></rx-panel>
+<rx-panel id="gone" src="{url}api/boards/desk?run=run-0" panel="calls"></rx-panel>
+<rx-panel id="source" src="{url}api/runs/x"></rx-panel></html>"""
+
+
+async def test_panels_are_elements_in_a_page_of_ones_own(
+    desk: Desk, gated: type[GatedModel], browser: Browser
+) -> None:
+    html = ""
+
+    async def get(_: web.Request) -> web.Response:
+        return web.Response(text=html, content_type="text/html")
+
+    own = web.Application()
+    own.router.add_get("/", get)
+    runner = web.AppRunner(own)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    settings, model = Settings(allowed_origins=(origin,)), gated(REPLIES, free=True)
+    try:
+        async with desk.serve(model, [look], settings=settings, dashboards=[BOARD]) as server:
+            run = server.state.runs.start("Go")
+            await desk.runs[-1]
+            html = HTML.format(url=server.url, run=run.id)
+            context = await browser.new_context()
+            desk.contexts.append(context)
+            page = await context.new_page()
+            await page.goto(origin)
+            await expect(page.locator("#one .board-panel")).to_have_count(1)
+            await expect(page.locator("#one .board-panel")).to_contain_text("1 calls")
+            await expect(page.locator("#all .board-panel")).to_have_count(7)
+            await expect(page.locator("#past .board-panel")).to_contain_text("Nothing yet")
+            await expect(page.locator("#none")).to_contain_text("The dashboard has no panel call.")
+            await expect(page.locator("#gone")).to_contain_text("there is no such run")
+            await expect(page.locator("#source")).to_contain_text("This element has no dashboard")
+    finally:
+        await runner.cleanup()
