@@ -350,8 +350,15 @@ def _cookies(headers: Iterable[str]) -> Iterator[tuple[str, str]]:
 class _Stream:
     """A response that an ASGI server sends."""
 
+    writes_now = False
+
     def __init__(self, request: AsgiRequest) -> None:
         self._request = request
+
+    def write_now(self, data: bytes) -> bool:
+        """Write nothing: an ASGI server may make each piece wait."""
+        del data
+        return False
 
     async def write(self, data: bytes) -> None:
         await self._request.send_body(data, more=True)

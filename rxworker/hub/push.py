@@ -201,6 +201,10 @@ class WatcherGroup:
         if batch:
             self._seen = batch[-1].seq
             self._delivered += count(batch, self._delivery)
+        if len(batch) > 1 and any(watcher.push_batch for watcher in self._members):
+            for watcher in tuple(self._members):
+                self._push_to(watcher, batch)
+            return
         for record in batch:
             self._push(record)
 
@@ -229,11 +233,17 @@ class WatcherGroup:
     def _push_alone(self, watcher: Watcher, batch: list[Record]) -> None:
         if batch:
             watcher.note(batch)
-        for record in batch:
-            try:
-                watcher.push(record)
-            except BaseException as error:
-                self._fail(watcher, error)
+            self._push_to(watcher, batch)
+
+    def _push_to(self, watcher: Watcher, batch: list[Record]) -> None:
+        try:
+            if watcher.push_batch is not None:
+                watcher.push_batch(batch)
+            else:
+                for record in batch:
+                    watcher.push(record)
+        except BaseException as error:
+            self._fail(watcher, error)
 
     def _fail(self, watcher: Watcher, error: BaseException) -> None:
         if self.remove(watcher):

@@ -78,7 +78,7 @@ class Watch(Stage[Record]):
         return self._read(is_local=self._is_in_loop())
 
     async def _read(self, *, is_local: bool) -> AsyncGenerator[list[Record], None]:
-        watcher = self._pull()
+        watcher = self.reader()
         take = watcher.next if is_local else watcher.next_from_other_loop
         try:
             while (batch := await take()) is not None:
@@ -95,14 +95,15 @@ class Watch(Stage[Record]):
         if running_loop() is not None and self._is_in_loop():
             message = "to wait here would stop the run's event loop: use async for, or iterate in another thread"
             raise LocalProtocolError(message)
-        watcher = self._pull()
+        watcher = self.reader()
         try:
             while (batch := watcher.wait()) is not None:
                 yield from batch
         finally:
             watcher.dispose()
 
-    def _pull(self) -> Reader:
+    def reader(self) -> Reader:
+        """A watcher that takes its records itself, attached from now on. Dispose it."""
         return Reader(self._hub, self._delivery, self._after, self._name)
 
     def _is_in_loop(self) -> bool:

@@ -72,6 +72,7 @@ class Watcher(abc.DisposableBase):
         delivered: How many records were delivered to it; in a group, less the number of the group when it joined.
         push: Takes a record, or an event.
         push_many: Takes several.
+        push_batch: Takes the records of one turn, if its observer has an ``on_batch`` that does.
         push_record: Takes a record; where events are wanted, it pushes the event of a record of the run itself.
         place: Its index among the watchers of its group; below 0 before it has one.
     """
@@ -85,6 +86,7 @@ class Watcher(abc.DisposableBase):
         "observer",
         "place",
         "push",
+        "push_batch",
         "push_many",
         "push_record",
         "seen",
@@ -110,6 +112,7 @@ class Watcher(abc.DisposableBase):
         self.push_many: Many[Any] = (
             many(observer) if observer is not None and delivery is None else noop
         )
+        self.push_batch: Callable[[list[Record]], None] | None = getattr(observer, "on_batch", None)
         self.push_record = self.push if takes != "events" else _push_events(self.push)
         self.takes = takes
         self.place = -1
@@ -125,6 +128,8 @@ class Watcher(abc.DisposableBase):
     def silence(self) -> None:
         """Push nothing more to it."""
         self.push = self.push_record = self.push_many = noop
+        if self.push_batch is not None:
+            self.push_batch = noop
 
     def note(self, batch: list[Record]) -> None:
         """Count these records, of which there is at least one, as received."""

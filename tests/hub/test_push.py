@@ -417,3 +417,49 @@ def test_a_disposed_watcher_does_not_receive_the_end() -> None:
     subscription.dispose()
     harness.turn()
     assert seen == ["a"]
+
+
+class Batches(abc.ObserverBase[Record]):
+    """An observer that takes the records of one turn together."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.batches: list[list[int]] = []
+        self.fails_at = fails_at
+        self.error: Exception | None = None
+
+    def on_next(self, value: Record) -> None:
+        self.on_batch([value])
+
+    def on_batch(self, records: list[Record]) -> None:
+        numbers = [record.seq for record in records]
+        if self.fails_at in numbers:
+            raise OSError("gone")
+        self.batches.append(numbers)
+
+    def on_error(self, error: Exception) -> None:
+        self.error = error
+
+    def on_completed(self) -> None:
+        pass
+
+
+def test_an_observer_may_take_the_records_of_a_turn_together() -> None:
+    harness = Harness()
+    one, failing, disposed = Batches(), Batches(fails_at=4), Batches()
+    watch = harness.hub.watch(Reliable(limit=None))
+    watch.subscribe(one)
+    watch.subscribe(failing)
+    plain, _ = harness.subscribe(Reliable(limit=None))
+    disposing = watch.subscribe(lambda record: leaving.dispose() if record.seq == 3 else None)
+    leaving = watch.subscribe(disposed)
+    harness.turn()
+    for count in (1, 3, 2):
+        harness.push(*[STOP] * count)
+        harness.turn()
+    assert one.batches == [[1], [2, 3, 4], [5, 6]]
+    assert failing.batches == [[1]]
+    assert isinstance(failing.error, OSError)
+    assert disposed.batches == [[1]]
+    assert len(plain) == 6
+    assert harness.detached == ["watcher-2 gone"]
+    disposing.dispose()

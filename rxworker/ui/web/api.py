@@ -13,9 +13,8 @@ from msgspec import Struct, field
 
 import rxworker
 from rxworker.errors import LocalProtocolError
-from rxworker.hub import Watch
 from rxworker.messages import Document, Image, Message, Text
-from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
+from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
 from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, DeliveryName
@@ -32,7 +31,7 @@ from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
-from rxworker.ui.web.published import DurableItems, StreamEntry
+from rxworker.ui.web.published import DurableItems, StreamEvents
 from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import (
     FLEET,
@@ -50,7 +49,7 @@ from rxworker.ui.web.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
-from rxworker.ui.web.streams import batches_of, watch_run
+from rxworker.ui.web.streams import RETRY, RunEvents
 from rxworker.worker.decisions import read_resume
 
 SOCKET = "socket"
@@ -385,10 +384,6 @@ async def get_request(state: ServerState, request: WebRequest) -> web.Response:
     return bytes_response(entry.redact(encode_json(sent)))
 
 
-RETRY = 1000
-"""Milliseconds after which a client reconnects."""
-
-
 async def get_events(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream the records of a run after the last one that the client has; 204 if there are none left."""
     entry = await state.runs_of(request).find(request.params["id"])
@@ -397,9 +392,10 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
     await entry.open()
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
+    followed = RunEvents(entry, f"events {request.remote or ''}".strip())
+    followed.watch(after)  # refuses a number that the run does not have
     with state.streams.take(entry):
-        watch = watch_run(entry, after, name=f"events {request.remote or ''}".strip())
-        await state.streams.send(request, sse_events(entry, watch), SSE_HEADERS)
+        await state.streams.follow(request, followed, after)
     return None
 
 
@@ -452,9 +448,8 @@ async def get_items(state: ServerState, request: WebRequest) -> web.Response | N
     if entry.is_over and after and after >= entry.published.hub.last_seq:
         return web.Response(status=204)
     with state.streams.take(), state.streams.endless():
-        watch = entry.watch(after, query.delivery, f"events {request.remote or ''}".strip())
-        frames = item_frames(entry, watch)
-        await state.streams.send(request, frames, SSE_HEADERS)
+        name = f"events {request.remote or ''}".strip()
+        await state.streams.follow(request, StreamEvents(entry, query.delivery, name), after)
     return None
 
 
@@ -498,21 +493,3 @@ async def board_events(feed: BoardFeed) -> AsyncGenerator[bytes, None]:
     async with aclosing(feed.answers()) as answers:
         async for data in answers:
             yield b"data: " + data + b"\n\n"
-
-
-async def item_frames(entry: StreamEntry, watch: Watch) -> AsyncGenerator[bytes, None]:
-    """Yield the frames of a published stream until it ends."""
-    yield retry_frame(RETRY)
-    async with aclosing(entry.batches(watch)) as batches:
-        async for batch in batches:
-            yield b"".join(map(entry.frame, batch))
-    yield entry.end_frame()
-
-
-async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, None]:
-    """Yield the frames of a run until it ends."""
-    yield retry_frame(RETRY)
-    async with aclosing(batches_of(entry, watch)) as batches:
-        async for batch in batches:
-            yield b"".join([record_frame(record, entry.encode) for record in batch])
-    yield entry.redact(end_frame(entry.status, entry.reason))

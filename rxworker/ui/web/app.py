@@ -198,6 +198,10 @@ def _write_timeout(request: web.Request, seconds: float) -> Generator[None, None
         timer.cancel()
 
 
+MOST_WAITING = 1 << 14
+"""The number of bytes that may wait in a connection before its client counts as behind. Below the low-water mark of asyncio and uvloop (16 KiB) no write waits."""
+
+
 @dataclass(slots=True)
 class _Stream:
     """A response that aiohttp sends."""
@@ -205,6 +209,25 @@ class _Stream:
     request: web.Request
     response: web.StreamResponse
     stall_seconds: float
+    writes_now: bool = True
+
+    def write_now(self, data: bytes) -> bool:
+        transport = self.request.transport
+        if transport is None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() + len(data) >= MOST_WAITING:
+            return False
+        writing = self.response.write(data)
+        try:
+            writing.send(None)
+        except StopIteration:
+            return True
+        except ConnectionError:
+            return False
+        # It waits, which it does not below that limit. What it waits for cannot be left: the client connects again.
+        writing.close()
+        transport.abort()
+        return False
 
     async def write(self, data: bytes) -> None:
         with _write_timeout(self.request, self.stall_seconds):

@@ -25,7 +25,7 @@ from rxworker.log import EventLog, Replica
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, Message
 from rxworker.messages.usage import Usage
-from rxworker.protocols import EncodedRecords, encode_record
+from rxworker.protocols import EncodedRecords, encode_record, record_frame
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, RunSummary, pause_of, reason_of
 from rxworker.ui.clean import json_redactor
@@ -288,6 +288,7 @@ class RunEntry(ABC):
             return hide(encode_record(record))
 
         self.encode = EncodedRecords(encode=encode)
+        self._frame: tuple[Record | None, bytes] = None, b""
         self.watching = 0
         rate = settings.writes_per_second
         self.delivery = Coalesce(every=None if rate is None else 1 / rate)
@@ -367,6 +368,14 @@ class RunEntry(ABC):
     async def dismiss(self, reason: str) -> None:
         """Cancel a paused run, which can no longer be resumed."""
 
+    def frame(self, record: Record) -> bytes:
+        """The server-sent event of a record, made once for the clients that receive it one after the other."""
+        known, data = self._frame
+        if known is not record:
+            data = record_frame(record, self.encode)
+            self._frame = record, data
+        return data
+
     def _summary(self, **numbers: Any) -> RunSummary:
         """The summary, given the fields that depend on where the run is kept."""
         return RunSummary(
@@ -407,6 +416,7 @@ class RunEntry(ABC):
         """Release what a run that is not watched does not need."""
         if self.is_over and not self.watching:
             self.encode.clear()
+            self._frame = None, b""
 
     def changed(self) -> None:
         """Discard the stored summary."""

@@ -163,7 +163,9 @@ class StreamEntry:
         return data
 
     def frame(self, record: Record) -> bytes:
-        """The item of a record as a server-sent event."""
+        """The item of a record as a server-sent event; a `Gap` is none, since the numbers show it."""
+        if not isinstance(record.event, Item):
+            return b""
         data = self._frames.get(record.seq)
         if data is None:
             place = self.published.epoch, record.seq
@@ -194,6 +196,42 @@ def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:
         del known[next(iter(known))]
     known[seq] = data
     return data
+
+
+class StreamEvents(Struct, frozen=True):
+    """A published stream as server-sent events.
+
+    Attributes:
+        entry: The stream.
+        delivery: The delivery.
+        name: The name of the watcher.
+    """
+
+    entry: StreamEntry
+    delivery: DeliveryName | None
+    name: str
+
+    @property
+    def last_seq(self) -> int:
+        """The number of its last item."""
+        return self.entry.published.hub.last_seq
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.entry.is_over
+
+    def watch(self, after: int) -> Watch:
+        """Watch it."""
+        return self.entry.watch(after, self.delivery, self.name)
+
+    def frame(self, record: Record) -> bytes:
+        """The server-sent event of an item."""
+        return self.entry.frame(record)
+
+    def end_frame(self) -> bytes:
+        """The server-sent event after the last item."""
+        return self.entry.end_frame()
 
 
 class DurableItems:

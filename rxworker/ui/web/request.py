@@ -100,7 +100,17 @@ class WebRequest(ABC):
 
 
 class ResponseStream(Protocol):
-    """A response whose body is written in pieces."""
+    """A response whose body is written in pieces.
+
+    Attributes:
+        writes_now: Whether `write_now` may write.
+    """
+
+    writes_now: bool
+
+    def write_now(self, data: bytes) -> bool:
+        """Write a piece unless the client is behind. ``False`` if nothing was written: then use `write`, which waits, or fails."""
+        ...
 
     async def write(self, data: bytes) -> None:
         """Write a piece. A client that reads nothing for ``stall_seconds`` is disconnected.

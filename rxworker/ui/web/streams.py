@@ -6,10 +6,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from math import inf
+from typing import Protocol
+
+from msgspec import Struct
+from reactivex import abc
 
 from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
-from rxworker.protocols import PING_COMMENT
+from rxworker.hub.reader import Reader
+from rxworker.protocols import PING_COMMENT, SSE_HEADERS, end_frame, retry_frame
 from rxworker.protocols.socket import DeliveryName
 from rxworker.ui.web.entry import Clients, RunEntry
 from rxworker.ui.web.request import ResponseStream, WebRequest
@@ -40,6 +45,70 @@ def watch_run(
     return entry.run.watch(delivery=chosen, after=after, name=name)
 
 
+class Followed(Protocol):
+    """What a client of server-sent events follows: a run, or a published stream."""
+
+    @property
+    def last_seq(self) -> int:
+        """The number of its last record."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    def watch(self, after: int) -> Watch:
+        """Watch it.
+
+        Raises:
+            ApiError: It has no such record yet.
+        """
+        ...
+
+    def frame(self, record: Record) -> bytes:
+        """The server-sent event of a record."""
+        ...
+
+    def end_frame(self) -> bytes:
+        """The server-sent event after the last record."""
+        ...
+
+
+class RunEvents(Struct, frozen=True):
+    """A run as server-sent events.
+
+    Attributes:
+        entry: The run.
+        name: The name of the watcher.
+    """
+
+    entry: RunEntry
+    name: str
+
+    @property
+    def last_seq(self) -> int:
+        """The number of its last record."""
+        return self.entry.run.last_seq
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.entry.run.done()
+
+    def watch(self, after: int) -> Watch:
+        """Watch it."""
+        return watch_run(self.entry, after, name=self.name)
+
+    def frame(self, record: Record) -> bytes:
+        """The server-sent event of a record."""
+        return self.entry.frame(record)
+
+    def end_frame(self) -> bytes:
+        """The server-sent event after the last record."""
+        return self.entry.redact(end_frame(self.entry.status, self.entry.reason))
+
+
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
     """Yield the batches of a watch until the run ends, however it ends.
 
@@ -55,6 +124,23 @@ async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Recor
             if not entry.run.done():
                 raise
 
+
+async def next_batch(followed: Followed, reader: Reader) -> list[Record] | None:
+    """The next records of a reader; ``None`` when the run or the stream has ended, however it has.
+
+    Raises:
+        RxWorkerError: The reader was detached while the run continues.
+    """
+    try:
+        return await reader.next()
+    except Exception:
+        if not followed.is_over:
+            raise
+        return None
+
+
+RETRY = 1000
+"""Milliseconds after which a client reconnects."""
 
 CLOSE_SECONDS = 1.0
 """Seconds a client has to read the last records when the server stops."""
@@ -131,10 +217,7 @@ class Streams:
             yield
 
     async def send(
-        self,
-        request: WebRequest,
-        pieces: AsyncGenerator[bytes, None],
-        headers: Mapping[str, str],
+        self, request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
     ) -> None:
         """Send the pieces as they arrive, with a keep-alive comment when idle.
 
@@ -145,14 +228,54 @@ class Streams:
             pieces: Server-sent events, each complete.
             headers: The headers of the response.
         """
+        async with aclosing(pieces), self._responding(request, headers) as writer:
+            async for piece in pieces:
+                await writer.write(piece)
+
+    async def follow(self, request: WebRequest, followed: Followed, after: int) -> None:
+        """Send what follows a number as server-sent events, until its end.
+
+        A client that keeps up is pushed to: each event is written to all of them one after the other, without a task for each. One that is behind reads at its
+        own pace until it has caught up.
+
+        Args:
+            request: The request.
+            followed: A run or a published stream.
+            after: The number of the last record that the client has.
+        """
+        async with self._responding(request, SSE_HEADERS) as writer:
+            await writer.write(retry_frame(RETRY))
+            reader = followed.watch(after).reader()
+            try:
+                while True:
+                    if writer.writes_now and reader.seen >= followed.last_seq:
+                        viewer = Viewer(writer, followed, reader.seen)
+                        with viewer.pushed_to():
+                            reader.dispose()
+                            reader = await viewer.reader
+                    batch = await next_batch(followed, reader)
+                    if batch is None:
+                        break
+                    data = b"".join(map(followed.frame, batch))
+                    if not writer.write_now(data):
+                        await writer.write(data)
+            finally:
+                reader.dispose()
+            await writer.write(followed.end_frame())
+
+    @asynccontextmanager
+    async def _responding(
+        self, request: WebRequest, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Writer, None]:
+        """Context manager: the response to a request, complete if nothing is raised within."""
         task = asyncio.current_task()
         assert task is not None
         self._sending.add(task)
         response: ResponseStream | None = None
         try:
-            async with aclosing(pieces):
-                response = await request.stream(headers)
-                await _send_pieces(response, pieces, self._settings.heartbeat / 2, task)
+            response = await request.stream(headers)
+            async with Writer(response, self._settings.heartbeat / 2, task) as writer:
+                yield writer
         except (Exception, asyncio.CancelledError) as error:
             if response is not None:
                 response.abort()  # it has begun, so its status cannot change
@@ -185,36 +308,120 @@ class Streams:
             task.cancel()
 
 
-async def _send_pieces(
-    response: ResponseStream,
-    pieces: AsyncGenerator[bytes, None],
-    pause: float,
-    sending: asyncio.Task[object],
-) -> None:
-    """Send all pieces, and a keep-alive comment when idle; cancel the task that is ``sending`` when the connection is closed."""
-    loop = asyncio.get_running_loop()
-    due = loop.time() + pause
+class Writer:
+    """Writes the pieces of a response, and a keep-alive comment when idle.
 
-    async def write(piece: bytes) -> None:
-        nonlocal due
-        due = inf  # one write at a time
-        await response.write(piece)
-        due = loop.time() + pause
+    Args:
+        response: The response.
+        pause: Seconds between two looks whether it is idle.
+        sending: Its task, which is cancelled when the connection is closed.
+    """
 
-    async def beat() -> None:
+    def __init__(
+        self, response: ResponseStream, pause: float, sending: asyncio.Task[object]
+    ) -> None:
+        self.writes_now = response.writes_now
+        self._response = response
+        self._pause = pause
+        self._sending = sending
+        self._time = asyncio.get_running_loop().time
+        self._due = self._time() + pause
+
+    async def __aenter__(self) -> Writer:
+        self._beating = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._beating.cancel()
+        if kind is None:
+            await self._response.end()
+
+    async def write(self, piece: bytes) -> None:
+        """Write a piece, as soon as the client has read enough.
+
+        Raises:
+            ConnectionError: The client has disconnected, or reads nothing.
+        """
+        self._due = inf  # one write at a time
+        await self._response.write(piece)
+        self._due = self._time() + self._pause
+
+    def write_now(self, piece: bytes) -> bool:
+        """Write a piece unless the client is behind. ``False`` if nothing was written."""
+        if self._due == inf or not self._response.write_now(piece):
+            return False
+        self._due = self._time() + self._pause
+        return True
+
+    async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(pause)
-            if loop.time() >= due:
+            await asyncio.sleep(self._pause)
+            if self._time() >= self._due:
                 try:
-                    await write(PING_COMMENT)
+                    await self.write(PING_COMMENT)
                 except ConnectionError:
-                    sending.cancel()
+                    self._sending.cancel()
                     return
 
-    beating = loop.create_task(beat())
-    try:
-        async for piece in pieces:
-            await write(piece)
-    finally:
-        beating.cancel()
-    await response.end()
+
+class Viewer(abc.ObserverBase[Record]):
+    """A client that keeps up: it is pushed to, until it is behind or the records end.
+
+    Args:
+        writer: Writes to the client.
+        followed: What it watches.
+        after: The number of the last record that it has.
+
+    Attributes:
+        reader: The reader that goes on, when it is pushed to no longer. It is attached at once, so that nothing is dropped before it reads.
+    """
+
+    __slots__ = ("_after", "_followed", "_frame", "_writer", "reader")
+
+    def __init__(self, writer: Writer, followed: Followed, after: int) -> None:
+        self._writer = writer
+        self._followed = followed
+        self._frame = followed.frame
+        self._after = after
+        self.reader: asyncio.Future[Reader] = asyncio.get_running_loop().create_future()
+
+    @contextmanager
+    def pushed_to(self) -> Generator[None, None, None]:
+        """Context manager: it is pushed to within the context."""
+        pushing = self._followed.watch(self._after).subscribe(self)
+        try:
+            yield
+        except BaseException:
+            if self.reader.done() and not self.reader.cancelled():
+                self.reader.result().dispose()
+            raise
+        finally:
+            pushing.dispose()
+
+    def on_next(self, value: Record) -> None:
+        """Write a record."""
+        if not self.reader.done():
+            self._write(self._frame(value), value.seq)
+
+    def on_batch(self, records: list[Record]) -> None:
+        """Write the records of one turn."""
+        if not self.reader.done():
+            self._write(b"".join(map(self._frame, records)), records[-1].seq)
+
+    def _write(self, data: bytes, seq: int) -> None:
+        if self._writer.write_now(data):
+            self._after = seq
+        else:
+            self.on_completed()
+
+    def on_error(self, error: Exception) -> None:
+        """Stop. The reader raises the error, or ends."""
+        del error
+        self.on_completed()
+
+    def on_completed(self) -> None:
+        """Stop."""
+        if not self.reader.done():
+            reader = self._followed.watch(self._after).reader()
+            reader.seen = self._after  # it is not late: what it has not received is still held
+            self.reader.set_result(reader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -434,3 +435,39 @@ async def test_a_server_that_stops_cancels_a_long_poll(monkeypatch: pytest.Monke
         # It would have been answered without items.
         with pytest.raises(aiohttp.ClientError):
             await waiting
+
+
+# slow clients
+
+
+@pytest.mark.aiohttp
+async def test_a_client_that_reads_late_receives_every_item_and_delays_no_other(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk()
+    source = Subject[str]()
+    desk.server.state.publish(publish("text", source, keep="all"))
+    host, _, port = desk.server.url.removeprefix("http://").rstrip("/").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+    writer.write(
+        b"GET /api/streams/text/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+    async with desk.http.get(desk.url("api/streams/text/events")) as fast:
+        await read_frame(fast)
+        text = "x" * 200_000  # more than the buffers of a connection hold
+        for n in range(60):
+            source.on_next(f"{n} {text}")
+            data = b""
+            while not data.startswith(b"data"):
+                data = await fast.content.readuntil(b"\n")
+            assert f'"value":"{n} ' in data[:80].decode()
+        source.on_completed()
+    numbers: list[int] = []
+    body = bytearray()
+    while piece := await reader.read(1 << 20):
+        body += piece
+    numbers = [int(found) for found in re.findall(rb"id: \d+-(\d+)\n", bytes(body))]
+    assert numbers == list(range(1, 61))
+    assert b"event: end" in body
+    writer.close()
