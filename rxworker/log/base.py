@@ -631,7 +631,7 @@ class EventLog(Store):
             [ log.fold_stored("count", lambda n, _: n + 1, 0) ]
             0-1---2-3--
 
-        It emits what was kept, or ``initial``, and then the state whenever it has read records, at least those of one run in one step. The records of a run come in their order, those of different
+        It emits what was kept, or ``initial``, and then the state whenever it has read records, many of them in one step. The records of a run come in their order, those of different
         runs in any. What counts is as for `runs`: nested runs count with their outer one, and a fork from its `Fork` on. The deletion of a run that was folded changes nothing.
 
         The state is written about once a second while records arrive, when the subscription is disposed, and when the log is closed, in one write with the place up to which the log

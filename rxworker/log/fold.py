@@ -377,6 +377,8 @@ class _Fold(Generic[S]):
             at = positions[run] = -last if is_copied else last
             await asyncio.sleep(0)  # a log in memory never waits
             page = await self._page(info) if last < info.last_seq else None
+            if page and is_changed:
+                self._emit()
         if info.status == "finished" and abs(at) >= info.last_seq:
             positions.pop(run, None)
             digest = _digest(run)
