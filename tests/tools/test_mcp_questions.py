@@ -22,7 +22,7 @@ from rxworker.tools.mcp import McpTool
 from rxworker.tools.mcp_call import ROUNDS
 from rxworker.tools.mcp_connection import Connection, question_of
 from rxworker.tools.run import run_call
-from rxworker.worker import load_paused, save_paused
+from rxworker.worker import QueuedWorker, load_paused, save_paused
 from rxworker.worker.decisions import Decision
 
 pytest.importorskip("mcp")
@@ -369,3 +369,16 @@ def test_an_address_that_is_not_of_the_web_is_refused(url: str) -> None:
     params: JsonObject = {"mode": "url", "message": "?", "url": url}
     asked = question_of({"method": "elicitation/create", "params": params}, "s")
     assert asked == "an address that is not of the web"
+
+
+async def test_a_question_is_answered_by_a_stored_decision_that_another_process_takes() -> None:
+    small, log = Small(), MemoryLog()
+    async with log, connected(small) as tools:
+        paused: Any = await Worker(model("book"), tools=tools, log=log).run("go")
+        desk = QueuedWorker("", log=log)  # it has neither the tools nor the model
+        with pytest.raises(DecisionError, match=r"input\.guests is missing"):
+            await desk.decide_later(paused.run_id, decisions=[Approve()])
+        await desk.decide_later(paused.run_id, decisions=[Approve({"guests": 2})])
+        other = Worker(ScriptedModel(["Done."]), tools=tools, log=log)
+        assert texts(await other.recover(paused.run_id)) == [ACCEPTED]
+    assert small.done == [ACCEPTED]
