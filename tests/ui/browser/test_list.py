@@ -103,7 +103,7 @@ async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_ru
         await expect(figures.nth(0)).to_have_text("Tokens15")
         await expect(page.locator("#models tbody tr")).to_have_text("gated-11150.00600 USD")
         await expect(figures.nth(1)).to_have_text("Cost0.00600 USD")
-        await desk.press(page, "All runs")
+        await page.locator("#numbers-scope").get_by_role("button", name="All runs").click()
         await expect(figures.nth(0)).to_have_text("Runs1")
         await expect(page.locator("#models")).to_be_hidden()
 
