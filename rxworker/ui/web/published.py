@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -85,6 +85,7 @@ class StreamEntry:
         self._every = None if rate is None else 1 / rate
         self._items: dict[int, bytes] = {}
         self._frames: dict[int, bytes] = {}
+        self._message: tuple[list[int], bytes] = [], b""
 
     @property
     def is_over(self) -> bool:
@@ -173,11 +174,16 @@ class StreamEntry:
             data = _keep(self._frames, record.seq, frame)
         return data
 
-    def message(self, records: Iterable[Record]) -> bytes:
-        """The items of records as a message of a WebSocket."""
-        published = self.published
-        items = [msgspec.Raw(self.item(record)) for record in records]
-        return socket_message(StreamItems(published.name, published.epoch, items))
+    def message(self, records: Sequence[Record]) -> bytes:
+        """The items of records as a message of a WebSocket. Clients that keep up receive the same one after the other."""
+        numbers = [record.seq for record in records]
+        known, data = self._message
+        if known != numbers:
+            published = self.published
+            items = [msgspec.Raw(self.item(record)) for record in records]
+            data = socket_message(StreamItems(published.name, published.epoch, items))
+            self._message = numbers, data
+        return data
 
     def end_frame(self) -> bytes:
         """The server-sent event after the last item."""
