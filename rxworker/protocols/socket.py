@@ -315,6 +315,18 @@ class AllowedTool(Struct, frozen=True, forbid_unknown_fields=True):
     hook: str
 
 
+class Branch(Struct, frozen=True):
+    """The message that a conversation replaces: it begins as another one did before that message.
+
+    Attributes:
+        conversation: The id of that conversation. It is the one that had the message first, also when a replaced message is replaced again.
+        message: The number of the message among those of the user, from 0.
+    """
+
+    conversation: str
+    message: int
+
+
 class RunSummary(Struct, frozen=True):
     """The summary of a run.
 
@@ -339,6 +351,7 @@ class RunSummary(Struct, frozen=True):
         watchers: Its watchers.
         allowed: The tools that are always allowed in its conversation.
         can_requeue: Whether it has failed, or was set aside, and a log can put it back.
+        branch: The message of another conversation that its conversation replaces.
     """
 
     id: str
@@ -361,6 +374,7 @@ class RunSummary(Struct, frozen=True):
     watchers: tuple[WatcherState, ...]
     allowed: tuple[AllowedTool, ...] = ()
     can_requeue: bool = False
+    branch: Branch | None = None
 
 
 def pause_of(state: RunState) -> PauseSummary | None:

@@ -27,7 +27,7 @@ from rxworker.messages import Conversation, Message
 from rxworker.messages.usage import Usage
 from rxworker.protocols import EncodedRecords, encode_record, record_frame
 from rxworker.protocols.native import encode_json
-from rxworker.protocols.socket import AllowedTool, RunSummary, pause_of, reason_of
+from rxworker.protocols.socket import AllowedTool, Branch, RunSummary, pause_of, reason_of
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.costs import cost_of
 from rxworker.ui.web.request import WebRequest
@@ -42,6 +42,9 @@ from rxworker.worker.worker import Worker
 
 USER = "user"
 """The label of a run with the name of its user."""
+
+BRANCH = "branch"
+"""The label of a run whose conversation replaces a message of another one: the number of the message, and the id of that conversation."""
 
 NOTICE = 0.5
 """Seconds within which the server detects a closed connection."""
@@ -132,6 +135,7 @@ class ConversationEntry:
         id: The id.
         name: The name under which the worker was configured.
         owner: The user; ``None`` if the server has no users.
+        branch: The message of another conversation that it replaces.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
         worker: The worker of its session, without the tools and the settings of a client.
@@ -148,9 +152,11 @@ class ConversationEntry:
         name: str,
         session: Session | None = None,
         owner: str | None = None,
+        branch: Branch | None = None,
     ) -> None:
         self.id = id
         self.owner = owner
+        self.branch = branch
         self.name = name
         self.runs: list[str] = []
         self.current: RunEntry | None = None
@@ -180,8 +186,12 @@ class ConversationEntry:
     @property
     def labels(self) -> dict[str, str]:
         """The labels of its runs, by which the log knows it."""
-        owned = {} if self.owner is None else {USER: self.owner}
-        return {CONVERSATION: self.id, **owned}
+        labels = {CONVERSATION: self.id}
+        if self.owner is not None:
+            labels[USER] = self.owner
+        if self.branch is not None:
+            labels[BRANCH] = f"{self.branch.message} {self.branch.conversation}"
+        return labels
 
     def allow(self, allowed: Iterable[tuple[str, str]]) -> None:
         """Always allow calls of these tools, and of no others."""
@@ -236,6 +246,20 @@ class ConversationEntry:
         """Return the conversation before these messages, if they were the last input; otherwise ``None``."""
         before = self._before
         return before[0] if before is not None and before[1] == messages else None
+
+
+def branch_in(labels: Mapping[str, str]) -> Branch | None:
+    """Return the branch that the labels of a run state; ``None`` if they state none, for example since an application has a label of that name.
+
+    >>> branch_in({"branch": "2 conversation-1"})
+    Branch(conversation='conversation-1', message=2)
+    >>> branch_in({"branch": "main"}) is None
+    True
+    """
+    number, _, conversation = labels.get(BRANCH, "").partition(" ")
+    if not (number.isascii() and number.isdecimal() and conversation):
+        return None
+    return Branch(conversation, int(number))
 
 
 class RunEntry(ABC):
@@ -389,6 +413,7 @@ class RunEntry(ABC):
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             allowed=self.conversation.allowed_tools,
+            branch=self.conversation.branch,
             **numbers,
         )
 

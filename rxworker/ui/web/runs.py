@@ -18,7 +18,7 @@ from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import RunRow
 from rxworker.messages import Document, Image, Json, Message, ToolResult
-from rxworker.protocols.socket import AllowedTool
+from rxworker.protocols.socket import AllowedTool, Branch
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
@@ -243,19 +243,35 @@ class Runs:
             raise ApiError(
                 409, "no_message", f"{run_id} has no such message any more: reload the page"
             )
-        conversation = self.begin_conversation(before.conversation.name or None)
+        branch = self._branch(before.conversation, number)
+        conversation = self.begin_conversation(before.conversation.name or None, branch=branch)
         session = conversation.session
         session.conversation = session.conversation.with_messages(messages[: places[number]])
         return self.next_run(conversation, (message,))
 
-    def begin_conversation(self, worker: str | None, id: str | None = None) -> ConversationEntry:  # noqa: A002 - what it is
+    def _branch(self, conversation: ConversationEntry, number: int) -> Branch:
+        """The place of a message in the conversation that had it first: a branch has copies of the messages before the one that it replaces."""
+        branch = conversation.branch
+        while branch is not None and number <= branch.message:
+            known = self.conversation(branch.conversation)
+            if known is None or known.branch is None or number > known.branch.message:
+                return Branch(branch.conversation, number)
+            branch = known.branch
+        return Branch(conversation.id, number)
+
+    def begin_conversation(
+        self,
+        worker: str | None,
+        id: str | None = None,  # noqa: A002 - what it is
+        branch: Branch | None = None,
+    ) -> ConversationEntry:
         """Return a new conversation without a run. It is stored with its first run.
 
         Raises:
             ApiError: There is no such worker.
         """
         name, made = self.workers.make(worker, self.request)
-        conversation = ConversationEntry(id or new_id(), name, owner=self.owner)
+        conversation = ConversationEntry(id or new_id(), name, owner=self.owner, branch=branch)
         conversation.begin(made, self.store.log)
         return conversation
 

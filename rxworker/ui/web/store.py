@@ -25,6 +25,7 @@ from rxworker.ui.web.entry import (
     ConversationEntry,
     LiveEntry,
     RunEntry,
+    branch_in,
 )
 from rxworker.ui.web.responses import ApiError, log_error, logger
 from rxworker.ui.web.settings import Settings
@@ -355,7 +356,8 @@ class RunStore:
         id_ = info.row.labels.get(CONVERSATION, f"conversation-{root}")
         conversation = self._conversations.get((owner, id_))
         if conversation is None:
-            conversation = ConversationEntry(id_, info.row.worker, owner=owner)
+            branch = branch_in(info.row.labels)
+            conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch)
         return StoredEntry(log, info, conversation, self.settings)
 
     async def _keep_pause(self, entry: StoredEntry) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from rxworker import Worker
+from rxworker.log import SQLiteLog
 from rxworker.messages import Document, Image, Text
-from rxworker.testing import say
+from rxworker.testing import ScriptedModel, say
+from rxworker.ui.web import WebServer
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -123,3 +127,63 @@ async def test_a_message_is_edited_and_answered_again(desk: Desk, gated: type[Ga
         await first.get_by_role("button", name="Answer again").click()
         await desk.answers(page, "Four.")
         assert len({run.session for run in desk.runs}) == 3
+
+
+async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_restart(
+    desk: Desk, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["One.", "Two.", "Three.", "Four.", "Five."])
+
+    def make() -> Worker:
+        return Worker(model)
+
+    first, second = (
+        "#conversation > .message.user:has-text('first')",
+        ".message.user:has-text('second')",
+    )
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        async with WebServer(make, port=0, log=log) as server:
+            page = await desk.open(url=server.url)
+            await desk.ask(page, "first")
+            await desk.answers(page, "One.")
+            await expect(page.locator(".branches")).to_have_count(0)
+            await page.locator(first).get_by_role("button", name="Answer again").click()
+            await desk.answers(page, "Two.")
+            await expect(page.locator(f"{first} .branches")).to_contain_text("2/2")
+            await desk.ask(page, "second")
+            await desk.answers(page, "Two.", "Three.")
+            # Of a branch, a message is edited: the one before it keeps its branches.
+            await page.locator(second).get_by_role("button", name="Edit").click()
+            await page.locator(second).get_by_role("textbox").fill("second, again")
+            await page.locator(second).get_by_role("button", name="Send").click()
+            await desk.answers(page, "Two.", "Four.")
+            await expect(page.locator(f"{first} .branches")).to_contain_text("2/2")
+            await expect(page.locator(f"{second} .branches")).to_contain_text("2/2")
+            # The first message of the branch of a branch is one more branch of the first message.
+            await page.locator(first).get_by_role("button", name="Answer again").click()
+            await desk.answers(page, "Five.")
+            await expect(page.locator(f"{first} .branches")).to_contain_text("3/3")
+            await expect(page.locator("#run-list > li")).to_have_count(1)
+            await desk.close()
+        async with WebServer(make, port=0, log=log) as server:
+            page = await desk.open(url=server.url)
+            await page.locator("#run-list a").first.click()
+            await desk.answers(page, "Five.")
+            await expect(page.locator(f"{first} .branches")).to_contain_text("3/3")
+            forth = page.get_by_role("button", name="Show version 4 of 3", exact=True)
+            await expect(forth).to_be_disabled()
+            # With the keyboard alone: the focus stays at the branches.
+            await page.get_by_role("button", name="Show version 2 of 3").focus()
+            await page.keyboard.press("Enter")
+            await expect(page.locator(f"{first} .branches")).to_contain_text("2/3")
+            await expect(page.get_by_role("button", name="Show version 1 of 3")).to_be_focused()
+            await desk.answers(page, "Two.", "Three.")
+            await page.keyboard.press("Enter")
+            await desk.answers(page, "One.")
+            await page.reload()
+            await desk.answers(page, "One.")
+            await expect(page.locator(f"{first} .branches")).to_contain_text("1/3")
+            await page.go_back()
+            await desk.answers(page, "Two.", "Three.")
+            await expect(page.locator(f"{second} .branches")).to_contain_text("1/2")
+            await desk.close()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import convert
 
 from rxworker.messages import Document, Image, Text
+from rxworker.protocols.socket import Branch, RunSummary
 from rxworker.testing import call
 
 if TYPE_CHECKING:
@@ -74,6 +76,36 @@ async def test_a_message_takes_the_place_of_an_earlier_one(open_desk: OpenDesk) 
     await desk.ended(third["id"])
     assert next(m.text for m in desk.sessions[-1].conversation.messages) == "A"
     assert [m.text for m in desk.sessions[0].conversation.messages][-2:] == ["b", "two"]
+
+
+async def test_branches_name_the_conversation_that_had_the_message_first(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk("one", "two", "three", "four", "five")
+
+    async def begin(sent: str, conversation: str | None = None, /, **edits: object) -> RunSummary:
+        body = {"input": sent, "conversation": conversation, **({"edits": edits} if edits else {})}
+        status, answer = await desk.post("api/runs", body)
+        assert status == 201
+        await desk.ended(answer["id"])
+        return convert(answer, RunSummary)
+
+    root = await begin("a")
+    last = await begin("b", root.conversation)
+    assert (root.branch, last.branch) == (None, None)
+    second = await begin("B", run=last.id, message=1, text="b")
+    assert second.branch == Branch(root.conversation, 1)
+    more = await begin("c", second.conversation)
+    assert more.branch == second.branch
+    for edited, message, text, place in [
+        (more, 0, "a", Branch(root.conversation, 0)),  # a copy of the first message
+        (more, 1, "B", Branch(root.conversation, 1)),  # the one that replaces another
+        (more, 2, "c", Branch(second.conversation, 2)),  # one of its own
+    ]:
+        again = await begin("new", run=edited.id, message=message, text=text)
+        assert again.branch == place
+        twice = await begin("newer", run=again.id, message=message, text="new")
+        assert twice.branch == place
 
 
 async def test_a_message_that_is_not_there_is_not_edited(open_desk: OpenDesk) -> None:

@@ -12,6 +12,7 @@ export class Actions {
   constructor(page) {
     this.page = page;
     this.sought = null; // the number of the entry that the address leads to
+    this.branching = null; // [number, step]: the message whose other branch is being opened, see `branch`
   }
 
   // The fragment of the address is the id of the selected run: the browser's history works, and the address can be shared.
@@ -38,6 +39,7 @@ export class Actions {
     if (id !== selection.id) {
       store.apply();
       selection.open(id);
+      this.branching = null;
       clearBanner();
       renderer.open();
       menu(false);
@@ -50,7 +52,8 @@ export class Actions {
 
   // An entry that the address leads to is shown as soon as it has arrived.
   arrive() {
-    const { renderer, selection } = this.page, item = selection.run?.root.items[this.sought - 1];
+    const { renderer, selection, views } = this.page, item = selection.run?.root.items[this.sought - 1];
+    if (this.branching !== null && views.conversation.arrive(...this.branching)) this.branching = null;
     if (this.sought === null || !item) return;
     this.sought = null;
     renderer.travel.leave();
@@ -131,6 +134,12 @@ export class Actions {
       if (selection.id === shown) this.select(begun.id);
       return begun;
     });
+  }
+
+  // The branch before or after that of a message of the user, as its newest run.
+  branch(run, number, step) {
+    this.select(run);
+    this.branching = [number, step];
   }
 
   async send(id, input) {

@@ -110,6 +110,7 @@ export class Renderer {
     this.frame(now);
     if (!this.isListed) this.views.runs.draw(this.store.list, this.selection.id);
     this.isListed = true;
+    conversation.mark(this.store.list);
     this.arrive();
     if (this.travel.isPlaying) this.schedule();
   }

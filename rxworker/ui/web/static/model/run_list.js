@@ -1,5 +1,7 @@
 // The list of runs as conversations: filtered, grouped and sorted. Pure.
 
+import { Branches } from "./branches.js";
+
 export const ANY = { q: "", status: "", worker: "", tool: "", since: "", min_cost: "", sort: "newest" };
 const PERIODS = { hour: 3600, day: 86_400, week: 7 * 86_400, month: 30 * 86_400 }; // seconds
 export const SINCE = Object.keys(PERIODS), SORTS = ["newest", "cost", "duration"];
@@ -30,16 +32,16 @@ function matcher(filter, found, now) {
 
 export const tookOf = (run, now) => (run.ended ?? now) - run.started;
 
-// Conversations, each with its runs that match, the newest first. A resumed run is one with the run that resumed it, unless it is selected.
+// Conversations, each with its runs that match and those of its branches, the newest first. A resumed run is one with the run that resumed it, unless it is selected.
 export function conversationsOf(runs, { filter = ANY, found = null, selected = null, now = 0 } = {}) {
   const known = new Set(runs.map((run) => run.id)), older = [...(found?.values() ?? [])].filter((run) => !known.has(run.id));
   const isMatch = isFiltered(filter) ? matcher(filter, found, now) : () => true;
-  const groups = new Map();
-  for (const run of older.length ? [...runs, ...older] : runs) {
+  const every = older.length ? [...runs, ...older] : runs, branches = new Branches(every), groups = new Map();
+  for (const run of every) {
     if ((run.resumed_as && run.id !== selected) || !isMatch(run)) continue;
-    const group = groups.get(run.conversation);
+    const id = branches.root(run.conversation), group = groups.get(id);
     if (group) group.runs.push(run);
-    else groups.set(run.conversation, { id: run.conversation, runs: [run], order: 0 });
+    else groups.set(id, { id, runs: [run], order: 0 });
   }
   for (const group of groups.values()) {
     if (group.runs.length > 1) group.runs.sort((a, b) => b.started - a.started);

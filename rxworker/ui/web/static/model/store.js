@@ -1,5 +1,6 @@
 // The data of the page: the list of runs, and the folded runs. Pure.
 
+import { Branches } from "./branches.js";
 import { lose, newRun, step } from "./fold.js";
 
 const KEPT = 6; // runs besides those that are shown
@@ -12,6 +13,7 @@ export class Store {
     this.summaries = new Map();
     this.remembered = new Map(); // last known summaries of folded runs that the server may have dropped
     this.list = [];
+    this.branches = new Branches([]);
     this.runs = new Map(); // folded runs, the last viewed one at the end
     this.tapes = new Map(); // the records that were folded, by run
     this.single = new Map(); // the records of runs that are received again one by one; null when that is over
@@ -27,6 +29,7 @@ export class Store {
   setRuns(list) {
     for (const id of this.runs.keys()) if (this.summaries.has(id)) this.remembered.set(id, this.summaries.get(id));
     this.list = list;
+    this.branches = new Branches(list);
     this.summaries = new Map(list.map((summary) => [summary.id, summary]));
   }
 

@@ -15,9 +15,11 @@ const MARKED = 1_600; // milliseconds
 
 export class ConversationView {
   // `root` contains the pane and the button that scrolls to its end. `onText(block, added)` receives text of an answer; `edit(run, number, text, original)`
-  // sends a message of the user again, or is null; `address(run, n)` is that of an entry.
-  constructor(root, onText, edit, address) {
+  // sends a message of the user again, or is null; `address(run, n)` is that of an entry. `branches`: `of(run, number)` returns the branches of a message of
+  // the user, see `Branches`, and `open(run, number, step)` shows another one; or null.
+  constructor(root, onText, edit, address, branches = null) {
     this.edit = edit;
+    this.branches = branches;
     this.address = address;
     this.pane = root.querySelector(".conversation");
     this.latest = root.querySelector(".latest");
@@ -52,15 +54,35 @@ export class ConversationView {
   }
 
   // Messages of the user are numbered as in the conversation of the run.
+  get said() {
+    return this.run === null ? [] : this.run.root.items.filter((item) => item.kind === "message" && item.role === "user");
+  }
+
   send(message, input) {
-    const said = this.run.root.items.filter((item) => item.kind === "message" && item.role === "user");
-    return this.edit(this.run.id, said.indexOf(message), input, message.said);
+    return this.edit(this.run.id, this.said.indexOf(message), input, message.said);
+  }
+
+  // Shows at each message which of how many branches it is, if the list of runs or the messages have changed.
+  mark(list) {
+    if (this.branches === null || this.marked === list) return;
+    this.marked = list;
+    this.said.forEach((message, number) => this.views.get(message)?.branch(this.branches.of(this.run.id, number), (run, step) => this.branches.open(run, number, step)));
+  }
+
+  // Whether a message of the user, which another branch has, too, is there; then it is shown, with the focus on the button that leads on.
+  arrive(number, step) {
+    const message = this.said[number];
+    if (!message) return false;
+    this.reveal(message);
+    this.views.get(message).focus(step);
+    return true;
   }
 
   // The view of an item; items of a nested run are placed within its call.
   place(item, container, before = null) {
     const view = item.kind === "message" ? new MessageView(item, this.edit && ((input) => this.send(item, input))) : viewOf(item, this.onText);
     this.views.set(item, view);
+    if (item.kind === "message") this.marked = null;
     if (before) before.before(view.node);
     else container.append(view.node);
     if (view.bar && item.scope.depth === 0) view.bar.append(copyButton(() => this.address(this.run.id, this.run.root.items.indexOf(item) + 1), words.message.link));
@@ -230,6 +252,27 @@ class MessageView {
     this.bar = el("div", { class: "item-actions", role: "group", "aria-label": words.message.actions }, copyButton(() => message.said));
     if (this.send && areFiles(message.parts)) this.bar.append(button(words.message.edit, () => this.edit()), button(words.message.again, () => this.send(withFiles(message.parts, message.said))));
     return this.bar;
+  }
+
+  // `found`: the branches of the message, or null; `open(run, step)` shows the one before or after.
+  branch(found, open) {
+    const key = JSON.stringify(found);
+    if (!this.bar || key === this.branches) return;
+    this.branches = key;
+    setData(this.bar, "branches", String(found !== null));
+    const hadFocus = this.steps?.contains(document.activeElement);
+    this.steps?.remove();
+    if (found === null) return;
+    const { at, count, before, after } = found;
+    const button = (step, text, run) => el("button", { type: "button", text, "aria-label": fill(words.message.branch, { n: at + step, count }), "data-step": step, disabled: run === null, onclick: () => open(run, step) });
+    this.steps = el("span", { class: "branches" }, button(-1, "‹", before), el("span", { text: `${at}/${count}` }), button(1, "›", after));
+    this.bar.prepend(this.steps);
+    if (hadFocus) this.focus(1);
+  }
+
+  focus(step) {
+    const buttons = [...(this.steps?.querySelectorAll("button:enabled") ?? [])];
+    (buttons.find((button) => Number(button.dataset.step) === step) ?? buttons[0])?.focus({ preventScroll: true });
   }
 
   edit() {
