@@ -30,7 +30,7 @@ from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
-from rxworker.messages import Json, Message, Prices, ToolMeta, ToolResult
+from rxworker.messages import Document, Image, Json, Message, Prices, ToolMeta, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
@@ -334,10 +334,10 @@ TITLE = 120
 
 
 def last_input(messages: Sequence[Message]) -> list[Message]:
-    """The user's last messages with text, which no answer is between: the input of a run that has paused."""
+    """The user's last messages that have a title, which no answer is between: the input of a run that has paused."""
     found: list[Message] = []
     for message in reversed(messages):
-        if message.role == "user" and message.text:
+        if message.role == "user" and title_of((message,)):
             found.insert(0, message)
         elif found:
             break
@@ -345,5 +345,12 @@ def last_input(messages: Sequence[Message]) -> list[Message]:
 
 
 def title_of(messages: Sequence[Message]) -> str:
-    """The title of a run in a list: the beginning of its input."""
-    return " ".join(" ".join(message.text for message in messages).split())[:TITLE]
+    """The title of a run in a list: the beginning of its input, or else what is attached."""
+    attached = [
+        (block.title or "document") if isinstance(block, Document) else "image"
+        for message in messages
+        for block in message.content
+        if isinstance(block, Document | Image)
+    ]
+    text = " ".join(" ".join(message.text for message in messages).split())
+    return (text or ", ".join(attached))[:TITLE]

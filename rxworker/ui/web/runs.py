@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from rxworker.log import RunInfo
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import RunRow
-from rxworker.messages import Document, Image, Json, Message, ToolResult
+from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
@@ -301,7 +301,7 @@ class Runs:
         """
         self.check_room()
         self.check_free(entry)
-        return self._keep(entry.run(messages), entry, input_title(messages))
+        return self._keep(entry.run(messages), entry, title_of(messages))
 
     async def resume(
         self,
@@ -551,17 +551,6 @@ def is_said(message: Message) -> bool:
     """Whether a message of the user has more than the results of tools."""
     content = message.content
     return message.role == "user" and any(not isinstance(block, ToolResult) for block in content)
-
-
-def input_title(messages: Sequence[Message]) -> str:
-    """The title of a run with this input: its text, or else what is attached."""
-    attached = [
-        (block.title or "document") if isinstance(block, Document) else "image"
-        for message in messages
-        for block in message.content
-        if isinstance(block, Document | Image)
-    ]
-    return title_of(messages) or ", ".join(attached)
 
 
 def new_id() -> str:

@@ -37,7 +37,7 @@ from rxworker.ui.web.streams import Streams
 
 Client = TestClient[Any, Any]
 OpenLog = Callable[[], EventLog]
-TIMING = StreamTiming(long_poll=0.2, events=0.6)
+TIMING = StreamTiming(long_poll=0.2)
 VIEWS = ["", "/ag-ui", "/ui"]
 
 
@@ -184,11 +184,10 @@ async def test_pages_joined_are_the_stream(
         assert "Stream-Up-To-Date" not in response.headers
     assert joined == whole
     assert pages > 2
-    events = await client.get(f"/runs/{run}/stream{view}", params={"offset": "-1", "live": "sse"})
-    data = [
-        part for kind, some in events_of(await events.text()) if kind == "data" for part in some
-    ]
-    assert data == whole
+    async with served(log, StreamTiming()) as patient:
+        query = {"offset": "-1", "live": "sse"}
+        text = await (await patient.get(f"/runs/{run}/stream{view}", params=query)).text()
+    assert [part for kind, some in events_of(text) if kind == "data" for part in some] == whole
 
 
 async def test_now_is_the_end(client: Client, log: EventLog) -> None:
@@ -427,12 +426,13 @@ async def test_a_reader_that_has_all_records_of_an_ended_run_waits_no_longer(log
 
 
 async def test_events_end_after_a_while_with_the_offset_to_continue_from(
-    client: Client, log: EventLog
+    log: EventLog,
 ) -> None:
     _, last = await begin(log, "run-1")
-    query = {"offset": "now", "live": "sse"}
-    response = await client.get("/runs/run-1/stream", params=query)
-    events = events_of(await response.text())
+    async with served(log, StreamTiming(long_poll=0.01, events=1.0)) as client:
+        query = {"offset": "now", "live": "sse"}
+        response = await client.get("/runs/run-1/stream", params=query)
+        events = events_of(await response.text())
     assert len(events) >= 3  # at the beginning, after each pause, and at the end
     for kind, data in events:
         assert kind == "control"

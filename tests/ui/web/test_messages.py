@@ -35,7 +35,7 @@ async def test_a_message_has_images_and_documents(open_desk: OpenDesk) -> None:
         Text("What is it?"),
     )
     bare = await desk.begin([IMAGE, DOCUMENT])  # pyright: ignore[reportArgumentType]
-    assert bare["title"] == "image, a.pdf"
+    assert bare["title"] == (await desk.ended(bare["id"]))["title"] == "image, a.pdf"
 
 
 @pytest.mark.parametrize(
