@@ -32,6 +32,9 @@ os.environ |= {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
 }
 
+# Nothing is remembered there: no test reads or writes the state of this machine.
+os.environ["XDG_STATE_HOME"] = os.devnull
+
 REQUIRE_ALL = "RXWORKER_REQUIRE_ALL"
 
 

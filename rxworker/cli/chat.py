@@ -16,9 +16,11 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from rxworker.cli.answer import Outcome, Page, PlainPage, answer
+from rxworker.cli.last import LastChat, last_chat, remember_chat
 from rxworker.cli.process import (
     FAILED,
     INTERRUPTED,
@@ -31,13 +33,20 @@ from rxworker.cli.process import (
 )
 from rxworker.cli.resolve import WorkerOptions
 from rxworker.hooks.ready import terminal_hooks
-from rxworker.log import open_log
+from rxworker.log import EventLog, open_log
+from rxworker.log.values import CONVERSATION
 from rxworker.transport import Model
 from rxworker.ui.clean import one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
+from rxworker.ui.terminal.sessions import list_sessions
 from rxworker.worker.session import Session
+from rxworker.worker.stored import read_run
 from rxworker.worker.worker import Worker
+
+DUMB = frozenset({"dumb", "unknown"})
+"""The kinds of terminals that cannot place text: a chat is line by line there."""
+GO_ON = "To go on with this conversation: rxworker chat --continue"
 
 
 def chat(
@@ -47,6 +56,7 @@ def chat(
     hooks: bool = True,
     also: Sequence[str] = (),
     log: str | None = None,
+    goes_on: bool = False,
 ) -> int:
     """Read messages and print answers until the input ends.
 
@@ -59,18 +69,50 @@ def chat(
     Raises:
         CommandError: An option is wrong.
     """
+    is_person = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    options, log = _remembered(options, log, is_person=is_person, goes_on=goes_on)
     make = options.maker(terminal_hooks if hooks else tuple)
     if make is None:
         raise CommandError("chat needs --provider and --model", MISUSED)
+    if goes_on and log is None:
+        raise CommandError("--continue needs the --log of the conversation", MISUSED)
     worker = make()
-    is_person = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    if is_person and not plain:
+    if is_person and options.provider and options.model:
+        known = options.base_url, options.api_key_env, log
+        remember_chat(LastChat(options.provider, options.model, *known))
+    is_plain = plain or os.environ.get("TERM") in DUMB
+    if is_person and not is_plain:
         if has_textual():
             find_model = options.model_finder()
             models = [_find(find_model, each) for each in also]
-            return _fill_screen(worker, log, models, find_model)
+            code = _fill_screen(worker, log, models, find_model, goes_on=goes_on)
+            if log is not None:
+                write_error(GO_ON)
+            return code
         write_error("To fill the screen: pip install 'rxworker[tui]'. Line by line: --plain.")
-    return converse(worker, is_person=is_person, log=log)
+    code = converse(worker, is_person=is_person, log=log, goes_on=goes_on)
+    if is_person and log is not None:
+        write_error(GO_ON)
+    return code
+
+
+def _remembered(
+    options: WorkerOptions, log: str | None, *, is_person: bool, goes_on: bool
+) -> tuple[WorkerOptions, str | None]:
+    """The options of a person who gives neither a provider nor a model are those of the last time; so is the log, to go on with a conversation of it."""
+    last = last_chat() if is_person and options.provider is None else None
+    if last is None:
+        return options, log
+    if options.model not in (None, last.model):
+        return replace(options, provider=last.provider), log
+    known = replace(
+        options,
+        provider=last.provider,
+        model=last.model,
+        base_url=options.base_url or last.base_url,
+        api_key_env=options.api_key_env or last.api_key_env,
+    )
+    return known, (log or last.log) if goes_on else log
 
 
 def _fill_screen(
@@ -78,12 +120,14 @@ def _fill_screen(
     log: str | None,
     models: Sequence[Model],
     find_model: Callable[[str, str], Model],
+    *,
+    goes_on: bool,
 ) -> int:
     async def run() -> int:
         async with nullcontext() if log is None else open_log(log) as opened:
             session = Session(worker, log=opened)
             return await run_app_async(
-                session, wording=explain, models=models, find_model=find_model
+                session, wording=explain, models=models, find_model=find_model, goes_on=goes_on
             )
 
     return asyncio.run(run())
@@ -98,19 +142,30 @@ def _find(find_model: Callable[[str, str], Model], name: str) -> Model:
         return find_model(provider, model)
 
 
-def converse(worker: Worker, *, is_person: bool, log: str | None = None) -> int:
+def converse(
+    worker: Worker, *, is_person: bool, log: str | None = None, goes_on: bool = False
+) -> int:
     """Hold a conversation over standard input and output.
 
     Args:
         worker: The worker.
         is_person: Whether input and output are terminals.
         log: The address of the log in which the runs are stored.
+        goes_on: Whether it goes on with the conversation of the log that was used last.
+
+    Raises:
+        CommandError: The log has no conversation that it can go on with.
     """
     console = Console(highlight=False)
     page = Page(console) if is_person else PlainPage(console)
     if is_person:
         page.note(greeting(worker))
     with Background() as background, _session(worker, background, log) as session:
+        if goes_on and session.log is not None:
+            going_on = _go_on(session, session.log)
+            title = asyncio.run_coroutine_threadsafe(going_on, background.loop).result()
+            if is_person:
+                page.note(f"Going on with: {title}")
         while (line := ask_line(background) if is_person else _next_line()) is not None:
             if not line.strip():
                 continue
@@ -122,6 +177,21 @@ def converse(worker: Worker, *, is_person: bool, log: str | None = None) -> int:
             if not is_person and outcome is Outcome.FAILED:
                 return FAILED
     return 0
+
+
+async def _go_on(session: Session, log: EventLog) -> str:
+    """Let a session go on with the conversation that was used last. Returns its title."""
+    found = await list_sessions(log)
+    if not found:
+        raise CommandError("the log has no conversation yet: leave out --continue")
+    last = found[0].runs[-1]
+    if last.status in ("running", "queued", "paused"):
+        text = f"{last.run_id} is {last.status}: decide about it with rxworker runs, or open it in full screen"
+        raise CommandError(text)
+    stored = await read_run(log, last.run_id)
+    session.go_on_from(stored.state, last.row.allowed)
+    session.labels[CONVERSATION] = found[0].id
+    return found[0].title
 
 
 @contextmanager

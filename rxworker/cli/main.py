@@ -110,9 +110,12 @@ examples:
   rxworker chat --provider openai-chat --model llama3.2 --base-url http://127.0.0.1:11434
   rxworker chat --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up
   rxworker chat --provider anthropic --model claude-sonnet-5-5 --log sqlite:runs.db
+  rxworker chat
+  rxworker chat --continue
   echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-5-5
 
 In a terminal it fills the screen, where textual is installed; F1 shows the keys there, and / the commands.
+Without --provider it talks to the model of the last time.
 With --log, /resume goes on with an earlier conversation, and rxworker serve on the same log shows them in the browser.
 Ctrl-C cancels an answer and keeps the conversation; at the prompt, or a second time, it leaves. Ctrl-D leaves.
 The ready hooks give the model the time and the git status of changed files, refuse destructive commands, and show
@@ -266,12 +269,16 @@ def _add_demo(demo: Parser) -> None:
 
 
 def _add_chat(chat: Parser) -> None:
-    _add_worker(chat, required=True)
+    _add_worker(chat, required=False)
     add = chat.add_argument
     add("--plain", action="store_true", help="line by line, and not in full screen")
     about = "without the ready hooks, see below"
     add("--no-hooks", dest="hooks", action="store_false", help=about)
     _add_log(chat)
+    about = (
+        "go on with the conversation that was used last, of --log or of the log of the last time"
+    )
+    add("--continue", dest="goes_on", action="store_true", help=about)
     _add_several(chat, "--also", "also", "PROVIDER/NAME", "another model to switch to with /model")
 
 

@@ -33,7 +33,13 @@ def look_up(word: str) -> str:
 class Terminal:
     """A process in a terminal: what is typed, what is shown."""
 
-    def __init__(self, arguments: list[str], folder: Path, columns: int = 100) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        folder: Path,
+        columns: int = 100,
+        kind: str = "xterm-256color",
+    ) -> None:
         self._ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, (30, columns))
         self.process = subprocess.Popen(
@@ -45,7 +51,9 @@ class Terminal:
             cwd=folder,
             env={
                 **os.environ,
-                "TERM": "xterm-256color",
+                "TERM": kind,
+                "XDG_STATE_HOME": str(folder / "state"),
+                "ANTHROPIC_API_KEY": "none",
                 "NO_COLOR": "1",
                 "PYTHONUTF8": "1",
                 "PYTHONUNBUFFERED": "1",  # as in containers: a write may end early
@@ -104,8 +112,10 @@ def terminal(tmp_path: Path) -> Iterator[Open]:
     opened: list[Terminal] = []
     (tmp_path / "chat_tools.py").write_text(TOOLS)
 
-    def open_terminal(*arguments: str, columns: int = 100) -> Terminal:
-        opened.append(Terminal(list(arguments), tmp_path, columns))
+    def open_terminal(
+        *arguments: str, columns: int = 100, kind: str = "xterm-256color"
+    ) -> Terminal:
+        opened.append(Terminal(list(arguments), tmp_path, columns, kind))
         return opened[-1]
 
     yield open_terminal
@@ -253,3 +263,63 @@ def test_text_of_the_model_is_not_a_command_for_the_terminal(terminal: Open) -> 
         opened.wait_for("> ")
         opened.type("\x04")
         assert opened.end() == 0
+
+
+def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(
+    terminal: Open, tmp_path: Path
+) -> None:
+    with ReplayServer(["A pond.", "A frog.", "A splash."]) as server:
+        opened = chat(terminal, server, "--log", f"sqlite:{tmp_path / 'runs.db'}")
+        opened.type("A haiku\n")
+        opened.wait_for("A pond.")
+        opened.wait_for("> ")
+        opened.type("\x04")
+        opened.wait_for("To go on with this conversation: rxworker chat --continue")
+        assert opened.end() == 0
+        opened = terminal("chat", "--plain")
+        opened.wait_for("anthropic m")
+        opened.wait_for("> ")
+        opened.type("Another\n")
+        opened.wait_for("A frog.")
+        opened.wait_for("> ")
+        opened.type("\x04")
+        assert opened.end() == 0
+        assert "A haiku" not in str(server.requests[1].body)
+        assert "--continue" not in opened.shown
+        # The chat without a log has been the last one: its log is given again.
+        opened = terminal("chat", "--plain", "--continue")
+        assert opened.end() == 2
+        assert "--continue needs the --log of the conversation" in opened.shown
+        opened = terminal(
+            "chat", "--plain", "--continue", "--log", f"sqlite:{tmp_path / 'runs.db'}"
+        )
+        opened.wait_for("Going on with: A haiku")
+        opened.wait_for("> ")
+        opened.type("And then?\n")
+        opened.wait_for("A splash.")
+        opened.wait_for("> ")
+        opened.type("\x04")
+        assert opened.end() == 0
+        last = str(server.requests[2].body)
+    assert "A haiku" in last
+    assert "A pond." in last
+    assert "none" not in (tmp_path / "state" / "rxworker" / "chat.json").read_text()
+
+
+def test_a_chat_is_line_by_line_where_a_terminal_cannot_place_text(terminal: Open) -> None:
+    with ReplayServer(["A pond."]) as server:
+        asked = ["--provider", "anthropic", "--model", "m", "--base-url", server.base_url]
+        opened = terminal("chat", *asked, kind="dumb")
+        opened.wait_for("> ")
+        opened.type("A haiku\n")
+        opened.wait_for("A pond.")
+        opened.wait_for("> ")
+        opened.type("\x04")
+        assert opened.end() == 0
+    assert "\x1b" not in opened.shown
+
+
+def test_the_first_chat_needs_a_model(terminal: Open) -> None:
+    opened = terminal("chat")
+    assert opened.end() == 2
+    assert "chat needs --provider and --model" in opened.shown

@@ -48,6 +48,7 @@ class TerminalApp(App[None]):
         wording: Returns the line that describes an error.
         models: Other models that ``/model`` offers.
         find_model: Returns the model of a provider's name and a model's name, for ``/model``.
+        goes_on: Whether it begins with the stored conversation that was used last.
 
     Attributes:
         guard: Context manager to enter around the whole run of the app.
@@ -77,6 +78,7 @@ class TerminalApp(App[None]):
         wording: Wording | None = None,
         models: Iterable[Model] = (),
         find_model: FindModel | None = None,
+        goes_on: bool = False,
     ) -> None:
         super().__init__()
         self.guard = Guard(self.hang_up, self._restore)
@@ -88,7 +90,7 @@ class TerminalApp(App[None]):
         if "TEXTUAL_THEME" not in os.environ:
             self.theme = DARK
         self.session = TerminalSession(worker, wording, models, find_model)
-        self.conversation = ConversationScreen(self.session)
+        self.conversation = ConversationScreen(self.session, goes_on=goes_on)
         self._leaving: int | None = None
 
     def get_default_screen(self) -> ConversationScreen:

@@ -89,6 +89,18 @@ class Commands:
             return False
         return True
 
+    async def go_on(self) -> bool:
+        """Open the stored conversation that was used last. Returns whether that was possible."""
+        try:
+            stored = await list_sessions(self._session.log)
+        except RxWorkerError as error:
+            self._warn(str(error))
+            return False
+        if not stored:
+            self._warn("There is no stored conversation yet.")
+            return False
+        return await self.run("resume", stored[0].id)
+
     async def complete(self, text: str) -> list[Choice]:
         """Return the choices for an input."""
         parsed = parse_command(text)

@@ -98,9 +98,10 @@ class ConversationScreen(Screen[None]):
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),
     ]
 
-    def __init__(self, session: TerminalSession) -> None:
+    def __init__(self, session: TerminalSession, *, goes_on: bool = False) -> None:
         super().__init__()
         self.session = session
+        self._goes_on = goes_on
         self.rested = asyncio.Event()
         self.can_fold = False
         self.is_left = False
@@ -131,14 +132,17 @@ class ConversationScreen(Screen[None]):
         yield TwoEnds(id="usage", keep_left=True)
         yield Footer(show_command_palette=False)
 
-    def on_mount(self) -> None:
-        """Start the clock and focus the input."""
+    async def on_mount(self) -> None:
+        """Start the clock and focus the input; go on with a stored conversation."""
         self._clock = self.set_interval(TICK, self._tick, pause=True)
         self.rested.set()
         composer = self.query_one(Composer)
         composer.menu = self.query_one(CommandMenu)
         composer.focus()
         self.show_status()
+        if self._goes_on:
+            await self._commands.go_on()
+            self.show_status()
 
     def on_resize(self) -> None:
         """Use the compact footer on a narrow screen, to show more keys."""

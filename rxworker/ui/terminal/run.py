@@ -21,6 +21,7 @@ def run_app(
     wording: Wording | None = None,
     models: Iterable[Model] = (),
     find_model: FindModel | None = None,
+    goes_on: bool = False,
 ) -> int:
     """Run a conversation with a worker in full screen until the user leaves.
 
@@ -32,6 +33,7 @@ def run_app(
         models: Other models that the command ``/model`` offers.
         find_model: Returns the model of a provider's name and a model's name, so that ``/model`` takes any; raises a
             `ConfigurationError` if there is none.
+        goes_on: Whether it begins with the stored conversation that was used last.
 
     Returns:
         An exit code: 0, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP or if the terminal was closed. After a signal or a
@@ -53,7 +55,9 @@ def run_app(
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(
-            run_app_async(worker, wording=wording, models=models, find_model=find_model)
+            run_app_async(
+                worker, wording=wording, models=models, find_model=find_model, goes_on=goes_on
+            )
         )
     raise LocalProtocolError("an event loop runs here: await run_app_async(worker)")
 
@@ -64,6 +68,7 @@ async def run_app_async(
     wording: Wording | None = None,
     models: Iterable[Model] = (),
     find_model: FindModel | None = None,
+    goes_on: bool = False,
 ) -> int:
     """Like `run_app`, if an event loop is already running, for example inside the connection to an MCP server.
 
@@ -72,6 +77,7 @@ async def run_app_async(
         wording: Returns the line that describes an error.
         models: Other models that the command ``/model`` offers.
         find_model: Returns other models by their names.
+        goes_on: As for `run_app`.
 
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
@@ -90,7 +96,9 @@ async def run_app_async(
         raise ConfigurationError(message)
     from rxworker.ui.terminal.app import TerminalApp
 
-    app = TerminalApp(worker, wording=wording, models=models, find_model=find_model)
+    app = TerminalApp(
+        worker, wording=wording, models=models, find_model=find_model, goes_on=goes_on
+    )
     with app.guard, on_signals(app.forward_signal):
         try:
             await app.run_async()

@@ -108,6 +108,22 @@ async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(
         assert [len(each.runs) for each in await list_sessions(log)] == [2, 1]
 
 
+async def test_the_app_begins_with_the_conversation_that_was_used_last(
+    open_app: Open, tmp_path: Path
+) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        worker = Worker(ScriptedModel(["One."]), log=log)
+        async with open_app(worker, goes_on=True) as person:
+            await informs(person, "There is no stored conversation yet.")
+            await person.ask("First question")
+        model = ScriptedModel(["Two."])
+        async with open_app(Worker(model, log=log), goes_on=True) as person:
+            await person.until(lambda: len(person.lanes) == 1)
+            await person.ask("Go on")
+        sent = [message.text for message in model.requests[0].conversation.messages]
+        assert sent == ["First question", "One.", "Go on"]
+
+
 async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(
     open_app: Open,
 ) -> None:
