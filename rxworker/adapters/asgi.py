@@ -373,6 +373,8 @@ class _Stream:
 class _Socket:
     """A WebSocket of an ASGI server."""
 
+    writes_now = False
+
     def __init__(self, request: AsgiRequest, receive: Receive, max_message: int) -> None:
         self._request = request
         self._receive = receive
@@ -391,6 +393,11 @@ class _Socket:
                 await self.close(WSCloseCode.MESSAGE_TOO_BIG, "this message is too large")
                 return
             yield data
+
+    def send_now(self, data: bytes) -> bool:
+        """Send nothing: an ASGI server may make each message wait."""
+        del data
+        return False
 
     async def send(self, data: bytes) -> None:
         if self._is_closed:

@@ -31,7 +31,7 @@ from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
-from rxworker.ui.web.published import DurableItems, StreamEvents
+from rxworker.ui.web.published import DurableItems, FollowedStream
 from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import (
     FLEET,
@@ -49,7 +49,7 @@ from rxworker.ui.web.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
-from rxworker.ui.web.streams import RETRY, RunEvents
+from rxworker.ui.web.streams import RETRY, FollowedRun
 from rxworker.worker.decisions import read_resume
 
 SOCKET = "socket"
@@ -392,10 +392,10 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
     await entry.open()
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
-    followed = RunEvents(entry, f"events {request.remote or ''}".strip())
+    followed = FollowedRun(entry, entry.frames, f"events {request.remote or ''}".strip())
     followed.watch(after)  # refuses a number that the run does not have
     with state.streams.take(entry):
-        await state.streams.follow(request, followed, after)
+        await state.streams.follow(request, followed, after, entry.end_frame)
     return None
 
 
@@ -449,7 +449,8 @@ async def get_items(state: ServerState, request: WebRequest) -> web.Response | N
         return web.Response(status=204)
     with state.streams.take(), state.streams.endless():
         name = f"events {request.remote or ''}".strip()
-        await state.streams.follow(request, StreamEvents(entry, query.delivery, name), after)
+        followed = FollowedStream(entry, entry.frames, name, query.delivery)
+        await state.streams.follow(request, followed, after, entry.end_frame)
     return None
 
 

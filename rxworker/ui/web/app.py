@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Unpack
@@ -202,6 +202,28 @@ MOST_WAITING = 1 << 14
 """The number of bytes that may wait in a connection before its client counts as behind. Below the low-water mark of asyncio and uvloop (16 KiB) no write waits."""
 
 
+def _now(
+    request: web.Request, data: bytes, write: Callable[[bytes], Coroutine[object, object, None]]
+) -> bool:
+    """Write to a connection unless its client is behind. Whether it was written."""
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        return False
+    if transport.get_write_buffer_size() + len(data) >= MOST_WAITING:
+        return False
+    writing = write(data)
+    try:
+        writing.send(None)
+    except StopIteration:
+        return True
+    except ConnectionError:
+        return False
+    # It waits, which it does not below that limit. What it waits for cannot be left: the client connects again.
+    writing.close()
+    transport.abort()
+    return False
+
+
 @dataclass(slots=True)
 class _Stream:
     """A response that aiohttp sends."""
@@ -212,22 +234,7 @@ class _Stream:
     writes_now: bool = True
 
     def write_now(self, data: bytes) -> bool:
-        transport = self.request.transport
-        if transport is None or transport.is_closing():
-            return False
-        if transport.get_write_buffer_size() + len(data) >= MOST_WAITING:
-            return False
-        writing = self.response.write(data)
-        try:
-            writing.send(None)
-        except StopIteration:
-            return True
-        except ConnectionError:
-            return False
-        # It waits, which it does not below that limit. What it waits for cannot be left: the client connects again.
-        writing.close()
-        transport.abort()
-        return False
+        return _now(self.request, data, self.response.write)
 
     async def write(self, data: bytes) -> None:
         with _write_timeout(self.request, self.stall_seconds):
@@ -252,6 +259,13 @@ class _Socket:
     request: web.Request
     socket: web.WebSocketResponse
     stall_seconds: float
+    writes_now: bool = True
+
+    def send_now(self, data: bytes) -> bool:
+        return _now(self.request, data, self._send)
+
+    async def _send(self, data: bytes) -> None:
+        await self.socket.send_frame(data, WSMsgType.TEXT)
 
     async def messages(self) -> AsyncGenerator[str | bytes, None]:
         async for message in self.socket:
@@ -261,7 +275,7 @@ class _Socket:
 
     async def send(self, data: bytes) -> None:
         with _write_timeout(self.request, self.stall_seconds):
-            await self.socket.send_frame(data, WSMsgType.TEXT)
+            await self._send(data)
 
     async def close(self, code: int, reason: str) -> None:
         await self.socket.close(code=code, message=reason.encode())

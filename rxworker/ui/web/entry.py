@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from operator import is_not
 from typing import Any, Literal, TypeAlias
 
 from reactivex import operators as ops
@@ -25,9 +26,16 @@ from rxworker.log import EventLog, Replica
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, Message
 from rxworker.messages.usage import Usage
-from rxworker.protocols import EncodedRecords, encode_record, record_frame
+from rxworker.protocols import EncodedRecords, encode_record, end_frame, record_frame
 from rxworker.protocols.native import encode_json
-from rxworker.protocols.socket import AllowedTool, Branch, RunSummary, pause_of, reason_of
+from rxworker.protocols.socket import (
+    AllowedTool,
+    Branch,
+    RunSummary,
+    pause_of,
+    reason_of,
+    records_message,
+)
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.costs import cost_of
 from rxworker.ui.web.request import WebRequest
@@ -262,6 +270,33 @@ def branch_in(labels: Mapping[str, str]) -> Branch | None:
     return Branch(conversation, int(number))
 
 
+class OncePerBatch:
+    """Encodes a batch of records once for the clients that receive it one after the other.
+
+    Args:
+        encode: Encodes a batch.
+    """
+
+    __slots__ = ("_data", "_encode", "_known")
+
+    def __init__(self, encode: Callable[[Sequence[Record]], bytes]) -> None:
+        self._encode = encode
+        self.clear()
+
+    def __call__(self, records: Sequence[Record]) -> bytes:
+        """The batch, encoded."""
+        known = self._known
+        if len(known) != len(records) or any(map(is_not, known, records)):
+            self._data = self._encode(records)
+            self._known = tuple(records)
+        return self._data
+
+    def clear(self) -> None:
+        """Release the last batch."""
+        self._known: tuple[Record, ...] = ()
+        self._data = b""
+
+
 class RunEntry(ABC):
     """A run, and what the server keeps about it.
 
@@ -277,6 +312,8 @@ class RunEntry(ABC):
         resumed_as: The id of the run that resumed it.
         redact: Removes secrets of the environment from data that is sent.
         encode: Encodes its records, once for all clients.
+        frames: Encodes records as server-sent events, once for all clients.
+        message: Encodes records as a message of a WebSocket, once for all clients.
         delivery: The default delivery policy of its watchers.
         watching: The number of clients that watch it.
         clients: The connections of the client of another protocol that it belongs to.
@@ -312,7 +349,7 @@ class RunEntry(ABC):
             return hide(encode_record(record))
 
         self.encode = EncodedRecords(encode=encode)
-        self._frame: tuple[Record | None, bytes] = None, b""
+        self.frames, self.message = OncePerBatch(self.frames_of), OncePerBatch(self.message_of)
         self.watching = 0
         rate = settings.writes_per_second
         self.delivery = Coalesce(every=None if rate is None else 1 / rate)
@@ -392,13 +429,17 @@ class RunEntry(ABC):
     async def dismiss(self, reason: str) -> None:
         """Cancel a paused run, which can no longer be resumed."""
 
-    def frame(self, record: Record) -> bytes:
-        """The server-sent event of a record, made once for the clients that receive it one after the other."""
-        known, data = self._frame
-        if known is not record:
-            data = record_frame(record, self.encode)
-            self._frame = record, data
-        return data
+    def frames_of(self, records: Sequence[Record]) -> bytes:
+        """Records as server-sent events."""
+        return b"".join([record_frame(record, self.encode) for record in records])
+
+    def message_of(self, records: Sequence[Record]) -> bytes:
+        """Records as a message of a WebSocket."""
+        return records_message(self.id, records, self.encode)
+
+    def end_frame(self) -> bytes:
+        """The server-sent event after the last record."""
+        return self.redact(end_frame(self.status, self.reason))
 
     def _summary(self, **numbers: Any) -> RunSummary:
         """The summary, given the fields that depend on where the run is kept."""
@@ -441,7 +482,8 @@ class RunEntry(ABC):
         """Release what a run that is not watched does not need."""
         if self.is_over and not self.watching:
             self.encode.clear()
-            self._frame = None, b""
+            self.frames.clear()
+            self.message.clear()
 
     def changed(self) -> None:
         """Discard the stored summary."""

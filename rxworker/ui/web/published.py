@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from rxworker.operators.disposables import Call
 from rxworker.protocols.native import encode_json, end_frame
 from rxworker.protocols.socket import DeliveryName, EndOfStream, StreamItems, socket_message
 from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.entry import OncePerBatch
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.stored_streams import (
     JSON,
@@ -76,6 +77,8 @@ class StreamEntry:
     Attributes:
         redact: Removes secrets of the environment from data that is sent.
         encoded: How many items were encoded.
+        frames: Encodes items as server-sent events, once for all clients.
+        message: Encodes items as a message of a WebSocket, once for all clients.
     """
 
     def __init__(self, published: Published[Any], rate: float | None) -> None:
@@ -84,8 +87,7 @@ class StreamEntry:
         self.encoded = 0
         self._every = None if rate is None else 1 / rate
         self._items: dict[int, bytes] = {}
-        self._frames: dict[int, bytes] = {}
-        self._message: tuple[list[int], bytes] = [], b""
+        self.frames, self.message = OncePerBatch(self.frames_of), OncePerBatch(self.message_of)
 
     @property
     def is_over(self) -> bool:
@@ -163,27 +165,20 @@ class StreamEntry:
             data = _keep(self._items, record.seq, self.redact(encode_json(record.event)))
         return data
 
-    def frame(self, record: Record) -> bytes:
-        """The item of a record as a server-sent event; a `Gap` is none, since the numbers show it."""
-        if not isinstance(record.event, Item):
-            return b""
-        data = self._frames.get(record.seq)
-        if data is None:
-            place = self.published.epoch, record.seq
-            frame = b"id: %d-%d\ndata: %b\n\n" % (*place, self.item(record))
-            data = _keep(self._frames, record.seq, frame)
-        return data
+    def frames_of(self, records: Sequence[Record]) -> bytes:
+        """Items as server-sent events. A `Gap` among them is none, since the numbers show it."""
+        epoch = self.published.epoch
+        return b"".join(
+            b"id: %d-%d\ndata: %b\n\n" % (epoch, record.seq, self.item(record))
+            for record in records
+            if isinstance(record.event, Item)
+        )
 
-    def message(self, records: Sequence[Record]) -> bytes:
-        """The items of records as a message of a WebSocket. Clients that keep up receive the same one after the other."""
-        numbers = [record.seq for record in records]
-        known, data = self._message
-        if known != numbers:
-            published = self.published
-            items = [msgspec.Raw(self.item(record)) for record in records]
-            data = socket_message(StreamItems(published.name, published.epoch, items))
-            self._message = numbers, data
-        return data
+    def message_of(self, records: Sequence[Record]) -> bytes:
+        """Items as a message of a WebSocket."""
+        published = self.published
+        items = [msgspec.Raw(self.item(one)) for one in records if isinstance(one.event, Item)]
+        return socket_message(StreamItems(published.name, published.epoch, items))
 
     def end_frame(self) -> bytes:
         """The server-sent event after the last item."""
@@ -204,18 +199,20 @@ def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:
     return data
 
 
-class StreamEvents(Struct, frozen=True):
-    """A published stream as server-sent events.
+class FollowedStream(Struct, frozen=True):
+    """A published stream that a client follows.
 
     Attributes:
         entry: The stream.
-        delivery: The delivery.
+        encode: Encodes items.
         name: The name of the watcher.
+        delivery: The delivery; ``None`` for that of the stream.
     """
 
     entry: StreamEntry
-    delivery: DeliveryName | None
+    encode: Callable[[Sequence[Record]], bytes]
     name: str
+    delivery: DeliveryName | None = None
 
     @property
     def last_seq(self) -> int:
@@ -230,14 +227,6 @@ class StreamEvents(Struct, frozen=True):
     def watch(self, after: int) -> Watch:
         """Watch it."""
         return self.entry.watch(after, self.delivery, self.name)
-
-    def frame(self, record: Record) -> bytes:
-        """The server-sent event of an item."""
-        return self.entry.frame(record)
-
-    def end_frame(self) -> bytes:
-        """The server-sent event after the last item."""
-        return self.entry.end_frame()
 
 
 class DurableItems:

@@ -130,7 +130,17 @@ class ResponseStream(Protocol):
 
 
 class Socket(Protocol):
-    """An open WebSocket."""
+    """An open WebSocket.
+
+    Attributes:
+        writes_now: Whether `send_now` may send.
+    """
+
+    writes_now: bool
+
+    def send_now(self, data: bytes) -> bool:
+        """Send a text message unless the client is behind. ``False`` if nothing was sent: then use `send`, which waits, or fails."""
+        ...
 
     def messages(self) -> AsyncGenerator[str | bytes, None]:
         """The messages of the client until it disconnects, or sends what is no message."""

@@ -30,15 +30,14 @@ from rxworker.protocols.socket import (
     WatchRun,
     WatchStream,
     read_client_message,
-    records_message,
     socket_message,
 )
 from rxworker.ui.web.entry import RunEntry
-from rxworker.ui.web.published import PublishedStreams, StreamEntry
+from rxworker.ui.web.published import FollowedStream, PublishedStreams, StreamEntry
 from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.streams import CLOSE_SECONDS, Streams, batches_of, watch_run
+from rxworker.ui.web.streams import CLOSE_SECONDS, FollowedRun, Streams, send_records
 
 MAX_MESSAGE = 16 * 1024
 """The maximum number of bytes of a client's message."""
@@ -63,6 +62,9 @@ class Connection:
         published: The published streams, of which it may watch those of the user of ``runs``.
         instance: The id of this start of the server.
         who: The default name of its watchers.
+
+    Attributes:
+        writes_now: Whether `write_now` may write.
     """
 
     socket: Socket
@@ -74,6 +76,7 @@ class Connection:
     who: str
 
     def __post_init__(self) -> None:
+        self.writes_now = self.socket.writes_now
         self._turn = asyncio.Lock()
         # By the run; those of published streams, which do not end when the server stops, by the stream.
         self._watching: dict[str, asyncio.Task[None]] = {}
@@ -203,21 +206,17 @@ class Connection:
     async def _send_run(self, request: WatchRun, entry: RunEntry) -> None:
         with self.streams.take(entry):
             await entry.open()
-            watch = watch_run(entry, request.after, request.delivery, request.name or self.who)
-            async with aclosing(batches_of(entry, watch)) as batches:
-                async for batch in batches:
-                    await self._send(records_message(request.run_id, batch, entry.encode))
+            name = request.name or self.who
+            followed = FollowedRun(entry, entry.message, name, request.delivery)
+            await send_records(self, followed, request.after)
         end = RunEnd(request.run_id, entry.status, entry.reason)
         await self._send(entry.redact(socket_message(end)))
 
     async def _send_items(self, request: WatchStream, entry: StreamEntry) -> None:
         with self.streams.take():
-            watch = entry.watch(
-                entry.after(request.after), request.delivery, request.name or self.who
-            )
-            async with aclosing(entry.batches(watch)) as batches:
-                async for batch in batches:
-                    await self._send(entry.message(batch))
+            name = request.name or self.who
+            followed = FollowedStream(entry, entry.message, name, request.delivery)
+            await send_records(self, followed, entry.after(request.after))
         await self._send(entry.end_message())
 
     async def _list(self) -> None:
@@ -233,6 +232,14 @@ class Connection:
     async def _send(self, data: bytes) -> None:
         async with self._turn:
             await self.socket.send(data)
+
+    # As an outlet for records.
+
+    write = _send
+
+    def write_now(self, piece: bytes, /) -> bool:
+        """Send a message, unless the client is behind or another message is being sent. ``False`` if nothing was sent."""
+        return not self._turn.locked() and self.socket.send_now(piece)
 
 
 async def _stop(tasks: dict[str, asyncio.Task[None]], name: str) -> None:

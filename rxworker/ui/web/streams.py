@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from math import inf
 from typing import Protocol
@@ -14,7 +14,7 @@ from reactivex import abc
 from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.hub.reader import Reader
-from rxworker.protocols import PING_COMMENT, SSE_HEADERS, end_frame, retry_frame
+from rxworker.protocols import PING_COMMENT, SSE_HEADERS, retry_frame
 from rxworker.protocols.socket import DeliveryName
 from rxworker.ui.web.entry import Clients, RunEntry
 from rxworker.ui.web.request import ResponseStream, WebRequest
@@ -46,7 +46,7 @@ def watch_run(
 
 
 class Followed(Protocol):
-    """What a client of server-sent events follows: a run, or a published stream."""
+    """What a client follows, a run or a published stream, and how it is encoded for the client."""
 
     @property
     def last_seq(self) -> int:
@@ -58,6 +58,11 @@ class Followed(Protocol):
         """Whether it has ended."""
         ...
 
+    @property
+    def encode(self) -> Callable[[Sequence[Record]], bytes]:
+        """Encodes records."""
+        ...
+
     def watch(self, after: int) -> Watch:
         """Watch it.
 
@@ -66,25 +71,21 @@ class Followed(Protocol):
         """
         ...
 
-    def frame(self, record: Record) -> bytes:
-        """The server-sent event of a record."""
-        ...
 
-    def end_frame(self) -> bytes:
-        """The server-sent event after the last record."""
-        ...
-
-
-class RunEvents(Struct, frozen=True):
-    """A run as server-sent events.
+class FollowedRun(Struct, frozen=True):
+    """A run that a client follows.
 
     Attributes:
         entry: The run.
+        encode: Encodes records.
         name: The name of the watcher.
+        delivery: The delivery.
     """
 
     entry: RunEntry
+    encode: Callable[[Sequence[Record]], bytes]
     name: str
+    delivery: DeliveryName = "coalesce"
 
     @property
     def last_seq(self) -> int:
@@ -98,15 +99,7 @@ class RunEvents(Struct, frozen=True):
 
     def watch(self, after: int) -> Watch:
         """Watch it."""
-        return watch_run(self.entry, after, name=self.name)
-
-    def frame(self, record: Record) -> bytes:
-        """The server-sent event of a record."""
-        return self.entry.frame(record)
-
-    def end_frame(self) -> bytes:
-        """The server-sent event after the last record."""
-        return self.entry.redact(end_frame(self.entry.status, self.entry.reason))
+        return watch_run(self.entry, after, self.delivery, self.name)
 
 
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
@@ -125,18 +118,65 @@ async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Recor
                 raise
 
 
-async def next_batch(followed: Followed, reader: Reader) -> list[Record] | None:
-    """The next records of a reader; ``None`` when the run or the stream has ended, however it has.
+class Outlet(Protocol):
+    """A connection to a client.
+
+    Attributes:
+        writes_now: Whether `write_now` may write.
+    """
+
+    writes_now: bool
+
+    def write_now(self, piece: bytes, /) -> bool:
+        """Write a piece unless the client is behind. ``False`` if nothing was written."""
+        ...
+
+    async def write(self, piece: bytes, /) -> None:
+        """Write a piece, as soon as the client has read enough.
+
+        Raises:
+            ConnectionError: The client has disconnected, or reads nothing.
+        """
+        ...
+
+
+async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
+    """Send what follows a number, until its end.
+
+    A client that keeps up is pushed to: what is new is written to all of them one after the other, without a task for each. One that is behind reads at its
+    own pace until it has caught up.
+
+    Args:
+        outlet: The connection to the client.
+        followed: A run or a published stream.
+        after: The number of the last record that the client has.
 
     Raises:
-        RxWorkerError: The reader was detached while the run continues.
+        ConnectionError: The client has disconnected, or reads nothing.
+        RxWorkerError: The watcher was detached while the run continues.
     """
+    reader = followed.watch(after).reader()
     try:
-        return await reader.next()
-    except Exception:
-        if not followed.is_over:
-            raise
-        return None
+        while True:
+            if outlet.writes_now and reader.seen >= followed.last_seq:
+                viewer = Viewer(outlet, followed, reader.seen)
+                with viewer.pushed_to():
+                    reader.dispose()
+                    reader = await viewer.reader
+            try:
+                batch = await reader.next()
+            except Exception:
+                # The last record contains the error that ended the run.
+                if not followed.is_over:
+                    raise
+                return
+            if batch is None:
+                return
+            data = followed.encode(batch)
+            if not outlet.write_now(data):
+                await outlet.write(data)
+    finally:
+        reader.dispose()
 
 
 RETRY = 1000
@@ -232,36 +272,21 @@ class Streams:
             async for piece in pieces:
                 await writer.write(piece)
 
-    async def follow(self, request: WebRequest, followed: Followed, after: int) -> None:
+    async def follow(
+        self, request: WebRequest, followed: Followed, after: int, end: Callable[[], bytes]
+    ) -> None:
         """Send what follows a number as server-sent events, until its end.
-
-        A client that keeps up is pushed to: each event is written to all of them one after the other, without a task for each. One that is behind reads at its
-        own pace until it has caught up.
 
         Args:
             request: The request.
             followed: A run or a published stream.
             after: The number of the last record that the client has.
+            end: Returns the last event.
         """
         async with self._responding(request, SSE_HEADERS) as writer:
             await writer.write(retry_frame(RETRY))
-            reader = followed.watch(after).reader()
-            try:
-                while True:
-                    if writer.writes_now and reader.seen >= followed.last_seq:
-                        viewer = Viewer(writer, followed, reader.seen)
-                        with viewer.pushed_to():
-                            reader.dispose()
-                            reader = await viewer.reader
-                    batch = await next_batch(followed, reader)
-                    if batch is None:
-                        break
-                    data = b"".join(map(followed.frame, batch))
-                    if not writer.write_now(data):
-                        await writer.write(data)
-            finally:
-                reader.dispose()
-            await writer.write(followed.end_frame())
+            await send_records(writer, followed, after)
+            await writer.write(end())
 
     @asynccontextmanager
     async def _responding(
@@ -368,7 +393,7 @@ class Viewer(abc.ObserverBase[Record]):
     """A client that keeps up: it is pushed to, until it is behind or the records end.
 
     Args:
-        writer: Writes to the client.
+        outlet: The connection to the client.
         followed: What it watches.
         after: The number of the last record that it has.
 
@@ -376,12 +401,12 @@ class Viewer(abc.ObserverBase[Record]):
         reader: The reader that goes on, when it is pushed to no longer. It is attached at once, so that nothing is dropped before it reads.
     """
 
-    __slots__ = ("_after", "_followed", "_frame", "_writer", "reader")
+    __slots__ = ("_after", "_encode", "_followed", "_outlet", "reader")
 
-    def __init__(self, writer: Writer, followed: Followed, after: int) -> None:
-        self._writer = writer
+    def __init__(self, outlet: Outlet, followed: Followed, after: int) -> None:
+        self._outlet = outlet
         self._followed = followed
-        self._frame = followed.frame
+        self._encode = followed.encode
         self._after = after
         self.reader: asyncio.Future[Reader] = asyncio.get_running_loop().create_future()
 
@@ -400,17 +425,14 @@ class Viewer(abc.ObserverBase[Record]):
 
     def on_next(self, value: Record) -> None:
         """Write a record."""
-        if not self.reader.done():
-            self._write(self._frame(value), value.seq)
+        self.on_batch((value,))
 
-    def on_batch(self, records: list[Record]) -> None:
+    def on_batch(self, records: Sequence[Record]) -> None:
         """Write the records of one turn."""
-        if not self.reader.done():
-            self._write(b"".join(map(self._frame, records)), records[-1].seq)
-
-    def _write(self, data: bytes, seq: int) -> None:
-        if self._writer.write_now(data):
-            self._after = seq
+        if self.reader.done():
+            return
+        if self._outlet.write_now(self._encode(records)):
+            self._after = records[-1].seq
         else:
             self.on_completed()
 

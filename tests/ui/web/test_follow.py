@@ -15,7 +15,7 @@ from reactivex.subject import Subject
 from rxworker.boards import publish
 from rxworker.hub import Reliable
 from rxworker.ui.web import Settings, WebRequest
-from rxworker.ui.web.published import StreamEntry, StreamEvents
+from rxworker.ui.web.published import FollowedStream, StreamEntry
 from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.streams import Streams
 
@@ -73,7 +73,8 @@ def follow(entry: StreamEntry, response: Response, after: int = 0) -> asyncio.Ta
     settings = Settings()
     streams = Streams(settings, RunStore(settings))
     request = cast("WebRequest", Request(response))
-    return asyncio.create_task(streams.follow(request, StreamEvents(entry, None, ""), after))
+    followed = FollowedStream(entry, entry.frames, "")
+    return asyncio.create_task(streams.follow(request, followed, after, entry.end_frame))
 
 
 @given(
