@@ -124,7 +124,7 @@ class ToolContext:
         """Store what the tool needs to go on with this call: a process that recovers the run calls it with ``begun.state``, instead of from the start.
 
         Args:
-            state: What it needs. No watcher receives it.
+            state: What it needs. No watcher receives it, unless the run pauses at the call.
             progress: Progress, which is reported with it.
         """
         del state

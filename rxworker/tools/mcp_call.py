@@ -18,6 +18,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation; for
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -242,13 +243,15 @@ class RemoteCall:
 
         shown: JsonObject = {"task": "working"}
         try:
-            while True:
+            for _ in range(ROUNDS + 1):  # a person who answers begins with the first one again
                 await self._context.keep({"task": asked.task, "answered": asked.answered}, shown)
                 asked = await self._update(client, asked)
                 found = await self._poll(client, asked, wait)
                 if not isinstance(found, Asked):
                     break
                 asked, wait = found, 0.0
+            else:
+                raise self._failed(f"the task of the server has more than {ROUNDS} questions")
         except asyncio.CancelledError:
             if not self._context.is_left:
                 await self._cancel(client, asked.task)
@@ -368,7 +371,9 @@ def _answer_in(begun: Begun) -> JsonObject | None:
 
 def _seconds(interval_ms: float | None) -> float:
     """Seconds until a task is polled again."""
-    seconds = DEFAULT_INTERVAL if interval_ms is None else interval_ms / 1000
+    if interval_ms is None or math.isnan(interval_ms):
+        return DEFAULT_INTERVAL
+    seconds = interval_ms / 1000
     return min(max(seconds, LEAST_INTERVAL), MOST_INTERVAL)
 
 

@@ -507,7 +507,7 @@ def _pause(
 
 def _not_asked(each: PausedCall) -> PausedCall:
     """The call of a pause before its hooks: all of them run when the run resumes."""
-    return PausedCall(each.place, each.call)
+    return PausedCall(each.place, each.call, begun=each.begun)
 
 
 async def _ask(
@@ -573,7 +573,8 @@ async def _ask(
         discard_early(context, scope)
         spared = tuple(numbered(names_in(hooks)))
         calls = [replace(each, spared=spared, is_approved=True) for each in allowed]
-        calls.append(PausedCall(place, left, spared[: len(hook_context.reached)]))
+        reached = spared[: len(hook_context.reached)]
+        calls.append(PausedCall(place, left, reached, begun=each.begun))
         calls += map(_not_asked, waiting[number + 1 :])
         emit(RunPause(_pause(scope, hook, calls, results, reason, (len(allowed),))))
         return None

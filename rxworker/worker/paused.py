@@ -241,9 +241,7 @@ def resume_turn(
     pause, added = paused.pause, given.add
     decided = decide(PendingCalls.of(pause), given.decisions)
     if paused.is_foreign:
-        pause = replace(
-            pause, calls=tuple([PausedCall(c.place, c.call, begun=c.begun) for c in pause.calls])
-        )
+        pause = replace(pause, calls=tuple(map(_not_agreed, pause.calls)))
     reached, pauser = _spared(pause, hooks)
     calls: list[PausedCall] = []
     answered: dict[int, ToolResult] = {}
@@ -266,11 +264,15 @@ def resume_turn(
                 answered[place] = ToolResult(call.id, content, is_error, call.name)
                 calls.append(PausedCall(place, call))
             case Approve(input=edited) if edited is not None:
+                if each.begun is not None:
+                    raise DecisionError(
+                        f"the call {call.id!r} of {call.name} has begun with its arguments, which cannot be changed any more: approve it without input, or deny it"
+                    )
                 other = replace(call, input=_edited(call, edited, tools))
                 calls.append(PausedCall(place, other, pauser, is_approved=True))
             case Approve() if not each.is_approved:
                 spared = reached if index == pause.at else pauser
-                calls.append(PausedCall(place, call, spared, is_approved=True))
+                calls.append(replace(each, spared=spared, is_approved=True))
             case _:
                 calls.append(each)
     # Without calls, and with new messages or results, the turn starts with a request. Results that the conversation does not have yet come first.
@@ -301,6 +303,12 @@ def resume_turn(
     if added:
         first.append(MessageAdd(tuple(added), "resume"))
     return first, scope
+
+
+def _not_agreed(each: PausedCall) -> PausedCall:
+    """The call of a pause that was imported, without what people and hooks have agreed to elsewhere. One whose question a person has answered there starts again."""
+    is_answered = each.begun is not None and each.begun.reply is not None
+    return PausedCall(each.place, each.call, begun=None if is_answered else each.begun)
 
 
 def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObject | str:

@@ -278,7 +278,7 @@ async def _with_calls(
         return Continuation([], scope)
     if on_unknown == "fail":
         return Continuation([], error=LocalProtocolError(why))
-    left = [PausedCall(each.place, each.call) for each in scope.waiting]
+    left = [PausedCall(each.place, each.call, begun=each.begun) for each in scope.waiting]
     required = [index for index, each in enumerate(left) if each.place in unknown]
     results = refused | answered
     pause = replace(

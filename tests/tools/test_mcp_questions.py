@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from rxworker import Answer, Approve, Deny, Finished, Paused, Worker, worker_tool
 from rxworker.errors import DecisionError, RunCancelledError
 from rxworker.events import Record
 from rxworker.events.form import check_form, form_problem
+from rxworker.events.pause import Reply
 from rxworker.log import MemoryLog
 from rxworker.log.values import RunRow
 from rxworker.messages import JsonObject, ToolCall
@@ -382,3 +384,21 @@ async def test_a_question_is_answered_by_a_stored_decision_that_another_process_
         other = Worker(ScriptedModel(["Done."]), tools=tools, log=log)
         assert texts(await other.recover(paused.run_id)) == [ACCEPTED]
     assert small.done == [ACCEPTED]
+
+
+async def test_an_answer_that_was_given_elsewhere_is_none_where_its_pause_was_imported() -> None:
+    """A hook has paused the call after its question was answered, and the pause came from another log."""
+    small = Small()
+    async with connected(small) as tools:
+        worker = Worker(model("book"), tools=tools)
+        paused: Any = await worker.run("go")
+        [waiting] = paused.pause.calls
+        answered = replace(waiting.begun, reply=Reply("accept", {"guests": 2}))
+        pause = replace(
+            paused.pause,
+            hook="permit",
+            required=(),
+            calls=(replace(waiting, begun=answered),),
+        )
+        result: Any = await worker.resume(replace(paused, pause=pause, is_foreign=True))
+        assert (result.hook, small.done) == ("question", [])

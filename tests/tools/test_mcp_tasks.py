@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import pytest
 
-from rxworker import Approve, Deny, Finished, Paused, Worker
-from rxworker.errors import RunCancelledError, RunHandedOverError
+from rxworker import Approve, Deny, Finished, Paused, Worker, before_tool_call, tool
+from rxworker.errors import DecisionError, RunCancelledError, RunHandedOverError
 from rxworker.events import Record, ToolProgress
+from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import MemoryLog
+from rxworker.log.format import Entry
 from rxworker.log.values import RunRow
 from rxworker.messages import ToolCall
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.tools import McpClient, Toolbox
 from rxworker.tools.mcp import McpTool
+from rxworker.tools.mcp_call import ROUNDS
 from rxworker.tools.mcp_connection import TASKS, Connection
 from rxworker.tools.run import run_call
 from rxworker.worker.decisions import Decision
@@ -283,3 +287,92 @@ async def test_a_run_that_is_handed_over_leaves_its_task_running() -> None:
             other = Worker(ScriptedModel(["Done."]), tools=tools, log=log)
             assert texts(await other.recover(run.id)) == ["gold"]
         assert mine.count("tools/call") == 1
+
+
+async def log_of(run_id: str, entries: list[Entry]) -> MemoryLog:
+    """A log with these entries, whose process has ended."""
+    left = MemoryLog(lease=0.0)
+    claim = await left.claim(run_id, create=True)
+    await left.append(claim, entries, after=0, row=RunRow())
+    left.lease = 15.0
+    return left
+
+
+async def test_a_task_is_taken_up_where_its_call_waits_again_before() -> None:
+    """A hook that the first process did not have, another call whose effect is not known, and a pause of the program: none makes the call from its start."""
+    may_pay, log = asyncio.Event(), MemoryLog()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        await may_pay.wait()
+        return "paid"
+
+    @before_tool_call(matcher="dig")
+    def ask(context: ToolCallContext) -> Pause:
+        return Pause("a new rule")
+
+    mine = Mine(WORKING)
+    async with log, connected(mine) as tools:
+        first = ScriptedModel([call("dig") + call("pay")])
+        run = Worker(first, tools=[*tools, pay], log=log).run("go")
+        await mine.polled.wait()
+        entries = [entry async for entry in log.read(run.id)]
+        await run.cancel()
+        with suppress(RunCancelledError):
+            await run
+    may_pay.set()
+    mine = Mine(WORKING, DONE)
+    async with await log_of(run.id, entries) as left, connected(mine) as tools:
+        worker = Worker(ScriptedModel(script), tools=[*tools, pay], log=left, hooks=[ask])
+        paused: Any = await worker.recover(run.id)
+        assert paused.hook == "recovery"  # of the other call
+        resumed = worker.resume(paused, decisions=[None, Approve()])
+        resumed.pause()
+        paused = await resumed
+        assert paused.hook == "pause"
+        paused = await worker.resume(paused)
+        assert (paused.hook, paused.paused_at) == ("ask", "call_1_1")
+        with pytest.raises(DecisionError, match="has begun"):
+            await worker.resume(paused, decisions=[Approve({"depth": 2}), None])
+        result: Any = await worker.resume(paused, decisions=[Approve(), None])
+        assert texts(result) == ["gold", "paid"]
+        assert mine.count("tools/call") == 0
+
+
+class Asking(Mine):
+    """Its task has a new question at each poll."""
+
+    def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        number = self.count("tasks/get")
+        asked: dict[str, Any] = {"status": "input_required", "inputRequests": {str(number): ASK}}
+        self.states = [asked if number < 100 else DONE]
+        return super().answer(method, params)
+
+
+async def test_a_task_that_has_questions_forever_is_given_up_where_nothing_answers() -> None:
+    mine = Asking(WORKING)
+    async with connected(mine) as tools:
+        result = await run_call(Toolbox(tools), ToolCall("1", "dig", {}))
+    assert f"more than {ROUNDS} questions" in result.text
+    assert mine.count("tasks/update") == ROUNDS
+    assert mine.count("tasks/cancel") == 1
+
+
+INTERVALS: list[tuple[float, float]] = [
+    (-1, 0.05),
+    (0, 0.05),
+    (1e12, 3600.0),
+    (math.inf, 3600.0),
+    (math.nan, 1.0),
+]
+
+
+@pytest.mark.parametrize(("given", "seconds"), INTERVALS)
+async def test_an_interval_that_cannot_be_right_is_brought_into_its_limits(
+    given: float, seconds: float, quick: list[float]
+) -> None:
+    mine = Mine({**WORKING, "pollIntervalMs": given}, DONE)
+    async with connected(mine) as tools:
+        assert (await run_call(Toolbox(tools), ToolCall("1", "dig", {}))).text == "gold"
+    assert quick == [0.05, seconds]
