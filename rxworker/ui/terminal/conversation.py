@@ -132,7 +132,7 @@ class ConversationScreen(Screen[None]):
         yield TwoEnds(id="usage", keep_left=True)
         yield Footer(show_command_palette=False)
 
-    async def on_mount(self) -> None:
+    def on_mount(self) -> None:
         """Start the clock and focus the input; go on with a stored conversation."""
         self._clock = self.set_interval(TICK, self._tick, pause=True)
         self.rested.set()
@@ -141,8 +141,7 @@ class ConversationScreen(Screen[None]):
         composer.focus()
         self.show_status()
         if self._goes_on:
-            await self._commands.go_on()
-            self.show_status()
+            self.run_worker(self._commands.go_on())
 
     def on_resize(self) -> None:
         """Use the compact footer on a narrow screen, to show more keys."""

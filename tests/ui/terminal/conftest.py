@@ -98,9 +98,9 @@ def open_app() -> Open:
 
     @asynccontextmanager
     async def opened(
-        worker: Worker, size: tuple[int, int] = (80, 24)
+        worker: Worker, size: tuple[int, int] = (80, 24), *, goes_on: bool = False
     ) -> AsyncGenerator[Person, None]:
-        app = TerminalApp(worker)
+        app = TerminalApp(worker, goes_on=goes_on)
         async with app.run_test(size=size) as pilot:
             yield Person(app, pilot)
 
