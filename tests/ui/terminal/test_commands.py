@@ -118,7 +118,7 @@ async def test_the_app_begins_with_the_conversation_that_was_used_last(
             await person.ask("First question")
         model = ScriptedModel(["Two."])
         async with open_app(Worker(model, log=log), goes_on=True) as person:
-            await person.until(lambda: len(person.lanes) == 1)
+            await person.until(lambda: len(person.lanes) == 2)
             await person.ask("Go on")
         sent = [message.text for message in model.requests[0].conversation.messages]
         assert sent == ["First question", "One.", "Go on"]
