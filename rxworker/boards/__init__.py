@@ -7,8 +7,9 @@ and a value. A `Board` computes it over records as they come; `Dashboard.at` com
 from rxworker.boards.dashboard import Board, Dashboard
 from rxworker.boards.panel import Alert, AlertChange, Panel, PanelState, View, above, below, panel
 from rxworker.boards.publish import Keep, Published, WatchItems, publish
-from rxworker.boards.stored import fold_log, log_records
+from rxworker.boards.stored import fold_alerts, fold_log, log_records
 from rxworker.boards.text import board_text
+from rxworker.boards.webhook import Webhook
 
 __all__ = [
     "Alert",
@@ -21,9 +22,11 @@ __all__ = [
     "Published",
     "View",
     "WatchItems",
+    "Webhook",
     "above",
     "below",
     "board_text",
+    "fold_alerts",
     "fold_log",
     "log_records",
     "panel",

@@ -76,14 +76,18 @@ class Cell:
     Args:
         panel: The panel.
         on_alert: Called when a value has gone beyond the limit, or come back.
+        board: The name of its dashboard, for alerts.
 
     Attributes:
         panel: The panel.
         version: How often what it shows has changed.
     """
 
-    def __init__(self, panel: Panel, on_alert: Callable[[AlertChange], object]) -> None:
+    def __init__(
+        self, panel: Panel, on_alert: Callable[[AlertChange], object], board: str = ""
+    ) -> None:
         self.panel = panel
+        self._board = board
         self.version = 0
         self._on_alert = on_alert
         self._clock = RecordClock()
@@ -95,7 +99,7 @@ class Cell:
         self._series: dict[str, Series] = {}
         self._since: dict[str, abc.DisposableBase] = {}
         self._firing: dict[str, float] = {}
-        self._changed = 0.0
+        self._changed = self._taken = 0.0
         self._error = ""
 
     @property
@@ -118,6 +122,14 @@ class Cell:
     def take(self, record: Record) -> None:
         """Take the next record."""
         self.move_to(record.time)
+        self._taken = record.time
+        try:
+            self._take(record)
+        finally:
+            self._taken = 0.0
+        self.move_to(record.time)  # what the pipeline has scheduled for this moment
+
+    def _take(self, record: Record) -> None:
         try:
             found = "" if self.panel.group is None else self.panel.group(record)
         except Exception as error:
@@ -132,7 +144,6 @@ class Cell:
                 lane.on_next(record)
             except Exception as error:
                 self._stop(name, error)
-        self.move_to(record.time)  # what the pipeline has scheduled for this moment
 
     def move_to(self, time: float) -> None:
         """Run what is due until then."""
@@ -260,19 +271,22 @@ class Cell:
             self._forget(key)
         elif key not in self._since:
             self._since[key] = NOTHING
+            due = self._cause() + alert.lasting
             if alert.lasting:
-                fire = self._clock.schedule_relative(alert.lasting, partial(self._fire, key))
-                self._since[key] = fire
+                fire = partial(self._fire, key, due)
+                when = self._clock.to_datetime(due)
+                self._since[key] = self._clock.schedule_absolute(when, fire)
             else:
-                self._fire(key)
+                self._fire(key, due)
 
-    def _fire(self, key: str, *_: object) -> None:
-        now = self._clock.to_seconds(self._clock.now)
-        self._firing[key] = now
+    def _fire(self, key: str, time: float, *_: object) -> None:
+        self._firing[key] = time
         self._note()
-        self._on_alert(
-            AlertChange(self.panel.name, now, self._values[key], is_firing=True, group=key)
-        )
+        self._report(key, time, is_firing=True)
+
+    def _cause(self) -> float:
+        """The time of the record that is taken, also if the clock was past it when it came; without one, of the timer."""
+        return self._taken or self._clock.to_seconds(self._clock.now)
 
     def _forget(self, key: str) -> None:
         """The value is not beyond the limit."""
@@ -280,9 +294,11 @@ class Cell:
         if waiting is not None:
             waiting.dispose()
         if self._firing.pop(key, None) is not None:
-            now = self._clock.to_seconds(self._clock.now)
-            value = self._values[key]
-            self._on_alert(AlertChange(self.panel.name, now, value, is_firing=False, group=key))
+            self._report(key, self._cause(), is_firing=False)
+
+    def _report(self, key: str, time: float, *, is_firing: bool) -> None:
+        value = self._values[key]
+        self._on_alert(AlertChange(self.panel.name, time, value, is_firing, key, self._board))
 
 
 def _number(panel: Panel, value: object) -> float:

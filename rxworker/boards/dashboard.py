@@ -90,12 +90,31 @@ class Dashboard(Settings, frozen=True):
         Returns:
             The state of each panel, in order.
         """
+        return self._fold(records, time).at(time)
+
+    def alerts_in(
+        self, records: Iterable[Record], time: float | None = None
+    ) -> tuple[AlertChange, ...]:
+        """The alerts that there were until a moment, by folding the records again: those that a board over them reports, at the same times.
+
+        Args:
+            records: The records of one run or of several, in any order between runs.
+            time: The moment; see `at`.
+
+        Returns:
+            The changes, in order.
+        """
+        fold = self._fold(records, time)
+        fold.at(time)
+        return fold.alerts
+
+    def _fold(self, records: Iterable[Record], time: float | None) -> Fold:
         fold = Fold(self)
         for record in sorted(records, key=attrgetter("time")):
             if time is not None and record.time > time:
                 break
             fold.take(record)
-        return fold.at(time)
+        return fold
 
     def show(
         self,
@@ -125,7 +144,14 @@ class Fold:
     """
 
     def __init__(self, dashboard: Dashboard) -> None:
-        self._cells = [Cell(each, noop) for each in dashboard.panels]
+        self._alerts: list[AlertChange] = []
+        name, note = dashboard.name, self._alerts.append
+        self._cells = [Cell(each, note, name) for each in dashboard.panels]
+
+    @property
+    def alerts(self) -> tuple[AlertChange, ...]:
+        """The alerts so far, in the order of their times."""
+        return tuple(sorted(self._alerts, key=attrgetter("time")))
 
     def take(self, record: Record) -> None:
         """Take the next record."""
@@ -153,8 +179,9 @@ class Board:
     Attributes:
         dashboard: The dashboard.
         changes: The observable of the states that have changed, of each panel at most one in ``every`` seconds. It completes when the board is disposed.
-        alerts: The observable of values that have gone beyond the limit of their panel or come back.
-        error: The error of the records, if they have failed; the panels keep what they show.
+        alerts: The observable of values that have gone beyond the limit of their panel or come back, since the board was made. Of what the records have from before, only
+            values that are still beyond their limit are emitted, once, when those records have been taken. It completes with ``changes``.
+        error: The error of the records, if they have failed; the board is disposed then, and the panels keep what they show.
     """
 
     def __init__(
@@ -172,7 +199,11 @@ class Board:
         self.error: Exception | None = None
         self._every = every
         self._clock = scheduler or loop_clock()
-        self._cells = {each.name: Cell(each, self._alert) for each in dashboard.panels}
+        self._cells = {
+            each.name: Cell(each, self._alert, dashboard.name) for each in dashboard.panels
+        }
+        self._began = self._now()
+        self._earlier: dict[tuple[str, str], AlertChange] = {}
         self._shown = dict.fromkeys(self._cells, 0)
         self._timer = SerialDisposable()
         self._wakes_at: float | None = None
@@ -250,8 +281,19 @@ class Board:
 
     def _fail(self, error: Exception) -> None:
         self.error = error
+        logger.warning("the records of the board %s have failed: %s", self.dashboard.name, error)
+        self._flush()
+        self.dispose()
 
     def _alert(self, change: AlertChange) -> None:
+        key = change.panel, change.group
+        was_held = self._earlier.pop(key, None) is not None
+        if change.time >= self._began or not (change.is_firing or was_held):
+            self._report(change)
+        elif change.is_firing:
+            self._earlier[key] = change
+
+    def _report(self, change: AlertChange) -> None:
         name, value = _name(change), change.value
         if change.is_firing:
             logger.warning("%s is beyond its limit: %s", name, value, extra={"panel": change.panel})
@@ -286,6 +328,12 @@ class Board:
                 self._push(self.changes, cell.state)
             if cell.due is not None:
                 dues.append(cell.due)
+        if self._earlier and now >= self._reads_until:
+            earlier, self._earlier = self._earlier, {}
+            for change in earlier.values():
+                self._report(change)
+        elif self._earlier:
+            dues.append(self._reads_until)
         if dues and not self._is_over:
             self._wake(max(min(dues), now + self._every, self._reads_until))
 

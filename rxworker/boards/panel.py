@@ -124,6 +124,7 @@ class AlertChange(Struct, frozen=True):
         value: The value.
         is_firing: Whether it is beyond the limit.
         group: The group; empty without groups.
+        board: The name of the dashboard.
     """
 
     panel: str
@@ -131,6 +132,7 @@ class AlertChange(Struct, frozen=True):
     value: float
     is_firing: bool
     group: str = ""
+    board: str = ""
 
 
 VIEWS: tuple[View, ...] = get_args(View)

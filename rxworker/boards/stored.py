@@ -11,7 +11,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.boards.dashboard import Dashboard, Fold
-from rxworker.boards.panel import PanelState
+from rxworker.boards.panel import AlertChange, PanelState
 from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log import EventLog
@@ -71,13 +71,65 @@ async def fold_log(
         >>> asyncio.run(main())
         RunStop
     """
+    return (await _folded(dashboard, log, time, since, runs))[0]
+
+
+async def fold_alerts(
+    dashboard: Dashboard,
+    log: EventLog,
+    *,
+    time: float | None = None,
+    since: float | None = None,
+    runs: Sequence[str] | None = None,
+) -> tuple[AlertChange, ...]:
+    """The alerts of stored runs until a moment, at the times at which a board over these runs has reported them.
+
+    Args:
+        dashboard: The dashboard.
+        log: The log.
+        time: The moment, in seconds since the epoch; by default that of the last record.
+        since: Only runs that began then or later, in seconds since the epoch.
+        runs: The ids of the runs; by default all.
+
+    Returns:
+        The changes, in order.
+
+    Raises:
+        LogError: The log cannot be read, or there is no such run.
+
+    Example:
+        >>> import asyncio
+        >>> from rxworker import Worker
+        >>> from rxworker.boards import above, panel
+        >>> from rxworker.log import MemoryLog
+        >>> from rxworker.panels import tokens
+        >>> from rxworker.testing import ScriptedModel
+        >>> board = Dashboard([panel("Tokens", tokens, alert=above(10))])
+        >>> async def main() -> None:
+        ...     async with MemoryLog() as log:
+        ...         await Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        ...         for change in await fold_alerts(board, log):
+        ...             print(change.panel, change.value, change.is_firing)
+        >>> asyncio.run(main())
+        tokens 15 True
+    """
+    return (await _folded(dashboard, log, time, since, runs))[1]
+
+
+async def _folded(
+    dashboard: Dashboard,
+    log: EventLog,
+    time: float | None,
+    since: float | None,
+    runs: Sequence[str] | None,
+) -> tuple[tuple[PanelState, ...], tuple[AlertChange, ...]]:
     fold = Fold(dashboard)
     async with aclosing(_in_order(log, since, runs)) as records:
         async for record in records:
             if time is not None and record.time > time:
                 break
             fold.take(record)
-    return fold.at(time)
+    return fold.at(time), fold.alerts
 
 
 def log_records(log: EventLog, *, since: float | None = None) -> Observable[Record]:

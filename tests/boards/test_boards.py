@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import reactivex
@@ -13,7 +15,8 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
-from rxworker.boards import Board, Dashboard, PanelState, above, panel
+from rxworker.boards import AlertChange, Board, Dashboard, PanelState, above, below, panel
+from rxworker.boards.dashboard import EVERY
 from rxworker.events import Event, Record, TextDelta, Usage
 from rxworker.operators import fold_sliding, rate
 from rxworker.operators.kernel import Source
@@ -107,6 +110,82 @@ def test_what_is_shown_depends_on_the_records_and_the_moment_alone(
     board = DASHBOARD.show(reactivex.from_iterable(records), scheduler=clock)
     clock.advance_to(clock.to_datetime(BEGAN + 20 + moment))
     assert board.states == DASHBOARD.at(records, clock.to_seconds(clock.now))
+
+
+ALERTS = Dashboard(
+    [
+        panel("Speed", speed, alert=above(4, lasting=1.5)),
+        panel("Peak", peak, alert=above(30), group=run_of),
+        panel("Low", ops.map(seq_of), alert=below(20, lasting=3), group=run_of),
+    ],
+    title="Watch",
+)
+
+
+def alerts_of(board: Board) -> list[AlertChange]:
+    seen: list[AlertChange] = []
+    board.alerts.subscribe(seen.append)
+    return seen
+
+
+def in_order_of_time(changes: Iterable[AlertChange]) -> list[AlertChange]:
+    """Timers of several panels that are due in one round of a board run panel by panel."""
+    return sorted(changes, key=attrgetter("time"))
+
+
+def test_a_live_board_reports_the_alerts_that_folding_its_records_again_reports() -> None:
+    for seed in range(6):
+        records = random_records(seed)
+        clock = HistoricalScheduler(HistoricalScheduler().to_datetime(BEGAN - 1))
+        seen = alerts_of(ALERTS.show(play(records, clock), scheduler=clock))
+        end = records[-1].time + 5
+        moments = sorted(random.Random(seed).uniform(BEGAN - 0.5, end) for _ in range(30))
+        for moment in (*moments, end):
+            clock.advance_to(clock.to_datetime(moment))
+            now = clock.to_seconds(clock.now)
+            folded = ALERTS.alerts_in(records, now)
+            # A timer runs in the next round of the board, with the time at which it was due.
+            assert [each for each in folded if each.time < now - EVERY] == [
+                each for each in in_order_of_time(seen) if each.time < now - EVERY
+            ]
+        assert {each.panel for each in seen} == {"speed", "peak", "low"}
+        assert {each.is_firing for each in seen} == {True, False}
+        assert {each.board for each in seen} == {"watch"}
+
+
+def test_of_a_history_only_what_is_still_beyond_its_limit_is_reported_once(caplog: Any) -> None:
+    for seed in range(6):
+        records = random_records(seed)
+        began = records[30].time + 0.1
+        clock = HistoricalScheduler(HistoricalScheduler().to_datetime(began))
+        source: Source[Any] = Source()
+        seen = alerts_of(ALERTS.show(source, scheduler=clock))
+        before = [each for each in records if each.time < began]
+        for at in range(0, len(before), 7):
+            for record in before[at : at + 7]:
+                source.on_next(record)
+            clock.advance_by(timedelta(seconds=0.6))
+        assert not seen
+        clock.advance_by(timedelta(seconds=1.5))
+        now = clock.to_seconds(clock.now)
+        shown = ALERTS.at(before, now)
+        firing = {
+            (state.panel, group): time
+            for state in shown
+            for group, time in state.alerts.items()
+            if time < began
+        }
+        reported = {
+            (each.panel, each.group): each.time
+            for each in seen
+            if each.is_firing and each.time < began
+        }
+        later = [each for each in ALERTS.alerts_in(before, now) if each.time >= began]
+        assert [each for each in in_order_of_time(seen) if each.time >= began] == later
+        assert firing.keys() <= reported.keys()
+        ended = {(each.panel, each.group) for each in later if not each.is_firing}
+        assert reported.keys() <= firing.keys() | ended
+        assert len([each for each in seen if each.time < began]) == len(reported)
 
 
 class Timed:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 
 from msgspec import Struct
-from reactivex import Observable
+from reactivex import Observable, abc
 from reactivex import operators as ops
 
-from rxworker.boards import Board, Dashboard, PanelState, View, fold_log, log_records
+from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, fold_log, log_records
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.hub import Reliable
+from rxworker.hub.history import expand
 from rxworker.log import EventLog
 from rxworker.operators import Records, merge_runs
+from rxworker.operators.kernel import Sink, Stage, connect
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.entry import RunEntry
@@ -29,6 +31,8 @@ from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.store import RunStore
 from rxworker.worker.run import Run
 
+AGAIN = 10.0
+"""Seconds after which a board for alerts is made again whose records have failed."""
 LAST = 86400.0
 """Seconds: of all runs of a log, those are shown that began in this time."""
 
@@ -89,9 +93,10 @@ class BoardFeed:
         self._count = 0
         self._newest: dict[str, tuple[int, bytes]] = {}
         self._changed = asyncio.Event()
+        self._is_over = False
         for state in board.states:
             self._note(state)
-        board.changes.subscribe(self._note)
+        board.changes.subscribe(self._note, on_completed=self._end)
 
     async def answers(self) -> AsyncGenerator[bytes, None]:
         """All panels as a JSON array, and then those that have changed, again and again."""
@@ -102,12 +107,21 @@ class BoardFeed:
             seen = self._count
             if newer:
                 yield b"[" + b",".join(newer) + b"]"
+            if self._is_over:
+                return  # the client connects again
             await changed.wait()
 
     def _note(self, state: PanelState) -> None:
         self._count += 1
         self.encoded += 1
         self._newest[state.panel] = self._count, self._redact(encode_json(state))
+        self._wake()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -137,6 +151,7 @@ class Boards:
             self._dashboards[each.name] = each
         self._store = store
         self._feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
+        self._is_closed = False
 
     def infos(self) -> list[BoardInfo]:
         """The dashboards in a few words."""
@@ -193,7 +208,7 @@ class Boards:
         """
         key = runs.owner, dashboard.name, query.scope
         feed = self._feeds.get(key)
-        if feed is None:
+        if feed is None or feed.board.error is not None:
             board = dashboard.show(self._source(runs, query, entries))
             feed = self._feeds[key] = BoardFeed(board)
         feed.clients += 1
@@ -201,9 +216,38 @@ class Boards:
             yield feed
         finally:
             feed.clients -= 1
-            if not feed.clients and (query.scope or runs.owner is not None):
-                del self._feeds[key]
+            is_current = self._feeds.get(key) is feed
+            is_kept = is_current and not query.scope and runs.owner is None
+            if not feed.clients and not is_kept:
+                if is_current:
+                    del self._feeds[key]
                 feed.board.dispose()
+
+    def report(self, on_alert: Callable[[AlertChange], object]) -> None:
+        """Report the alerts of the dashboards over all runs, of all users.
+
+        Args:
+            on_alert: Called with each.
+        """
+        for dashboard in self._dashboards.values():
+            if any(panel.alert is not None for panel in dashboard.panels):
+                self._report(dashboard, on_alert)
+
+    def _report(self, dashboard: Dashboard, on_alert: Callable[[AlertChange], object]) -> None:
+        if self._is_closed:
+            return
+        loop = asyncio.get_running_loop()
+
+        def begin_again() -> None:
+            if board.error is not None:
+                loop.call_later(AGAIN, self._report, dashboard, on_alert)
+
+        def take(change: AlertChange) -> None:
+            on_alert(change)
+
+        board = dashboard.show(self._all_records())
+        board.alerts.subscribe(take, on_completed=begin_again)
+        self._feeds[None, dashboard.name, ""] = BoardFeed(board)
 
     async def open(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:
         """The runs of a scope, ready to be watched.
@@ -221,6 +265,7 @@ class Boards:
 
     def close(self) -> None:
         """Compute no board any more."""
+        self._is_closed = True
         for feed in self._feeds.values():
             feed.board.dispose()
         self._feeds.clear()
@@ -243,9 +288,8 @@ class Boards:
         self, runs: Runs, query: BoardQuery, entries: Iterable[RunEntry]
     ) -> Observable[Record]:
         """The records of the runs of a scope, and of those that begin in it later."""
-        log = self._log_of(runs, query)
-        if log is not None:
-            return log_records(log, since=time.time() - LAST)
+        if self._log_of(runs, query) is not None:
+            return self._all_records()
         known = {entry.id for entry in entries}
         shown: list[Records] = [entry.run for entry in entries]
 
@@ -258,6 +302,27 @@ class Boards:
             return merge_runs(shown)
         later = self._store.runs.pipe(ops.filter(is_new))
         return merge_runs(later.pipe(ops.start_with(*shown)))
+
+    def _all_records(self) -> Observable[Record]:
+        """The records of all runs of all users. It does not count as a watcher: a run that has no other may be cancelled."""
+        log = self._store.log
+        if log is not None:
+            return log_records(log, since=time.time() - LAST)
+        return merge_runs(self._store.runs.pipe(ops.map(_entries_of)))
+
+
+def _entries_of(run: Run[object]) -> Observable[Record]:
+    def subscribe(
+        observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        def push(entry: Record) -> None:
+            for record in expand(entry):
+                observer.on_next(record)
+
+        sink = Sink(push, observer.on_error, observer.on_completed)
+        return connect(run.entries(name="alerts"), sink, scheduler)
+
+    return Stage(subscribe)
 
 
 async def _records_until(entry: RunEntry, moment: float) -> list[Record]:

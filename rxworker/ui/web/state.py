@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypedDict
 
 from reactivex import Observable, abc
 
-from rxworker.boards import Dashboard, Published
+from rxworker.boards import AlertChange, Dashboard, Published
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
@@ -47,6 +47,8 @@ class ServerOptions(TypedDict, total=False):
             on cleanup hands its own over to other processes. The program closes the log after the server.
         streams: Published streams to serve; see `ServerState.publish`.
         dashboards: Dashboards to show on the page, of a run, of a conversation and of all runs; by default those of `rxworker.panels`.
+        on_alert: Called with each alert of the dashboards over all runs, of all users, whether or not a client looks at them; for example `Webhook.send`. Its exceptions are
+            logged. After a restart it is called with what has changed since, and once with each value that is still beyond its limit.
     """
 
     settings: Settings | None
@@ -55,6 +57,7 @@ class ServerOptions(TypedDict, total=False):
     log: EventLog | None
     streams: Sequence[Published[Any]]
     dashboards: Sequence[Dashboard] | None
+    on_alert: Callable[[AlertChange], object] | None
 
 
 class ServerState:
@@ -90,8 +93,9 @@ class ServerState:
         log: EventLog | None = None,
         streams: Sequence[Published[Any]] = (),
         dashboards: Sequence[Dashboard] | None = None,
+        on_alert: Callable[[AlertChange], object] | None = None,
     ) -> None:
-        for name, function in (("user", user), ("on_run", on_run)):
+        for name, function in (("user", user), ("on_run", on_run), ("on_alert", on_alert)):
             if function is not None and not callable(function):
                 raise ConfigurationError(f"{name} is {function!r:.60}; give a function")
         self.settings = settings = settings or Settings()
@@ -114,6 +118,7 @@ class ServerState:
         if dashboards is None:
             dashboards = usage(settings.prices), runs(settings.prices)
         self.boards = Boards(dashboards, self.store)
+        self._on_alert = on_alert
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
@@ -267,6 +272,8 @@ class ServerState:
                 loop.create_task(self._follow(log, changes), name="follow the log"),
                 loop.create_task(self._recover(log), name="recover runs"),
             ]
+        if self._on_alert is not None:
+            self.boards.report(self._on_alert)
         self._obstacle = ""
 
     async def _note_stored(self, changes: AsyncGenerator[list[RunInfo], None]) -> None:
