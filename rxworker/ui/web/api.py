@@ -25,7 +25,7 @@ from rxworker.ui.web.agents import (
     post_chat_stop,
     protocol_routes,
 )
-from rxworker.ui.web.boards import BoardFeed, BoardQuery
+from rxworker.ui.web.boards import BoardQuery, FollowedBoard
 from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
@@ -484,13 +484,6 @@ async def get_board_events(state: ServerState, request: WebRequest) -> web.Respo
     with state.streams.take(), state.streams.endless():
         entries = await state.boards.open(runs, query)
         with state.boards.feed(dashboard, runs, query, entries) as feed:
-            await state.streams.send(request, board_events(feed), SSE_HEADERS)
+            followed = FollowedBoard(feed, f"events {request.remote or ''}".strip())
+            await state.streams.follow(request, followed, feed.hub.last_seq, bytes, feed.first)
     return None
-
-
-async def board_events(feed: BoardFeed) -> AsyncGenerator[bytes, None]:
-    """Yield the states of panels as server-sent events."""
-    yield retry_frame(RETRY)
-    async with aclosing(feed.answers()) as answers:
-        async for data in answers:
-            yield b"data: " + data + b"\n\n"

@@ -1,15 +1,16 @@
 """Dashboards on the server: what their panels show of a run, of a conversation or of all runs, now, as it changes, and at a moment of the past.
 
 Theory of operation. What is shown of one scope is computed once for all clients, by a `BoardFeed`, for as long as it has clients; that of all runs is kept. A change of a
-panel is encoded once. A client receives every panel, and then those that have changed since its last answer, so that a slow one misses states and no panel.
+panel is encoded once. A client receives every panel, and then those that have changed, so that a slow one misses states and no panel.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
+from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 from reactivex import Observable, abc
@@ -17,8 +18,8 @@ from reactivex import operators as ops
 
 from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, fold_log, log_records
 from rxworker.errors import ConfigurationError
-from rxworker.events import Record
-from rxworker.hub import Reliable
+from rxworker.events import Event, Record
+from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
 from rxworker.hub.history import expand
 from rxworker.log import EventLog
 from rxworker.operators import Records, merge_runs
@@ -73,8 +74,12 @@ class BoardQuery(Struct, frozen=True):
         return f"run {self.run}" if self.run else self.conversation and f"in {self.conversation}"
 
 
+States: TypeAlias = tuple[tuple[str, bytes], ...]
+"""The names of panels, and the state of each as JSON."""
+
+
 class BoardFeed:
-    """A board for its clients.
+    """A board for its clients. What changes at the same time is one item of a hub, so that clients are served as those of a run are.
 
     Args:
         board: The board.
@@ -83,47 +88,78 @@ class BoardFeed:
         board: The board.
         clients: How many clients receive it.
         encoded: How many states were encoded.
+        hub: The changes.
     """
 
     def __init__(self, board: Board) -> None:
         self.board = board
         self.clients = 0
         self.encoded = 0
+        self.hub = Hub(keep=1)
         self._redact = json_redactor()
-        self._count = 0
-        self._newest: dict[str, tuple[int, bytes]] = {}
-        self._changed = asyncio.Event()
-        self._is_over = False
+        self._newest: dict[str, bytes] = {}
+        self._pending: dict[str, bytes] = {}
         for state in board.states:
-            self._note(state)
-        board.changes.subscribe(self._note, on_completed=self._end)
+            self._newest[state.panel] = self._encode(state)
+        board.changes.subscribe(self._note)
 
-    async def answers(self) -> AsyncGenerator[bytes, None]:
-        """All panels as a JSON array, and then those that have changed, again and again."""
-        seen = 0
-        while True:
-            changed = self._changed
-            newer = [data for number, data in self._newest.values() if number > seen]
-            seen = self._count
-            if newer:
-                yield b"[" + b",".join(newer) + b"]"
-            if self._is_over:
-                return  # the client connects again
-            await changed.wait()
+    def first(self) -> bytes:
+        """All panels, as a server-sent event."""
+        return frame_of(self._newest.values())
+
+    def _encode(self, state: PanelState) -> bytes:
+        self.encoded += 1
+        return self._redact(encode_json(state))
 
     def _note(self, state: PanelState) -> None:
-        self._count += 1
-        self.encoded += 1
-        self._newest[state.panel] = self._count, self._redact(encode_json(state))
-        self._wake()
+        if not self._pending:
+            asyncio.get_running_loop().call_soon(self._push)
+        self._pending[state.panel] = self._newest[state.panel] = self._encode(state)
 
-    def _end(self) -> None:
-        self._is_over = True
-        self._wake()
+    def _push(self) -> None:
+        changed, self._pending = tuple(self._pending.items()), {}
+        seq, now = self.hub.last_seq + 1, time.time()
+        item = cast("Event", Item[States](seq, now, changed))
+        self.hub.push(Record(seq, self.board.dashboard.name, 0, 0, now, item))
 
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+
+def frame_of(states: Iterable[bytes]) -> bytes:
+    """States as a server-sent event."""
+    return b"data: [" + b",".join(states) + b"]\n\n"
+
+
+class FollowedBoard(Struct, frozen=True):
+    """A board that a client follows.
+
+    Attributes:
+        feed: The board.
+        name: The name of the watcher.
+    """
+
+    feed: BoardFeed
+    name: str
+    is_over: bool = False
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last change."""
+        return self.feed.hub.last_seq
+
+    def watch(self, after: int) -> Watch:
+        """Watch it."""
+        return self.feed.hub.watch(Coalesce(), after=after, name=self.name)
+
+    def encode(self, records: Sequence[Record]) -> bytes:
+        """The newest state of each panel in changes. A client that has missed changes receives all panels."""
+        events: list[Any] = [record.event for record in records]
+        if records[-1].seq - records[0].seq >= len(records) or any(
+            event.__class__ is not Item for event in events
+        ):
+            return self.feed.first()
+        changed: dict[str, bytes] = {}
+        for event in events:
+            changed.update(event.value)
+        return frame_of(changed.values())
 
 
 class Boards:

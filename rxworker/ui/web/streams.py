@@ -273,18 +273,24 @@ class Streams:
                 await writer.write(piece)
 
     async def follow(
-        self, request: WebRequest, followed: Followed, after: int, end: Callable[[], bytes]
+        self,
+        request: WebRequest,
+        followed: Followed,
+        after: int,
+        end: Callable[[], bytes],
+        first: Callable[[], bytes] = bytes,
     ) -> None:
         """Send what follows a number as server-sent events, until its end.
 
         Args:
             request: The request.
-            followed: A run or a published stream.
+            followed: A run, a published stream, or a board.
             after: The number of the last record that the client has.
             end: Returns the last event.
+            first: Returns the first event.
         """
         async with self._responding(request, SSE_HEADERS) as writer:
-            await writer.write(retry_frame(RETRY))
+            await writer.write(retry_frame(RETRY) + first())
             await send_records(writer, followed, after)
             await writer.write(end())
 
