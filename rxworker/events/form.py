@@ -8,6 +8,7 @@ Source: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitat
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -28,6 +29,61 @@ KEYWORDS: dict[str, frozenset[str]] = {
 MEMBERS = frozenset(
     {"$schema", "type", "properties", "required", "title", "description", "additionalProperties"}
 )
+ITEMS = frozenset({"type", "title", "description", "enum", "anyOf", "oneOf"})
+CHOICE = frozenset({"const", "title", "description"})
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_size(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_texts(value: Json) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_choices(value: Json) -> bool:
+    return isinstance(value, list) and all(map(_is_choice, value))
+
+
+def _is_choice(value: Json) -> bool:
+    if not isinstance(value, dict) or not {"const"} <= value.keys() <= CHOICE:
+        return False
+    return all(map(_is_text, value.values()))
+
+
+def _is_default(value: Json) -> bool:
+    return value is None or isinstance(value, str | bool) or _is_number(value) or _are_texts(value)
+
+
+def _are_items(value: Json) -> bool:
+    return isinstance(value, dict) and value.keys() <= ITEMS and all(map(_is_fit, value.items()))
+
+
+def _is_fit(member: tuple[str, Json]) -> bool:
+    """Whether the value of a member is of its kind."""
+    name, value = member
+    check = VALUES.get(name)
+    return check is None or check(value)
+
+
+VALUES: dict[str, Callable[[Json], bool]] = {
+    **dict.fromkeys(("title", "description"), _is_text),
+    **dict.fromkeys(("minimum", "maximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_size),
+    **dict.fromkeys(("enum", "enumNames"), _are_texts),
+    **dict.fromkeys(("oneOf", "anyOf"), _are_choices),
+    "items": _are_items,
+    "default": _is_default,
+}
+"""What the members of a property may be. Nothing in it is deeper than a choice, so that a form can be shown and stored whatever its server is."""
 
 
 def _is_uri(text: str) -> bool:
@@ -63,14 +119,18 @@ def check_form(schema: JsonObject) -> str:
         return "it is no object with properties"
     if unknown := sorted(schema.keys() - MEMBERS):
         return f"its member {unknown[0]!r} is not known"
-    if not isinstance(required, list) or any(name not in properties for name in required):
+    if not _are_texts(required) or not properties.keys() >= set(cast("list[str]", required)):
         return "a required property is none of its properties"
+    if not all(_is_text(schema.get(name, "")) for name in ("title", "description")):
+        return "its title or its description is no text"
     for name, each in properties.items():
         if not isinstance(each, dict) or str(each.get("type")) not in KEYWORDS:
             return f"the property {name!r} is neither a text, a number, a boolean nor a choice"
         kind = str(each["type"])
         if unknown := sorted(each.keys() - ABOUT - KEYWORDS[kind] - {"type"}):
             return f"the member {unknown[0]!r} of the property {name!r} is not known"
+        if unfit := [member for member in sorted(each) if not _is_fit((member, each[member]))]:
+            return f"the member {unfit[0]!r} of the property {name!r} is not understood"
         if str(each.get("format", "email")) not in FORMATS:
             return f"the format of the property {name!r} is not known"
         if (kind == "array" or {"enum", "oneOf"} & each.keys()) and not _choices(each):
@@ -120,6 +180,8 @@ def _problem(schema: JsonObject, value: Json) -> str:
     types, wrong = KINDS[str(schema["type"])]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         return wrong
+    if isinstance(value, float) and not math.isfinite(value):
+        return wrong  # it has no JSON form
     size = len(value) if isinstance(value, str | list | tuple) else value
     for keyword, (text, is_least) in LIMITS.items():
         limit = schema.get(keyword)

@@ -41,6 +41,8 @@ ROUNDS = 10
 """How often a call is sent in a row that no person answers for, before it is given up."""
 PAUSES = (0.05, 0.1, 0.2, 0.25)
 """Seconds before a call is sent again that the server wants to be repeated without an answer; the last one from then on."""
+MOST_STATE = 1_000_000
+"""Bytes of the questions and the state of a server, which the pause of the run keeps and its watchers receive."""
 CANCEL: JsonObject = {"action": "cancel"}
 DEFAULT_INTERVAL = 1.0
 """Seconds between two polls of a task whose server names no interval."""
@@ -182,7 +184,12 @@ class RemoteCall:
             if key in asked.responses or isinstance(question, str):
                 continue
             if self._context.can_ask:
-                self._context.ask(question, msgspec.to_builtins(asked))
+                state = msgspec.to_builtins(asked)
+                if len(msgspec.json.encode(state)) > MOST_STATE:
+                    raise self._failed(
+                        f"what the server needs to go on is longer than {MOST_STATE} bytes"
+                    )
+                self._context.ask(question, state)
             asked = _with_response(asked, CANCEL)
         if asked.is_again and any(each["action"] != "accept" for each in asked.responses.values()):
             raise self._failed("the user has not visited the address that the server requires")

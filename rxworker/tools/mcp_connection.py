@@ -22,6 +22,8 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
+import msgspec
+
 from rxworker.errors import (
     ConfigurationError,
     ExecutionFailedError,
@@ -48,6 +50,8 @@ MOST_PAGES = 1000
 MISSING = 'tools of MCP servers need the package mcp: pip install "rxworker[mcp]"'
 
 
+MOST_MESSAGE, MOST_FORM, MOST_ADDRESS = 10_000, 50_000, 8_000
+"""Characters of a question and of an address, and bytes of a form, that a person is shown."""
 HELD_SECONDS = 3600.0
 """How long a call stays open that waits for the answer to a question."""
 
@@ -389,16 +393,22 @@ def question_of(request: JsonObject, source: str) -> Question | str:
         return repr(request.get("method"))
     message, schema, url = (params.get(name) for name in ("message", "requestedSchema", "url"))
     mode = params.get("mode", "form")
+    if not isinstance(message, str):
+        return "a question without a text"
+    if len(message) > MOST_MESSAGE:
+        return f"a question that is longer than {MOST_MESSAGE} characters"
     if mode == "form" and isinstance(schema, dict):
         problem = check_form(schema)
+        if not problem and len(msgspec.json.encode(schema)) > MOST_FORM:
+            problem = f"it is longer than {MOST_FORM} bytes"
         return (
             f"a form whose schema is not one of MCP: {problem}"
             if problem
-            else Question(source, str(message), schema)
+            else Question(source, message, schema)
         )
     if mode == "url" and isinstance(url, str):
         return (
-            Question(source, str(message), url=url)
+            Question(source, message, url=url)
             if _is_of_web(url)
             else "an address that is not of the web"
         )
@@ -406,15 +416,14 @@ def question_of(request: JsonObject, source: str) -> Question | str:
 
 
 def _is_of_web(url: str) -> bool:
+    """Whether an address is one of the web, which people read as programs do: no name of a user before the host looks like another host, and no backslash ends it."""
     try:
         parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-    return (
-        parts.scheme in ("http", "https")
-        and bool(parts.hostname)
-        and not re.search(r"\s|[^ -~]", url)
-    )
+    is_plain = not re.search(r"[^!-~]|\\", url) and "@" not in parts.netloc
+    return is_whole and is_plain and len(url) <= MOST_ADDRESS
 
 
 async def report(

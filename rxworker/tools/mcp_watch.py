@@ -42,6 +42,10 @@ def watch(connection: Connection, uri: str, read: Callable[[], Awaitable[A]]) ->
                 async for _ in updates:
                     value = await read()
                     observer.on_next(value)
+        except asyncio.CancelledError:
+            # Where it was disposed, this reaches no observer.
+            observer.on_error(TransportError(f"the connection to {connection.where} is closed"))
+            raise
         except RxWorkerError as error:
             observer.on_error(error)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
@@ -303,6 +304,8 @@ CONTENTS: list[tuple[JsonObject, object, str]] = [
     ({"type": "number", "maximum": 1.5}, 2, "is above 1.5"),
     ({"type": "number"}, True, "is no number"),
     ({"type": "integer"}, 1.5, "is no whole number"),
+    ({"type": "number"}, math.nan, "is no number"),
+    ({"type": "number"}, math.inf, "is no number"),
     ({"type": "boolean"}, False, ""),
     ({"type": "boolean"}, 0, "is no boolean"),
     ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "b", ""),
@@ -345,6 +348,24 @@ NO_FORMS: list[JsonObject] = [
     {"type": "object", "properties": {"x": {"type": "string", "format": "ipv4"}}},
     {"type": "object", "properties": {"x": {"type": "string", "enum": []}}},
     {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "string"}}}},
+    {"type": "object", "properties": {"x": {"type": "string"}}, "required": [["x"]]},
+    {"type": "object", "properties": {"x": {"type": "string"}}, "required": [1]},
+    {"type": "object", "properties": {}, "title": ["x"]},
+    {"type": "object", "properties": {"x": {"type": "string", "title": {"x": 1}}}},
+    {"type": "object", "properties": {"x": {"type": "string", "minLength": "2"}}},
+    {"type": "object", "properties": {"x": {"type": "string", "maxLength": -1}}},
+    {"type": "object", "properties": {"x": {"type": "number", "minimum": math.nan}}},
+    {"type": "object", "properties": {"x": {"type": "number", "maximum": True}}},
+    {"type": "object", "properties": {"x": {"type": "string", "default": [[["x"]]]}}},
+    {"type": "object", "properties": {"x": {"type": "string", "default": {"x": "x"}}}},
+    {"type": "object", "properties": {"x": {"type": "string", "enum": ["a", ["a"]]}}},
+    {"type": "object", "properties": {"x": {"type": "string", "enum": ["a"], "enumNames": [1]}}},
+    {"type": "object", "properties": {"x": {"type": "string", "oneOf": [{"const": {}}]}}},
+    {"type": "object", "properties": {"x": {"type": "string", "oneOf": [{"const": "a", "if": 1}]}}},
+    {
+        "type": "object",
+        "properties": {"x": {"type": "array", "items": {"enum": ["a"], "contains": {}}}},
+    },
 ]
 
 
@@ -365,12 +386,55 @@ def test_a_schema_that_is_no_form_is_refused(schema: JsonObject) -> None:
         "https://ex\u0430mple.org",
         "http://[",
         "data:,x",
+        "https://bank.example@example.org/",
+        "https://me:secret@example.org/",
+        "https://bank.example\\@example.org/",
+        "https://example.org:99999999/",
+        "https://example.org/" + "x" * 100_000,
     ],
 )
 def test_an_address_that_is_not_of_the_web_is_refused(url: str) -> None:
     params: JsonObject = {"mode": "url", "message": "?", "url": url}
     asked = question_of({"method": "elicitation/create", "params": params}, "s")
     assert asked == "an address that is not of the web"
+
+
+ENUM: JsonObject = {"type": "string", "enum": [str(number) for number in range(50_000)]}
+TEXT: JsonObject = {"type": "string"}
+LONG: list[JsonObject] = [
+    {"message": "?" * 200_000, "requestedSchema": FORM},
+    {"message": "?", "requestedSchema": {"type": "object", "properties": {"x": ENUM}}},
+    {
+        "message": "?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": dict.fromkeys(map(str, range(9_999)), TEXT),
+        },
+    },
+    {"message": None, "requestedSchema": FORM},
+]
+
+
+@pytest.mark.parametrize("params", LONG)
+def test_a_question_that_is_too_long_to_be_read_is_refused(params: JsonObject) -> None:
+    assert isinstance(question_of({"method": "elicitation/create", "params": params}, "s"), str)
+
+
+class Remembering(Small):
+    """A server that needs much to go on."""
+
+    async def call_tool(
+        self, _: object, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        found = await super().call_tool(_, params)
+        return found.model_copy(update={"request_state": "x" * 1_000_000})
+
+
+async def test_a_state_of_a_server_that_is_too_long_to_be_kept_fails_the_call() -> None:
+    async with connected(Remembering()) as tools:
+        result = await Worker(model("book"), tools=tools).run("go")
+    assert isinstance(result, Finished)
+    assert "is longer than" in texts(result)[0]
 
 
 async def test_a_question_is_answered_by_a_stored_decision_that_another_process_takes() -> None:

@@ -114,6 +114,7 @@ async def test_updates_during_a_reading_are_one_more_reading() -> None:
     assert await watcher.seen.get() == (Text("1"),)
     assert await watcher.seen.get() == (Text("6"),)
     await connection.close()
+    assert isinstance(await watcher.seen.get(), TransportError)  # nothing waits forever
     assert watcher.seen.empty()
 
 
