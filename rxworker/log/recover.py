@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -37,6 +37,7 @@ from rxworker.log.values import (
     Claim,
     Command,
     RunInfo,
+    RunRow,
     StoredStatus,
     decisions_in,
     first_id,
@@ -543,7 +544,11 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
         text = f"{run_id} is {info.status}: only a paused run can be dismissed; cancel it"
         raise RunStatusError(text, run_id=run_id, status=info.status)
     await log.send(run_id, Command(DECIDE, {DISMISS: reason}, key=DECIDE))
-    await _change_row(log, run_id, ("paused",), status="aborted", reason=reason, cause="cancel")
+
+    def change(info: RunInfo) -> RunRow:
+        return replace(info.row, status="aborted", reason=reason, cause="cancel")
+
+    await change_row(log, run_id, ("paused",), change)
 
 
 async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, str]]) -> None:
@@ -570,11 +575,18 @@ async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, s
         >>> asyncio.run(main())
         (('delete', 'requires_approval'),)
     """
-    await _change_row(log, run_id, LISTED, allowed=tuple(allowed))
+
+    def change(info: RunInfo) -> RunRow:
+        return replace(info.row, allowed=tuple(allowed))
+
+    await change_row(log, run_id, LISTED, change)
 
 
-async def _change_row(
-    log: EventLog, run_id: str, statuses: Collection[StoredStatus], **values: Any
+async def change_row(
+    log: EventLog,
+    run_id: str,
+    statuses: Collection[StoredStatus],
+    change: Callable[[RunInfo], RunRow],
 ) -> None:
     """Store other values of a run when its process has released it, which follows its pause or its end."""
     async with aclosing(log.changes(limit=0, every=0.0)) as changes:
@@ -585,7 +597,6 @@ async def _change_row(
             ):
                 with suppress(LeaseHeldError):
                     async with claimed(log, run_id, statuses) as (claim, info):
-                        row = replace(info.row, **values)
-                        await log.append(claim, [], after=claim.last_seq, row=row)
+                        await log.append(claim, [], after=claim.last_seq, row=change(info))
                         return
     raise LogError(f"the log was closed before {run_id} was released")

@@ -327,6 +327,20 @@ class Branch(Struct, frozen=True):
     message: int
 
 
+class Marks(Struct, frozen=True):
+    """What a person has noted about a conversation.
+
+    Attributes:
+        title: Its name; empty for the beginning of its newest input.
+        tags: Its tags.
+        pinned: Whether lists show it first.
+    """
+
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    pinned: bool = False
+
+
 class RunSummary(Struct, frozen=True):
     """The summary of a run.
 
@@ -352,6 +366,7 @@ class RunSummary(Struct, frozen=True):
         allowed: The tools that are always allowed in its conversation.
         can_requeue: Whether it has failed, or was set aside, and a log can put it back.
         branch: The message of another conversation that its conversation replaces.
+        marks: What a person has noted about its conversation.
     """
 
     id: str
@@ -375,6 +390,7 @@ class RunSummary(Struct, frozen=True):
     allowed: tuple[AllowedTool, ...] = ()
     can_requeue: bool = False
     branch: Branch | None = None
+    marks: Marks = Marks()
 
 
 def pause_of(state: RunState) -> PauseSummary | None:

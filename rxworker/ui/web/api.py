@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 import rxworker
 from rxworker.errors import LocalProtocolError
+from rxworker.log.values import is_storable
 from rxworker.messages import Document, Image, Message, Text
 from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
 from rxworker.protocols.common import check_content
@@ -27,7 +28,7 @@ from rxworker.ui.web.agents import (
 )
 from rxworker.ui.web.boards import BoardQuery, FollowedBoard
 from rxworker.ui.web.durable import answer_stream
-from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.entry import TITLE, RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
@@ -77,6 +78,8 @@ def routes_of(state: ServerState) -> list[Route]:
         post("/api/runs/{id}/fork", partial(post_fork, state)),
         post("/api/runs/{id}/requeue", partial(post_requeue, state)),
         post("/api/conversations/{id}/disallow", partial(post_disallow, state)),
+        post("/api/conversations/{id}/mark", partial(post_mark, state)),
+        post("/api/conversations/{id}/delete", partial(post_delete, state)),
         get("/api/runs/{id}/requests/{seq}", partial(get_request, state)),
         get("/api/runs/{id}/events", partial(get_events, state), has_head=False),
         *[get(f"/runs/{{id}}/stream{view}", partial(get_stream, state, view)) for view in FOLDS],
@@ -332,6 +335,56 @@ async def post_disallow(state: ServerState, request: WebRequest) -> web.Response
     await runs.disallow(conversation, await read_json(request, AllowedTool))
     found = runs.conversation(conversation)
     return json_response({"allowed": () if found is None else found.allowed_tools})
+
+
+Noted: TypeAlias = Annotated[str, Meta(max_length=TITLE)]
+
+
+class MarkBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that notes something about a conversation; what is left out stays as it is.
+
+    Attributes:
+        title: Its name; empty for none.
+        tags: Its tags, all of them.
+        pinned: Whether lists show it first.
+    """
+
+    title: Noted | UnsetType = UNSET
+    tags: Annotated[tuple[Noted, ...], Meta(max_length=20)] | UnsetType = UNSET
+    pinned: bool | UnsetType = UNSET
+
+
+async def post_mark(state: ServerState, request: WebRequest) -> web.Response:
+    """Name, tag or pin a conversation."""
+    body = await read_json(request, MarkBody)
+    changes: dict[str, object] = {}
+    if not isinstance(body.title, UnsetType):
+        changes["title"] = _noted(body.title)
+    if not isinstance(body.tags, UnsetType):
+        changes["tags"] = tuple(dict.fromkeys([tag for each in body.tags if (tag := _noted(each))]))
+    if not isinstance(body.pinned, UnsetType):
+        changes["pinned"] = body.pinned
+    marks = await state.runs_of(request).mark(request.params["id"], **changes)
+    return bytes_response(json_redactor()(encode_json({"marks": marks})))
+
+
+def _noted(text: str) -> str:
+    """A name or a tag on one line."""
+    line = " ".join(text.split())
+    if line and not is_storable(line):
+        raise ApiError(400, "bad_text", "a name or a tag has no null characters and no half ones")
+    return line
+
+
+class DeleteBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that deletes a conversation: an empty object."""
+
+
+async def post_delete(state: ServerState, request: WebRequest) -> web.Response:
+    """Delete a conversation with all its runs."""
+    await read_json(request, DeleteBody)
+    deleted = await state.runs_of(request).delete(request.params["id"])
+    return json_response({"deleted": deleted})
 
 
 class ForkBody(Struct, frozen=True, forbid_unknown_fields=True):

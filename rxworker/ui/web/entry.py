@@ -17,13 +17,16 @@ from contextlib import contextmanager
 from operator import is_not
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker.errors import RunCancelledError
 from rxworker.events import Event, Record, RunResume, RunStart
 from rxworker.hub import Coalesce, WatcherState
-from rxworker.log import EventLog, Replica
-from rxworker.log.values import CONVERSATION
+from rxworker.log import EventLog, Replica, RunInfo
+from rxworker.log.values import CONVERSATION, RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.messages.usage import Usage
 from rxworker.protocols import EncodedRecords, encode_record, end_frame, record_frame
@@ -31,6 +34,7 @@ from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import (
     AllowedTool,
     Branch,
+    Marks,
     RunSummary,
     pause_of,
     reason_of,
@@ -53,6 +57,9 @@ USER = "user"
 
 BRANCH = "branch"
 """The label of a run whose conversation replaces a message of another one: the number of the message, and the id of that conversation."""
+
+MARKS = "marks"
+"""The label of a run with the `StoredMarks` of its conversation."""
 
 NOTICE = 0.5
 """Seconds within which the server detects a closed connection."""
@@ -144,6 +151,7 @@ class ConversationEntry:
         name: The name under which the worker was configured.
         owner: The user; ``None`` if the server has no users.
         branch: The message of another conversation that it replaces.
+        marks: What its user has noted about it.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
         worker: The worker of its session, without the tools and the settings of a client.
@@ -151,7 +159,7 @@ class ConversationEntry:
         output: The type of the answers of its runs.
         allowed: The tools that its user always allows, each with the hook that pauses no run for it, as a session and the log have them.
         deciding: Held while one of its runs is resumed: of two requests that resume a run, one fails, and must not withdraw what the other one has allowed.
-        is_allowing: Whether what is allowed is not stored yet: what the log lists is older.
+        storing: What is not stored yet, by the names of these attributes: what the log lists is older.
     """
 
     def __init__(
@@ -165,13 +173,14 @@ class ConversationEntry:
         self.id = id
         self.owner = owner
         self.branch = branch
+        self.marks = Marks()
         self.name = name
         self.runs: list[str] = []
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
         self.output: type[Any] | None = None
         self.allowed = tuple(session.allowed) if session else ()
-        self.is_allowing = False
+        self.storing = set[Literal["allowed", "marks"]]()
         self.deciding = asyncio.Lock()
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self._session: Session | None = None
@@ -199,7 +208,16 @@ class ConversationEntry:
             labels[USER] = self.owner
         if self.branch is not None:
             labels[BRANCH] = f"{self.branch.message} {self.branch.conversation}"
+        if self.marks != Marks():
+            labels[MARKS] = encode_json(StoredMarks(self.marks)).decode()
         return labels
+
+    def mark(self, marks: Marks) -> None:
+        """Set what is noted about it, also for its next runs."""
+        self.marks = marks
+        if self._session is not None:
+            self._session.labels.pop(MARKS, None)
+            self._session.labels.update(self.labels)
 
     def allow(self, allowed: Iterable[tuple[str, str]]) -> None:
         """Always allow calls of these tools, and of no others."""
@@ -295,6 +313,40 @@ class OncePerBatch:
         """Release the last batch."""
         self._known: tuple[Record, ...] = ()
         self._data = b""
+
+
+class StoredMarks(Struct, frozen=True, omit_defaults=True):
+    """What is noted about a conversation, as its newest run has it in the log.
+
+    Attributes:
+        marks: What is noted.
+        seq: The number of the last record of the run when it was stored, if the run had ended.
+        ended: When the run had ended then: the log counts a change of labels as an update of the run.
+    """
+
+    marks: Marks = Marks()
+    seq: int = 0
+    ended: float = 0.0
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> StoredMarks:
+        """Read the labels of a run, of which an application may have others of that name."""
+        try:
+            return msgspec.json.decode(labels.get(MARKS, "{}"), type=StoredMarks)
+        except msgspec.DecodeError:
+            return StoredMarks()
+
+
+def ended_at(info: RunInfo) -> float:
+    """When a stored run ended or paused, whatever was noted about it since."""
+    stored = StoredMarks.of(info.row.labels)
+    return stored.ended if stored.ended and stored.seq == info.last_seq else info.updated
+
+
+def marked_row(marks: Marks, info: RunInfo) -> RunRow:
+    """The row of a stored run with other marks."""
+    stored = StoredMarks(marks, info.last_seq, ended_at(info))
+    return replace(info.row, labels={**info.row.labels, MARKS: encode_json(stored).decode()})
 
 
 class RunEntry(ABC):
@@ -455,6 +507,7 @@ class RunEntry(ABC):
             resumed_as=self.resumed_as,
             allowed=self.conversation.allowed_tools,
             branch=self.conversation.branch,
+            marks=self.conversation.marks,
             **numbers,
         )
 

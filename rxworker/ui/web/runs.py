@@ -12,18 +12,24 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from rxworker.errors import CommandConflictError, DecisionError, SessionBusyError
+from rxworker.errors import (
+    CommandConflictError,
+    DecisionError,
+    LeaseHeldError,
+    LogError,
+    SessionBusyError,
+)
 from rxworker.log import RunInfo
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
-from rxworker.log.values import RunRow
+from rxworker.log.values import OPEN, RunRow
 from rxworker.messages import Json, Message, ToolResult
-from rxworker.protocols.socket import AllowedTool, Branch
-from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
+from rxworker.protocols.socket import AllowedTool, Branch, Marks
+from rxworker.ui.web.entry import TITLE, USER, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, RunQuery, texts_in
-from rxworker.ui.web.store import RunFeed, RunStore
+from rxworker.ui.web.store import RunFeed, RunStore, conversation_id
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, QueuedWorker, session_of
@@ -126,9 +132,11 @@ class Runs:
         found: dict[str, FoundRun] = {}
         for entry in self:
             if not isinstance(entry, LiveEntry):
+                if words and not query.tool and matches(words, noted_in(entry)):
+                    found[entry.id] = FoundRun(entry, "")
                 continue
             texts = texts_in(entry.messages)
-            is_match = matches(words, f"{entry.title}\n{texts.text}")
+            is_match = matches(words, f"{entry.title}\n{noted_in(entry)}\n{texts.text}")
             if is_match and (not query.tool or query.tool in texts.tools):
                 found[entry.id] = FoundRun(entry, excerpt(words, entry.title, texts.text))
         if log is not None:
@@ -245,6 +253,7 @@ class Runs:
             )
         branch = self._branch(before.conversation, number)
         conversation = self.begin_conversation(before.conversation.name or None, branch=branch)
+        conversation.mark(before.conversation.marks)
         session = conversation.session
         session.conversation = session.conversation.with_messages(messages[: places[number]])
         return self.next_run(conversation, (message,))
@@ -409,6 +418,75 @@ class Runs:
         await self.store.allow(found, [each for each in found.allowed if each != pair])
         self._changed_in(found)
 
+    async def mark(self, conversation: str, **changes: Any) -> Marks:
+        """Note something about a conversation: other values of `Marks`.
+
+        Raises:
+            ApiError: There is no such conversation.
+            LogError: The log cannot be written.
+        """
+        found = self._existing(conversation)
+        await self.store.mark(found, replace(found.marks, **changes))
+        return found.marks
+
+    async def delete(self, conversation: str) -> list[str]:
+        """Delete a conversation, with all its runs, also in the log. Returns their ids.
+
+        Raises:
+            ApiError: There is no such conversation, or a run of it is running; then no run that was deleted before is restored.
+            LogError: The log cannot be written.
+        """
+        found = self._existing(conversation)
+        entries = [entry for run in found.runs if (entry := self.get(run)) is not None]
+        for entry in entries:
+            await self.until_done(entry)
+        running = [entry.id for entry in entries if _is_running(entry)]
+        stored = await self._stored_in(found)
+        running += [info.run_id for info in stored if info.status in OPEN]
+        if running:
+            message = f"{running[0]} of this conversation is running: cancel it, and delete the conversation then"
+            raise ApiError(409, "busy", message)
+        for info in stored:
+            assert self.store.log is not None
+            try:
+                await self.store.log.delete(info.run_id)
+            except LeaseHeldError as error:
+                message = f"a process holds {info.run_id}: try again in a moment"
+                raise ApiError(409, "busy", message) from error
+            except LogError:
+                if await self.store.log.listed(info.run_id) is not None:
+                    raise  # it was not another client that has deleted it
+        for entry in entries:
+            self.store.drop(entry)
+        return [entry.id for entry in entries]
+
+    async def _stored_in(self, conversation: ConversationEntry) -> list[RunInfo]:
+        """The runs of a conversation that the log has, and those that are nested in them."""
+        log = self.store.log
+        if log is None:
+            return []
+        every = [info async for infos in log.list_pages() for info in infos]
+        own = {
+            info.run_id: info
+            for info in every
+            if not info.row.outer
+            and info.row.labels.get(USER) == conversation.owner
+            and conversation_id(info) == conversation.id
+        }
+        is_more = True
+        while is_more:  # a nested run may have nested runs
+            inner = {one.run_id: one for one in every if one.row.outer in own}
+            is_more = not inner.keys() <= own.keys()
+            own |= inner
+        return [*own.values()]
+
+    def _existing(self, conversation: str) -> ConversationEntry:
+        found = self.conversation(conversation)
+        if found is None:
+            message = "there is no such conversation: it was deleted, or the server was restarted"
+            raise ApiError(404, "no_conversation", message)
+        return found
+
     def _changed_in(self, conversation: ConversationEntry) -> None:
         """Report a change of all runs of a conversation."""
         for run in conversation.runs:
@@ -551,6 +629,11 @@ def is_said(message: Message) -> bool:
     """Whether a message of the user has more than the results of tools."""
     content = message.content
     return message.role == "user" and any(not isinstance(block, ToolResult) for block in content)
+
+
+def noted_in(entry: RunEntry) -> str:
+    """What is noted about the conversation of a run, to be searched."""
+    return "\n".join((entry.conversation.marks.title, *entry.conversation.marks.tags))
 
 
 def new_id() -> str:

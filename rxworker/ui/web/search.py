@@ -41,6 +41,7 @@ class RunQuery(Struct, frozen=True):
         text: Only runs whose title or texts contain each of its words.
         status: Only runs of this status.
         worker: Only runs of this worker.
+        tag: Only runs of a conversation with this tag.
         tool: Only runs that have started a tool of this name.
         since: Only runs that began then or later, in seconds since the epoch.
         min_cost: Only runs that cost as much or more.
@@ -52,6 +53,7 @@ class RunQuery(Struct, frozen=True):
     text: str = field(default="", name="q")
     status: RunStatus | None = None
     worker: str | None = None
+    tag: str = ""
     tool: str = ""
     since: Finite | None = None
     min_cost: Finite | None = None
@@ -64,6 +66,7 @@ class RunQuery(Struct, frozen=True):
         return (
             self.status in (None, run.status)
             and self.worker in (None, run.worker)
+            and (not self.tag or self.tag in run.marks.tags)
             and (self.since is None or run.started >= self.since)
             and (self.min_cost is None or (run.cost is not None and run.cost >= self.min_cost))
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from reactivex import Observable, abc
@@ -17,21 +17,26 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from rxworker.errors import LogError
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo, set_allowed
-from rxworker.log.values import CONVERSATION
-from rxworker.protocols.socket import RunList, socket_message
+from rxworker.log.recover import change_row
+from rxworker.log.values import CONVERSATION, LISTED
+from rxworker.protocols.socket import Marks, RunList, socket_message
 from rxworker.ui.web.entry import (
     LIST_WATCHER,
     USER,
     ConversationEntry,
     LiveEntry,
     RunEntry,
+    StoredMarks,
     branch_in,
+    marked_row,
 )
 from rxworker.ui.web.responses import ApiError, log_error, logger
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
+
+WORDS = {"allowed": "what is always allowed", "marks": "what was noted about a conversation"}
 
 PERIOD = 0.25
 """The number of seconds between two lists of a client, if runs change all the time."""
@@ -278,8 +283,7 @@ class RunStore:
         entry = self._entries.get(info.run_id)
         if info.status == "deleted":
             if entry is not None:
-                self._drop(entry)
-                self.feed(entry.conversation.owner).changed(entry)
+                self.drop(entry)
             return None
         if info.row.outer or isinstance(entry, LiveEntry) or self.log is None:
             return entry
@@ -292,8 +296,10 @@ class RunStore:
             if not isinstance(current, StoredEntry) or current.info.created <= info.created:
                 conversation.current = entry
         conversation = entry.conversation
-        if conversation.current is entry and not conversation.is_allowing:
+        if conversation.current is entry and "allowed" not in conversation.storing:
             conversation.allow(entry.info.row.allowed)
+        if conversation.current is entry and "marks" not in conversation.storing:
+            self._mark(conversation, StoredMarks.of(entry.info.row.labels).marks)
         before = None if entry.resumes is None else self._entries.get(entry.resumes)
         if before is not None and before.resumed_as is None:
             before.resumed_as = entry.id
@@ -313,35 +319,75 @@ class RunStore:
             LogError: The log cannot be written.
         """
         conversation.allow(allowed)
-        entry, log = conversation.current, self.log
-        if not isinstance(entry, StoredEntry) or log is None or conversation.is_allowing:
+
+        async def store(log: EventLog, run_id: str) -> None:
+            await set_allowed(log, run_id, conversation.allowed)
+
+        await self._store(conversation, "allowed", store)
+
+    async def mark(self, conversation: ConversationEntry, marks: Marks) -> None:
+        """Set what is noted about a conversation, and store it with its last run: if it is running, when it has ended.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        self._mark(conversation, marks)
+
+        async def store(log: EventLog, run_id: str) -> None:
+            await change_row(log, run_id, LISTED, partial(marked_row, conversation.marks))
+
+        await self._store(conversation, "marks", store)
+
+    def _mark(self, conversation: ConversationEntry, marks: Marks) -> None:
+        if marks == conversation.marks:
             return
-        conversation.is_allowing = True
-        storing = asyncio.get_running_loop().create_task(self._store_allowed(log, conversation))
+        conversation.mark(marks)
+        for run in conversation.runs:
+            self.changed(self._entries[run])
+
+    async def _store(
+        self,
+        conversation: ConversationEntry,
+        what: Literal["allowed", "marks"],
+        store: Callable[[EventLog, str], Awaitable[None]],
+    ) -> None:
+        entry, log = conversation.current, self.log
+        if not isinstance(entry, StoredEntry) or log is None or what in conversation.storing:
+            return
+        conversation.storing.add(what)
+        storing = asyncio.get_running_loop().create_task(
+            self._keep_stored(log, conversation, what, store)
+        )
         self._storing.add(storing)
         storing.add_done_callback(self._storing.discard)
         await entry.refresh()
         if entry.is_over and not await asyncio.shield(storing):
-            raise LogError("what is always allowed was not stored")
+            raise LogError(f"{WORDS[what]} was not stored")
 
-    async def _store_allowed(self, log: EventLog, conversation: ConversationEntry) -> bool:
-        """Store what is always allowed, with the last run when it has ended; return whether that has succeeded."""
+    async def _keep_stored(
+        self,
+        log: EventLog,
+        conversation: ConversationEntry,
+        what: Literal["allowed", "marks"],
+        store: Callable[[EventLog, str], Awaitable[None]],
+    ) -> bool:
+        """Store an attribute of a conversation with the last run when it has ended; return whether that has succeeded."""
         stored = None
         try:
-            while (allowed := conversation.allowed) != stored:
+            while (value := getattr(conversation, what)) != stored:
                 entry = conversation.current
                 assert entry is not None
                 if entry.here is not None:
                     # A slow process may lose its lease: it must not take it itself.
                     with suppress(Exception):
                         await entry.here
-                await set_allowed(log, entry.id, allowed)
-                stored = allowed
+                await store(log, entry.id)
+                stored = value
         except Exception as error:
-            logger.error("the tools that are always allowed were not stored: %s", error)
+            logger.error("%s was not stored: %s", WORDS[what], error)
             return False
         finally:
-            conversation.is_allowing = False
+            conversation.storing.discard(what)
         return True
 
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
@@ -351,13 +397,12 @@ class RunStore:
         return self._entries.get(info.run_id) or self._stored_entry(self.log, info)
 
     def _stored_entry(self, log: EventLog, info: RunInfo) -> StoredEntry:
-        root = info.run_id.partition("~")[0].removeprefix("run-")
-        owner = info.row.labels.get(USER)
-        id_ = info.row.labels.get(CONVERSATION, f"conversation-{root}")
+        owner, id_ = info.row.labels.get(USER), conversation_id(info)
         conversation = self._conversations.get((owner, id_))
         if conversation is None:
             branch = branch_in(info.row.labels)
             conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch)
+            conversation.marks = StoredMarks.of(info.row.labels).marks
         return StoredEntry(log, info, conversation, self.settings)
 
     async def _keep_pause(self, entry: StoredEntry) -> None:
@@ -477,6 +522,12 @@ class RunStore:
         for owner in [o for o, feed in self._feeds.items() if o not in owners and not feed.clients]:
             del self._feeds[owner]
 
+    def drop(self, entry: RunEntry) -> None:
+        """Drop a run that was deleted, and report that."""
+        if self._entries.get(entry.id) is entry:
+            self._drop(entry)
+            self.feed(entry.conversation.owner).changed(entry)
+
     def _drop(self, entry: RunEntry) -> None:
         del self._entries[entry.id]
         if isinstance(entry, StoredEntry):
@@ -485,3 +536,9 @@ class RunStore:
         conversation.runs.remove(entry.id)
         if not conversation.runs:
             self._conversations.pop((conversation.owner, conversation.id), None)
+
+
+def conversation_id(info: RunInfo) -> str:
+    """The id of the conversation of a stored run."""
+    root = info.run_id.partition("~")[0].removeprefix("run-")
+    return info.row.labels.get(CONVERSATION, f"conversation-{root}")

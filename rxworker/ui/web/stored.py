@@ -20,7 +20,7 @@ from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.messages import Message
 from rxworker.protocols.socket import PauseSummary, RunSummary, pause_of
 from rxworker.ui.web.costs import usage_of
-from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, watchers_of
+from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, ended_at, watchers_of
 from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
@@ -247,7 +247,7 @@ class StoredEntry(RunEntry):
         usage = usage_of(row)
         cost = row.cost if row.cost is not None else self.cost(usage, row.by_model)
         return self._summary(
-            ended=info.updated if self.is_over else None,
+            ended=ended_at(info) if self.is_over else None,
             seq=info.last_seq,
             turns=row.turns,
             tool_calls=row.tool_calls,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -136,3 +136,117 @@ async def test_head_and_panels_show_the_same_tokens_in_each_frame(
         await page.wait_for_function("globalThis.seen.size > 1")
         seen: list[str] = await page.evaluate("[...globalThis.seen]")
         assert all(len(set(one.split())) == 1 for one in seen), seen
+
+
+async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(
+    desk: Desk, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["One.", "Two.", "Three."])
+
+    def make() -> Worker:
+        return Worker(model)
+
+    def line(title: str) -> Locator:
+        return page.locator("#run-list > li", has=page.locator(f".run-line-title:text('{title}')"))
+
+    async def act(title: str, command: str) -> None:
+        await page.get_by_role("button", name=f"Actions of {title}", exact=True).click()
+        await page.locator("#line-menu").get_by_role("button", name=command, exact=True).click()
+
+    dialog_field = "#field-dialog input"
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        async with WebServer(make, port=0, log=log) as server:
+            for text in ("first", "second", "third"):
+                run = server.state.runs.start(text).here
+                assert run is not None
+                await run
+            page = await desk.open(url=server.url)
+            await line("first").locator("a").click()
+            await desk.answers(page, "One.")
+            await act("first", "Rename…")
+            await expect(page.locator(dialog_field)).to_have_value("first")
+            await page.locator(dialog_field).fill("The pond")
+            await page.keyboard.press("Enter")
+            await expect(page.locator("#run-title")).to_have_text("The pond")
+            more = page.get_by_role("button", name="Actions of The pond", exact=True)
+            await expect(more).to_be_focused()
+            await page.keyboard.press("Enter")
+            await expect(page.locator("#line-menu button").first).to_be_focused()
+            await page.keyboard.press("Escape")
+            await act("The pond", "Tags…")
+            await page.locator(dialog_field).fill("water, frogs")
+            await page.keyboard.press("Enter")
+            await expect(line("The pond").locator(".run-line-tags span")).to_have_text(
+                ["water", "frogs"]
+            )
+            # The pinned one is the first, though the oldest.
+            titles = page.locator("#run-list > li > a .run-line-title")
+            await expect(titles).to_have_text(["third", "second", "The pond"])
+            await act("The pond", "Pin")
+            await expect(titles).to_have_text(["The pond", "third", "second"])
+            await desk.close()
+        async with WebServer(make, port=0, log=log) as server:
+            page = await desk.open(url=server.url)
+            titles = page.locator("#run-list > li > a .run-line-title")
+            await expect(titles).to_have_text(["The pond", "third", "second"])
+            # A filter is saved under a name, and applied again after a reload.
+            await page.get_by_role("button", name="Filter and sort").click()
+            await page.get_by_role("combobox", name="Tag", exact=True).select_option("frogs")
+            await expect(titles).to_have_text(["The pond"])
+            await page.get_by_role("button", name="Save this filter").click()
+            await page.locator(dialog_field).fill("Frogs")
+            await page.keyboard.press("Enter")
+            saved = page.locator("#run-saved").get_by_role("button", name="Frogs", exact=True)
+            await expect(saved).to_have_attribute("aria-pressed", "true")
+            await saved.click()
+            await expect(titles).to_have_count(3)
+            await page.reload()
+            await saved.click()
+            await expect(titles).to_have_text(["The pond"])
+            await page.get_by_role("button", name="Forget the filter Frogs").click()
+            await expect(page.locator("#run-saved")).to_be_hidden()
+            await page.keyboard.press("Escape")
+            await expect(titles).to_have_count(3)
+            # Several at once.
+            await line("third").locator("a").click()
+            await desk.answers(page, "Three.")
+            await act("third", "Select")
+            await page.get_by_role("checkbox", name="Select second").check()
+            bar = page.locator("#run-selection")
+            await expect(bar.get_by_role("status")).to_have_text("2 selected")
+            await bar.get_by_role("button", name="Add tags…").click()
+            await page.locator(dialog_field).fill("old")
+            await page.keyboard.press("Enter")
+            await expect(page.locator(".run-line-tags span", has_text="old")).to_have_count(2)
+            await bar.get_by_role("button", name="Delete…").click()
+            dialog = page.get_by_role("dialog", name="Delete…")
+            await expect(dialog).to_contain_text("Delete 2 conversations with 2 runs?")
+            await dialog.get_by_role("button", name="Cancel").click()
+            await expect(titles).to_have_count(3)
+            await bar.get_by_role("button", name="Delete…").click()
+            await dialog.get_by_role("button", name="Delete", exact=True).click()
+            await expect(titles).to_have_text(["The pond"])
+            await expect(page.locator("#welcome")).to_be_visible()
+            await bar.get_by_role("button", name="Done").click()
+            await expect(bar).to_be_hidden()
+            assert [info.row.title for info in await log.list()] == ["first"]
+            await desk.close()
+
+
+async def test_the_dialog_states_why_a_conversation_cannot_be_deleted(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say("A frog jumps.")])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page, "Go")
+        await desk.status(page, "running")
+        await page.get_by_role("button", name="Actions of Go", exact=True).click()
+        await page.locator("#line-menu").get_by_role("button", name="Delete…").click()
+        dialog = page.get_by_role("dialog", name="Delete…")
+        await dialog.get_by_role("button", name="Delete", exact=True).click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("is running: cancel it")
+        await dialog.get_by_role("button", name="Cancel").click()
+        model.let_all()
+        await desk.status(page, "finished")
+        desk.problems.clear()  # the browser reports the answer 409

@@ -100,6 +100,30 @@ export class Actions {
     });
   }
 
+  // Note something about a conversation. Returns a problem, or "".
+  async mark(conversation, changes) {
+    try {
+      const { marks } = await api.mark(conversation, changes), { store, renderer } = this.page;
+      for (const summary of store.summaries.values()) if (summary.conversation === conversation) summary.marks = marks;
+      renderer.list();
+      return "";
+    } catch (problem) {
+      return problem.message;
+    }
+  }
+
+  // Delete a conversation. Returns a problem, or "".
+  async remove(conversation) {
+    const { selection } = this.page, isShown = selection.summary?.conversation === conversation, { id } = selection;
+    try {
+      await api.remove(conversation);
+      if (isShown && selection.id === id) this.select(null);
+      return "";
+    } catch (problem) {
+      return problem.message;
+    }
+  }
+
   // A new run that begins as this one was after a record. A draft stays with its run.
   async fork(id, seq) {
     const { selection } = this.page, shown = selection.id, summary = await this.attempt(() => api.fork(id, seq));

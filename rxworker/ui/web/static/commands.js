@@ -5,11 +5,12 @@ import { sourceOf } from "./model/compare.js";
 import { factsOf, linesOf, markdownOf } from "./model/export.js";
 import { ago, statusWord } from "./model/format.js";
 import { words } from "./model/language.js";
+import { titleOf } from "./model/run_list.js";
 import { writeLink } from "./model/link.js";
 import { byId, copy } from "./views/dom.js";
 import { htmlOf, save } from "./views/export.js";
 import { isField, Keys } from "./views/keys.js";
-import { RunMenu } from "./views/palette.js";
+import { Menu } from "./views/palette.js";
 import { announce, isMenuOpen, menu, view } from "./views/shell.js";
 
 // The address of a run, or of a moment or an entry of it. The token that may be in the address of the page is no part of it.
@@ -20,7 +21,7 @@ export class Commands extends Keys {
   constructor(page) {
     super(COMMANDS);
     this.page = page;
-    this.runMenu = new RunMenu(() => COMMANDS.filter(({ isInMenu }) => isInMenu).map((command) => ({ text: nameOf(command), act: () => this.run(command) })));
+    this.runMenu = new Menu(byId("run-menu"), () => COMMANDS.filter(({ isInMenu }) => isInMenu).map((command) => ({ text: nameOf(command), act: () => this.run(command) })), byId("run-more"));
     byId("commands").addEventListener("click", () => this.palette.open());
     byId("time-link").addEventListener("click", () => this.run({ id: "copyLink" }));
   }
@@ -75,7 +76,7 @@ export class Commands extends Keys {
     const runs = this.page.store.list.filter(({ id, resumed_as: after }) => !after && id !== this.page.selection.id);
     return [
       ...super.rows(),
-      ...runs.map((run) => ({ text: run.title || words.runs.untitled, detail: statusWord(run.status, run.cause), keys: [], act: () => this.page.actions.select(run.id) })),
+      ...runs.map((run) => ({ text: titleOf(run), detail: statusWord(run.status, run.cause), keys: [], act: () => this.page.actions.select(run.id) })),
     ];
   }
 
@@ -88,7 +89,8 @@ export class Commands extends Keys {
   }
 
   get title() {
-    return this.page.selection.summary?.title || words.run.title;
+    const { summary } = this.page.selection;
+    return summary ? titleOf(summary) : words.run.title;
   }
 
   facts(run) {

@@ -40,7 +40,7 @@ Object.assign(lanes, { whole: () => travel.elapsed, moved: () => renderer.schedu
 const views = {
   lanes,
   conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),
-  charts: new ChartsView(), numbers: new NumbersView(() => toolsOfAll()), watchers: new WatchersView(OWN), notes: new NotesView(), dashboards: new DashboardsView("run"), runs: new RunsView({ search: api.runs, now: () => store.now() }), welcome: new WelcomeView(),
+  charts: new ChartsView(), numbers: new NumbersView(() => toolsOfAll()), watchers: new WatchersView(OWN), notes: new NotesView(), dashboards: new DashboardsView("run"), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id), requeue: () => actions.requeue() }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),

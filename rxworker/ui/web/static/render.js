@@ -3,6 +3,7 @@
 import { byId, Frames, setData, setText, show } from "./views/dom.js";
 import { readable, statusWord } from "./model/format.js";
 import { costIn, modelsOf, totalsOf } from "./model/numbers.js";
+import { titleOf } from "./model/run_list.js";
 import { announce, clearPending, skipTo } from "./views/shell.js";
 import { fill, words } from "./model/language.js";
 import { Timeline } from "./model/timeline.js";
@@ -210,7 +211,7 @@ export class Renderer {
 
   title(summary) {
     const name = byId("title").textContent, isPaused = summary?.status === "paused" && !summary.resumed_as;
-    const title = summary ? readable(isPaused ? fill(words.run.pausedTitle, summary) : summary.title) : "";
+    const title = summary ? readable(isPaused ? fill(words.run.pausedTitle, { title: titleOf(summary) }) : titleOf(summary)) : "";
     const text = summary ? `${title} · ${name}` : name;
     if (document.title !== text) document.title = text;
   }

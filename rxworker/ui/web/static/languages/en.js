@@ -30,8 +30,14 @@ export const words = {
     title: "Runs", start: "New run", none: "No runs yet. Ask something, and it appears here.", untitled: "(no text)", older: "Show older runs ({n})",
     search: "Search runs", searchHint: "Search", searching: "Searching…", noMatch: "No run matches.", noTitle: "No title matches. The log of this server searches titles only.", found: { one: "{n} conversation found", other: "{n} conversations found" },
     filters: "Filter and sort", filtersSet: { one: "Filter and sort, {n} is set", other: "Filter and sort, {n} are set" }, any: "any",
-    status: "Status", worker: "Worker", tool: "Tool", since: "Begun", minCost: "Cost from", sort: "Sort by", hour: "in the last hour", day: "in the last 24 hours", week: "in the last 7 days", month: "in the last 30 days",
+    status: "Status", worker: "Worker", tool: "Tool", tag: "Tag", since: "Begun", minCost: "Cost from", sort: "Sort by", hour: "in the last hour", day: "in the last 24 hours", week: "in the last 7 days", month: "in the last 30 days",
     newest: "newest", cost: "cost", duration: "duration", count: { one: "{n} run", other: "{n} runs" }, earlier: "Earlier runs of this conversation",
+  },
+  list: {
+    actions: "Actions of {title}", rename: "Rename…", name: "Name", save: "Save", tags: "Tags…", tagsHint: "Tags, with commas between them", addTags: "Add tags…", pin: "Pin", unpin: "Unpin", pinned: "pinned",
+    select: "Select", selected: { one: "{n} selected", other: "{n} selected" }, all: "All", done: "Done", choose: "Select {title}",
+    remove: "Delete…", removeNow: "Delete", removed: "Deleted.", removeOne: "Delete “{title}” with {runs}? This cannot be undone.", removeMany: { one: "Delete {n} conversation with {runs}? This cannot be undone.", other: "Delete {n} conversations with {runs}? This cannot be undone." },
+    saved: "Saved filters", selection: "Selected", saveFilter: "Save this filter", forget: "Forget the filter {name}", notSaved: "The browser does not store it: it is gone with the next reload.",
   },
   welcome: {
     title: "What should it do?", text: "Every run appears here as it happens: what the model thinks, says and calls, each in its own lane.",

@@ -1,8 +1,9 @@
 // The list of runs as conversations: filtered, grouped and sorted. Pure.
 
 import { Branches } from "./branches.js";
+import { words as texts } from "./language.js";
 
-export const ANY = { q: "", status: "", worker: "", tool: "", since: "", min_cost: "", sort: "newest" };
+export const ANY = { q: "", status: "", worker: "", tool: "", tag: "", since: "", min_cost: "", sort: "newest" };
 const PERIODS = { hour: 3600, day: 86_400, week: 7 * 86_400, month: 30 * 86_400 }; // seconds
 export const SINCE = Object.keys(PERIODS), SORTS = ["newest", "cost", "duration"];
 
@@ -23,16 +24,24 @@ function matcher(filter, found, now) {
     if (filter.status && run.status !== filter.status) return false;
     if (filter.worker && run.worker !== filter.worker) return false;
     if (run.started < since || (least !== null && !(run.cost >= least && run.cost !== null))) return false;
+    if (filter.tag && !marksOf(run).tags.includes(filter.tag)) return false;
     if (filter.tool && !found?.has(run.id)) return false;
     if (words.length === 0 || found?.has(run.id)) return true;
-    const title = run.title.toLowerCase();
+    const noted = marksOf(run), title = [run.title, noted.title, ...noted.tags].join("\n").toLowerCase();
     return words.every((word) => title.includes(word));
   };
 }
 
+const UNMARKED = { title: "", tags: [], pinned: false };
+
+// What a person has noted about the conversation of a run.
+export const marksOf = (run) => run.marks ?? UNMARKED;
+
+export const titleOf = (run) => marksOf(run).title || run.title || texts.runs.untitled;
+
 export const tookOf = (run, now) => (run.ended ?? now) - run.started;
 
-// Conversations, each with its runs that match and those of its branches, the newest first. A resumed run is one with the run that resumed it, unless it is selected.
+// Conversations, each with its runs that match and those of its branches, the pinned and the newest first. A resumed run is one with the run that resumed it, unless it is selected.
 export function conversationsOf(runs, { filter = ANY, found = null, selected = null, now = 0 } = {}) {
   const known = new Set(runs.map((run) => run.id)), older = [...(found?.values() ?? [])].filter((run) => !known.has(run.id));
   const isMatch = isFiltered(filter) ? matcher(filter, found, now) : () => true;
@@ -45,10 +54,11 @@ export function conversationsOf(runs, { filter = ANY, found = null, selected = n
   }
   for (const group of groups.values()) {
     if (group.runs.length > 1) group.runs.sort((a, b) => b.started - a.started);
+    group.marks = marksOf(group.runs[0]);
     group.order = filter.sort === "cost" ? sum(group.runs, (run) => run.cost ?? 0)
       : filter.sort === "duration" ? Math.max(...group.runs.map((run) => tookOf(run, now))) : group.runs[0].started;
   }
-  return [...groups.values()].sort((a, b) => b.order - a.order);
+  return [...groups.values()].sort((a, b) => b.marks.pinned - a.marks.pinned || b.order - a.order);
 }
 
 export const sum = (list, value) => list.reduce((total, one) => total + value(one), 0);

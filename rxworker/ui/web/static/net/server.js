@@ -195,6 +195,8 @@ export const pause = (run) => post(of(run, "pause"), { reason: "paused from the 
 export const cancel = (run, when) => post(of(run, "cancel"), { when, reason: "cancelled from the page" });
 export const fork = (run, seq) => post(of(run, "fork"), { seq });
 export const requeue = (run) => post(of(run, "requeue"), { reason: "put back from the page" });
+export const mark = (conversation, changes) => post(`api/conversations/${encodeURIComponent(conversation)}/mark`, changes);
+export const remove = (conversation) => post(`api/conversations/${encodeURIComponent(conversation)}/delete`);
 export const disallow = (conversation, allowed) => post(`api/conversations/${encodeURIComponent(conversation)}/disallow`, allowed);
 // `decisions` has one for each call that waits, or null where nothing is decided; without them the run goes on from a pause that waits for no call.
 export const resume = (run, decisions) => post(of(run, "resume"), decisions ? { decisions } : { continue: true });

@@ -3,6 +3,7 @@
 import { byId, el, setData, setText, show } from "./dom.js";
 import { money, plural, seconds, statusWord } from "../model/format.js";
 import { fill, words } from "../model/language.js";
+import { titleOf } from "../model/run_list.js";
 
 export class ControlsView {
   constructor(actions) {
@@ -24,7 +25,7 @@ export class ControlsView {
     show(byId("run-head"), selection !== null);
     if (selection === null) return;
     const { summary, status } = selection;
-    setText(byId("run-title"), summary?.title || words.run.title);
+    setText(byId("run-title"), summary ? titleOf(summary) : words.run.title);
     const badge = byId("run-status");
     setText(badge, statusWord(status, selection.cause));
     badge.title = status === "running" ? summary?.reason ?? "" : "";

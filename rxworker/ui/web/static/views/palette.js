@@ -96,19 +96,20 @@ function closeOutside(dialog) {
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 }
 
-// The menu of a run: a list of buttons below the button that opens it.
-export class RunMenu {
-  // `rows()` returns { text, act }.
-  constructor(rows) {
-    const button = byId("run-more"), menu = byId("run-menu");
+// A menu: a list of buttons below the button that opens it.
+export class Menu {
+  // `menu` is a popover; `rows()` returns { text, act }; `button` is the one of which it is the target, if it has one.
+  constructor(menu, rows, button = null) {
+    this.menu = menu;
+    this.button = button;
     menu.addEventListener("beforetoggle", (event) => {
       if (event.newState !== "open") return;
       menu.replaceChildren(...rows().map(({ text, act }) => el("button", { type: "button", text, onclick: () => {
         menu.hidePopover();
         act();
       } })));
-      const { bottom, right } = button.getBoundingClientRect();
-      menu.style.setProperty("top", `${bottom + 4}px`);
+      const { top, bottom, right } = this.button.getBoundingClientRect(), height = menu.childElementCount * 40 + 16;
+      menu.style.setProperty("top", `${bottom + height < innerHeight ? bottom + 4 : Math.max(0, top - height)}px`);
       menu.style.setProperty("right", `${document.documentElement.clientWidth - right}px`);
     });
     menu.addEventListener("keydown", (event) => {
@@ -118,5 +119,10 @@ export class RunMenu {
       all[(all.indexOf(document.activeElement) + by + all.length) % all.length].focus();
     });
     menu.addEventListener("toggle", (event) => event.newState === "open" && menu.firstElementChild?.focus());
+  }
+
+  open(button) {
+    this.button = button;
+    this.menu.showPopover({ source: button });
   }
 }

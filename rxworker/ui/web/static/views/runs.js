@@ -3,8 +3,10 @@
 
 import { byId, el, setData, setText, show } from "./dom.js";
 import { ago, clip, money, plural, seconds, statusWord } from "../model/format.js";
-import { ANY, conversationsOf, isFiltered, queryOf, SINCE, SORTS, sum, tookOf } from "../model/run_list.js";
+import { ANY, conversationsOf, isFiltered, marksOf, queryOf, SINCE, SORTS, sum, titleOf, tookOf } from "../model/run_list.js";
 import { fill, words } from "../model/language.js";
+import { ListActions } from "./list_actions.js";
+import { SavedFilters } from "./saved_filters.js";
 import { announce, menu } from "./shell.js";
 
 const STEP = 50;
@@ -26,9 +28,9 @@ class RunLink {
     this.node = el("a", { class: kind }, this.title, el("span", { class: "run-line-facts" }, this.status, this.more, this.when));
   }
 
-  update(run, isSelected, more, when) {
+  update(run, isSelected, more, when, title = run.title || words.runs.untitled) {
     if (this.node.hash !== `#${run.id}`) this.node.setAttribute("href", `#${run.id}`);
-    setText(this.title, run.title || words.runs.untitled);
+    setText(this.title, title);
     setText(this.status, statusWord(run.status, run.cause));
     setData(this.status, "status", run.status);
     setText(this.more, more);
@@ -39,20 +41,43 @@ class RunLink {
 }
 
 class ConversationLine {
-  constructor() {
+  // `actions`: see `ListActions`.
+  constructor(actions) {
+    this.actions = actions;
     this.link = new RunLink("run-line");
+    this.pin = el("span", { class: "run-line-pin", role: "img", "aria-label": words.list.pinned, text: "★" });
+    this.tags = el("span", { class: "run-line-tags" });
+    this.more = el("button", { class: "run-line-actions icon-button", type: "button", "aria-haspopup": "menu", text: "⋯", onclick: () => actions.open(this.more, this.group) });
+    this.check = el("input", { type: "checkbox", onchange: () => actions.choose(this.group.id, this.check.checked) });
     this.excerpt = el("span", { class: "run-line-excerpt" });
     this.link.node.append(this.excerpt);
     this.earlier = el("ul", { class: "run-earlier", "aria-label": words.runs.earlier });
     this.links = [];
-    this.node = el("li", {}, this.link.node);
+    this.link.node.append(this.tags);
+    this.node = el("li", {}, this.link.node, this.more);
   }
 
-  update({ runs }, selected, excerpts, measure) {
-    const [newest, ...earlier] = runs, isOpen = earlier.length > 0 && runs.some((run) => run.id === selected);
+  update(group, selected, excerpts, measure) {
+    this.group = group;
+    const { runs, marks } = group, title = titleOf(runs[0]), { selected: chosen } = this.actions, [newest, ...earlier] = runs, isOpen = earlier.length > 0 && runs.some((run) => run.id === selected);
     setData(this.node, "run", newest.id);
     setData(this.node, "open", String(isOpen));
-    this.link.update(newest, newest.id === selected, earlier.length ? plural(words.runs.count, runs.length) : "", measure(runs));
+    this.link.update(newest, newest.id === selected, earlier.length ? plural(words.runs.count, runs.length) : "", measure(runs), title);
+    this.more.setAttribute("aria-label", fill(words.list.actions, { title }));
+    this.check.setAttribute("aria-label", fill(words.list.choose, { title }));
+    this.check.checked = chosen?.has(group.id) ?? false;
+    if ((chosen !== null) !== this.check.isConnected) {
+      if (chosen === null) this.check.remove();
+      else this.node.prepend(this.check);
+    }
+    setData(this.node, "choosing", String(chosen !== null));
+    if (marks.pinned !== this.pin.isConnected) {
+      if (marks.pinned) this.link.title.before(this.pin);
+      else this.pin.remove();
+    }
+    const tags = marks.tags.join("\n");
+    if (tags !== this.tagged) this.tags.replaceChildren(...marks.tags.map((text) => el("span", { text })));
+    this.tagged = tags;
     setText(this.excerpt, excerpts[newest.id] ?? "");
     if (isOpen !== this.earlier.isConnected) {
       if (isOpen) this.node.append(this.earlier);
@@ -69,8 +94,8 @@ class ConversationLine {
 }
 
 export class RunsView {
-  // `search(query)` returns the server's answer; `now()` is the time of its clock.
-  constructor({ search, now }) {
+  // `search(query)` returns the server's answer; `now()` is the time of its clock; `mark` and `remove`: see `ListActions`.
+  constructor({ search, now, mark, remove }) {
     this.search = search;
     this.now = now;
     this.searchesTexts = true;
@@ -85,7 +110,8 @@ export class RunsView {
     this.asked = [[], null];
     this.more = byId("more-runs");
     this.more.addEventListener("click", () => this.reach());
-    this.fields = new FilterFields(this.filter, () => this.changed());
+    this.actions = new ListActions({ mark, remove }, () => this.draw(...this.asked));
+    this.fields = new FilterFields(this.filter, () => this.changed(), this.actions.dialog);
     byId("runs").addEventListener("keydown", (event) => this.move(event));
     addEventListener("keydown", (event) => this.hotkey(event));
   }
@@ -160,9 +186,11 @@ export class RunsView {
       this.lines.delete(id);
     }
     const measure = this.measure(now);
+    this.actions.draw(shown);
+    this.fields.setTags([...new Set(runs.flatMap((run) => marksOf(run).tags))].sort());
     shown.forEach((group, place) => {
       let line = this.lines.get(group.id);
-      if (!line) this.lines.set(group.id, (line = new ConversationLine()));
+      if (!line) this.lines.set(group.id, (line = new ConversationLine(this.actions)));
       line.update(group, selected, this.excerpts, measure);
       // Move only nodes that are out of place: moving a node takes the focus from it.
       if (this.list.children[place] !== line.node) this.list.insertBefore(line.node, this.list.children[place] ?? null);
@@ -212,7 +240,7 @@ export class RunsView {
 
 // The search field, and the fields below it.
 class FilterFields {
-  constructor(filter, changed) {
+  constructor(filter, changed, dialog) {
     this.filter = filter;
     this.changed = changed;
     this.search = byId("run-search");
@@ -224,10 +252,14 @@ class FilterFields {
       since: select("since", words.runs.since, [any, ...SINCE.map((period) => [period, NAMES[period]])]),
       worker: select("worker", words.runs.worker, [any]),
       tool: select("tool", words.runs.tool, [any]),
+      tag: select("tag", words.runs.tag, [any]),
       min_cost: this.field("min_cost", words.runs.minCost, el("input", { type: "number", min: "0", step: "any", inputmode: "decimal" })),
       sort: select("sort", words.runs.sort, SORTS.map((sort) => [sort, NAMES[sort]])),
     };
     this.setWorkers([]);
+    this.setTags([]);
+    this.saved = new SavedFilters(dialog, () => this.filter, (saved) => this.apply(saved));
+    this.options.append(this.saved.button);
     this.search.addEventListener("input", () => this.set("q", this.search.value.trim()));
     this.button.addEventListener("click", () => this.open(this.options.hidden));
     byId("run-filter").addEventListener("submit", (event) => event.preventDefault());
@@ -246,6 +278,13 @@ class FilterFields {
     show(this.fields.min_cost.parentNode, workers.some((worker) => worker.prices));
   }
 
+  setTags(tags) {
+    const values = this.filter.tag && !tags.includes(this.filter.tag) ? [...tags, this.filter.tag] : tags, key = values.join("\n");
+    if (key === this.tags) return;
+    this.tags = key;
+    this.offer("tag", values);
+  }
+
   offer(name, values) {
     const field = this.fields[name], { value } = field;
     field.replaceChildren(...[["", words.runs.any], ...values.map((one) => [one, one])].map(option));
@@ -262,6 +301,7 @@ class FilterFields {
 
   // The button shows how many filters are set.
   mark() {
+    this.saved.draw();
     const n = Object.keys(this.fields).filter((name) => this.filter[name] !== ANY[name]).length;
     setData(this.button, "active", String(n > 0));
     this.button.setAttribute("aria-label", n ? plural(words.runs.filtersSet, n) : words.runs.filters);
@@ -280,9 +320,14 @@ class FilterFields {
   }
 
   clear() {
-    const { sort } = this.filter;
-    Object.assign(this.filter, ANY, { sort });
-    this.search.value = "";
+    this.apply({ sort: this.filter.sort });
+  }
+
+  // Set another filter.
+  apply(filter) {
+    Object.assign(this.filter, ANY, filter);
+    this.setTags(this.tags.split("\n").filter(Boolean));
+    this.search.value = this.filter.q;
     for (const [name, field] of Object.entries(this.fields)) field.value = this.filter[name];
     this.mark();
     this.changed();
@@ -317,10 +362,10 @@ export class WelcomeView {
 
   // The newest runs, for a page where the list is not visible.
   offer(runs) {
-    const key = JSON.stringify(runs.map((run) => [run.id, run.status, run.cause]));
+    const key = JSON.stringify(runs.map((run) => [run.id, run.status, run.cause, titleOf(run)]));
     if (key === this.offered) return;
     this.offered = key;
-    const links = runs.map((run) => el("li", {}, el("a", { href: `#${run.id}`, text: fill(words.welcome.link, { title: clip(run.title, 60) || words.runs.untitled, status: statusWord(run.status, run.cause) }) })));
+    const links = runs.map((run) => el("li", {}, el("a", { href: `#${run.id}`, text: fill(words.welcome.link, { title: clip(titleOf(run), 60), status: statusWord(run.status, run.cause) }) })));
     byId("welcome-runs").replaceChildren(...links);
     show(byId("welcome-look"), links.length > 0);
   }
