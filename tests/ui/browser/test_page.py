@@ -177,7 +177,8 @@ async def test_a_message_goes_into_a_running_run(desk: Desk, gated: type[GatedMo
         model.let(1)
         await desk.answers(page, LONG[:4])
         await expect(page.locator("#composer-label")).to_have_text("Into the running run")
-        await desk.ask(page, "Be quick")
+        async with page.expect_response("**/send"):
+            await desk.ask(page, "Be quick")
         await expect(page.locator("#composer-input")).to_have_value("")
         model.let_all()
         await desk.status(page, "finished")
