@@ -1,4 +1,4 @@
-"""What a viewer costs: the server's CPU time for each frame that a viewer of a published stream, or of a run, receives as a server-sent event.
+"""What a viewer costs: the server's CPU time for each frame that a viewer of a published stream, of a run, or of a dashboard, receives as a server-sent event.
 
     python tests/bench/viewers.py [viewers] [frames]
 
@@ -20,9 +20,10 @@ from clients import be_clients
 from reactivex.subject import Subject
 
 from rxworker import Worker, on_message_send
-from rxworker.boards import publish
+from rxworker.boards import Dashboard, PanelState, panel, publish
 from rxworker.hooks import MessageSendContext
 from rxworker.hub.registry import WatcherRegistry
+from rxworker.panels import cost
 from rxworker.protocols import SSE_HEADERS
 from rxworker.testing import ScriptedModel, say
 from rxworker.ui.web import Settings, WebServer
@@ -129,6 +130,28 @@ async def run(viewers: int) -> AsyncGenerator[Served]:
         yield port, path, lambda: entry.watching, lambda: pushed.put_nowait(None), end
 
 
+@asynccontextmanager
+async def board(viewers: int) -> AsyncGenerator[Served]:
+    """A panel of a dashboard, over all runs."""
+    worker = Worker(ScriptedModel(["Hello!"]))
+    shown = Dashboard([panel("Cost", cost(), unit="USD")], title="Desk")
+    async with WebServer(worker, port=0, settings=settings(viewers), dashboards=[shown]) as server:
+        port = int(server.url.rsplit(":", 1)[1].rstrip("/"))
+        feeds = server.state.boards.feeds
+
+        def change() -> None:
+            for feed in feeds.values():
+                feed.board.changes.on_next(PanelState("cost", time.time(), 0.25))
+
+        def end() -> None:
+            server.state.boards.close()
+
+        def count() -> int:
+            return sum(feed.hub.watching for feed in feeds.values())
+
+        yield port, "/api/boards/desk/events", count, change, end
+
+
 async def measure(served: Served, viewers: int, frames: int) -> tuple[float, int]:
     """Microseconds of CPU time for each frame and viewer, and the bytes that each viewer received."""
     port, path, count, push, end = served
@@ -152,11 +175,16 @@ async def main(viewers: int, frames: int) -> None:
     """Print a row for each."""
     print(f"{'':>8} {'µs a frame':>10} {'ratio':>6} {'KB a viewer':>11}")
     floor = 0.0
-    for name, serve in (("aiohttp", bare()), ("stream", stream(viewers)), ("run", run(viewers))):
+    for name, serve in {
+        "aiohttp": bare(),
+        "stream": stream(viewers),
+        "run": run(viewers),
+        "board": board(viewers),
+    }.items():
         async with serve as served:
-            cost, size = await measure(served, viewers, frames)
-        floor = floor or cost
-        print(f"{name:>8} {cost:>10.1f} {cost / floor:>6.2f} {size / 1000:>11.1f}")
+            spent, size = await measure(served, viewers, frames)
+        floor = floor or spent
+        print(f"{name:>8} {spent:>10.1f} {spent / floor:>6.2f} {size / 1000:>11.1f}")
 
 
 if __name__ == "__main__":

@@ -103,6 +103,11 @@ class BoardFeed:
             self._newest[state.panel] = self._encode(state)
         board.changes.subscribe(self._note)
 
+    def close(self) -> None:
+        """Compute no more; the streams of clients end."""
+        self.board.dispose()
+        self.hub.end()
+
     def first(self) -> bytes:
         """All panels, as a server-sent event."""
         return frame_of(self._newest.values())
@@ -138,7 +143,11 @@ class FollowedBoard(Struct, frozen=True):
 
     feed: BoardFeed
     name: str
-    is_over: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is computed no more."""
+        return self.feed.hub.ended
 
     @property
     def last_seq(self) -> int:
@@ -169,6 +178,9 @@ class Boards:
         dashboards: The dashboards.
         store: The runs.
 
+    Attributes:
+        feeds: The boards that are computed now, by user, dashboard and scope.
+
     Raises:
         ConfigurationError: Something is no dashboard, or two have the same name.
     """
@@ -186,7 +198,7 @@ class Boards:
                 )
             self._dashboards[each.name] = each
         self._store = store
-        self._feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
+        self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._is_closed = False
 
     def infos(self) -> list[BoardInfo]:
@@ -243,21 +255,21 @@ class Boards:
             entries: The runs that are in it now; see `open`.
         """
         key = runs.owner, dashboard.name, query.scope
-        feed = self._feeds.get(key)
+        feed = self.feeds.get(key)
         if feed is None or feed.board.error is not None:
             board = dashboard.show(self._source(runs, query, entries))
-            feed = self._feeds[key] = BoardFeed(board)
+            feed = self.feeds[key] = BoardFeed(board)
         feed.clients += 1
         try:
             yield feed
         finally:
             feed.clients -= 1
-            is_current = self._feeds.get(key) is feed
+            is_current = self.feeds.get(key) is feed
             is_kept = is_current and not query.scope and runs.owner is None
             if not feed.clients and not is_kept:
                 if is_current:
-                    del self._feeds[key]
-                feed.board.dispose()
+                    del self.feeds[key]
+                feed.close()
 
     def report(self, on_alert: Callable[[AlertChange], object]) -> None:
         """Report the alerts of the dashboards over all runs, of all users.
@@ -283,7 +295,7 @@ class Boards:
 
         board = dashboard.show(self._all_records())
         board.alerts.subscribe(take, on_completed=begin_again)
-        self._feeds[None, dashboard.name, ""] = BoardFeed(board)
+        self.feeds[None, dashboard.name, ""] = BoardFeed(board)
 
     async def open(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:
         """The runs of a scope, ready to be watched.
@@ -302,9 +314,9 @@ class Boards:
     def close(self) -> None:
         """Compute no board any more."""
         self._is_closed = True
-        for feed in self._feeds.values():
-            feed.board.dispose()
-        self._feeds.clear()
+        for feed in self.feeds.values():
+            feed.close()
+        self.feeds.clear()
 
     def _log_of(self, runs: Runs, query: BoardQuery) -> EventLog | None:
         """The log, if all its runs are shown."""

@@ -122,7 +122,7 @@ async def test_nothing_is_received_before_it_is_on_the_screen(
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
-        feeds = server.state.boards._feeds  # pyright: ignore[reportPrivateUsage]
+        feeds = server.state.boards.feeds
         assert not feeds
         await page.locator("#board-panel").scroll_into_view_if_needed()
         await expect(page.locator(".board-panel")).to_have_count(7)

@@ -189,7 +189,7 @@ async def test_a_board_is_computed_once_and_as_long_as_it_has_clients() -> None:
     async with serving() as client:
         run = await client.begin()
         await client.ended(run)
-        feeds = client.server.state.boards._feeds  # pyright: ignore[reportPrivateUsage]
+        feeds = client.server.state.boards.feeds
         query = f"?run={run['id']}"
         async with client.follow(query) as one, client.follow(query) as two:
             for states in (one, two):
