@@ -115,6 +115,29 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(
         await desk.close()
 
 
+async def test_the_address_names_the_dashboard_and_its_scope(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    other = Dashboard([panel("Last", ops.map(run_of), view="text")], title="Other")
+    boards = [BOARD, other]
+    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=boards):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await expect(page.locator(".board-panel")).to_have_count(7)
+        await page.locator("#board-choice").select_option("other")
+        await expect(page.locator(".board-panel")).to_have_count(1)
+        await page.locator("#board-scope button", has_text="All runs").click()
+        assert "?board=other&of=all#" in page.url
+        await page.reload()
+        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await expect(page.locator(".board-panel")).to_contain_text(desk.runs[-1].id)
+        await expect(page.locator("#board-scope [aria-pressed=true]")).to_have_text("All runs")
+        await expect(page.locator("#run-status")).to_have_text("finished")
+        await desk.close()
+
+
 async def test_nothing_is_received_before_it_is_on_the_screen(
     desk: Desk, gated: type[GatedModel]
 ) -> None:

@@ -40,8 +40,9 @@ function asked() {
 
 function open() {
   source?.close();
-  const query = asked();
-  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+  const query = asked(), address = new URLSearchParams(query), board = new URLSearchParams(location.search).get("board");
+  if (board !== null) address.set("board", board);
+  history.replaceState(null, "", address.size ? `?${address}` : location.pathname);
   query.set("limit", String(limit));
   source = new EventSource(new URL(`api/fleet?${query}`, document.baseURI));
   source.onopen = () => state("open");

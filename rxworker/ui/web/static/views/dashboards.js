@@ -1,5 +1,7 @@
 // The dashboards beside a conversation, or on the page of all runs: one is chosen, and shown of a run, of its conversation or of all runs, also at a moment of the past.
 //
+// The address of the page names both, `?board=runs&of=all`, so that what is shown can be shared and survives a reload.
+//
 // Theory of operation. Nothing is received before the section is on the screen. `show` names what is selected; the server computes what the panels show.
 
 import { byId, el, setText, show } from "./dom.js";
@@ -12,15 +14,25 @@ export class DashboardsView {
     Object.assign(this, { scope, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false });
     this.board = new BoardView(byId("board"));
     this.choice = byId("board-choice");
-    this.choice.addEventListener("change", () => this.open());
+    this.choice.addEventListener("change", () => {
+      note("board", this.choice.value);
+      this.open();
+    });
     for (const button of byId("board-scope")?.children ?? []) button.addEventListener("click", () => this.choose(button.value));
+    const of = new URLSearchParams(location.search).get("of");
+    if ([...(byId("board-scope")?.children ?? [])].some(({ value }) => value === of)) this.press(of);
     new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(byId("board-panel"));
   }
 
   choose(scope) {
+    this.press(scope);
+    note("of", scope);
+    this.update();
+  }
+
+  press(scope) {
     this.scope = scope;
     for (const button of byId("board-scope").children) button.setAttribute("aria-pressed", String(button.value === scope));
-    this.update();
   }
 
   seen(isSeen) {
@@ -38,6 +50,8 @@ export class DashboardsView {
       return this.problem(problem);
     }
     this.choice.replaceChildren(...this.boards.map(({ name, title }) => el("option", { value: name, text: title })));
+    const named = new URLSearchParams(location.search).get("board");
+    if (this.boards.some(({ name }) => name === named)) this.choice.value = named;
     this.open();
   }
 
@@ -75,4 +89,11 @@ export class DashboardsView {
     setText(byId("board-note"), problem === null ? (this.time === null ? "" : words.board.past) : problem.status ? problem.message : words.board.lost);
     show(byId("board-note"), byId("board-note").textContent !== "");
   }
+}
+
+// Name what is shown in the address of the page.
+function note(name, value) {
+  const url = new URL(location.href);
+  url.searchParams.set(name, value);
+  history.replaceState(history.state, "", url);
 }
