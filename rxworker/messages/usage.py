@@ -28,7 +28,7 @@ class Usage(
         is_partial: Whether a response was cut before its final numbers, so that the true ones are higher.
         cache_creation_1h_tokens: The part of what was written to a cache that lives for an hour, which has a price of its own.
         by_size: Of a sum: the tokens of its responses, by the largest of `SIZES` that their input exceeds, since long prompts have prices of
-            their own. Empty for one response, and for a sum that is not longer than the first size.
+            their own. Empty for one response, unless its provider has made it in several passes, and for a sum that is not longer than the first size.
     """
 
     input_tokens: int | None = None

@@ -20,6 +20,7 @@ from rxworker.errors import ProviderError, TruncatedError
 from rxworker.events import ConversationCompact, Usage
 from rxworker.hooks import HookPoint
 from rxworker.messages import Conversation, Message, StopKind, estimate
+from rxworker.messages.content import ServerToolCall
 from rxworker.messages.estimate import BYTES_PER_TOKEN
 from rxworker.messages.history import HEADING, shorten
 from rxworker.messages.stop import AGAINST_CALLS
@@ -86,7 +87,7 @@ async def compacted(
         now = context.journal.state.conversation
         if now.messages[:begin] != whole.messages[:begin]:
             return False  # a hook has rewritten them for good: what is left of them is looked at before the next request
-        text, usage = await _write(context, asked, emit)
+        text, usage = await _write(context, asked, emit, less - most / scale / WORTH)
         summary = Message.user(f"{HEADING}\n\n{text}")
         model = context.worker.model.model
         emit(
@@ -106,6 +107,9 @@ def _size(context: RunContext) -> float | None:
     added = 0
     for message in reversed(state.conversation.messages):
         if message.role == "assistant":
+            # What the provider's own tools have read counts once more for each of its passes.
+            if any(isinstance(block, ServerToolCall) for block in message.content):
+                return None
             break
         added += estimate(message)
     return state.request_tokens + added
@@ -119,8 +123,10 @@ def _rough(context: RunContext) -> float:
     return sum(map(estimate, (system, *conversation.messages))) + tools
 
 
-async def _write(context: RunContext, asked: Conversation, emit: Emit) -> tuple[str, Usage]:
-    """The summary, and the tokens of all requests for it."""
+async def _write(
+    context: RunContext, asked: Conversation, emit: Emit, longest: float
+) -> tuple[str, Usage]:
+    """The summary, and the tokens of all requests for it. With one of more than ``longest`` tokens, by the estimate, each request would be shortened again."""
     options, answers = _options(context.options), list[list[Any]]()
     try:
         while True:
@@ -141,10 +147,13 @@ async def _write(context: RunContext, asked: Conversation, emit: Emit) -> tuple[
                 options = replace(options, tool_choice=NONE)
                 continue
             text = "" if message is None or message.tool_calls else message.text.strip()
-            if not text or reason in UNFIT:
+            is_long = estimate(Message.user(text)) > longest
+            if not text or is_long or reason in UNFIT:
                 why = "its answer has no text or calls tools"
                 if reason is not None and reason in UNFIT:
                     why = f"its answer ended with {reason.value}"
+                elif is_long:
+                    why = "its answer is too long: the requests would not become shorter"
                 raise ProviderError(
                     f"{context.worker.model!r} has written no summary of the conversation: {why}. Use Compact(by='trim'), another prompt, or a larger max_tokens"
                 )

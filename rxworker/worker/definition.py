@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from msgspec.structs import replace
 from reactivex import abc
 
 from rxworker.errors import ConfigurationError
@@ -110,7 +111,7 @@ class Definition(RunSettings):
         given = optional("conversation", conversation, Conversation, example) or EMPTY
         if system is not None:
             expect("system", system, str, "system='Be brief.'")
-            given = Conversation(given.messages, system)
+            given = replace(given, system=system)
         self.initial_conversation = given
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
         self.log = optional("log", log, EventLog, "log=SQLiteLog('runs.db')")

@@ -25,7 +25,17 @@ from rxworker.errors import (
     RunHandedOverError,
     RxWorkerError,
 )
-from rxworker.events import ConversationCompact, Error, Record, ResponseEvent
+from rxworker.events import (
+    BlockStart,
+    BlockStop,
+    BlockType,
+    ConversationCompact,
+    Error,
+    Record,
+    ResponseEvent,
+    ToolUseMetadata,
+)
+from rxworker.events.block import ToolResultMetadata
 from rxworker.hooks import Cancel, MessageSendContext
 from rxworker.hub.history import expand
 from rxworker.log import MemoryLog
@@ -421,6 +431,10 @@ async def test_a_worker_without_the_policy_sends_the_form_that_a_run_has() -> No
     sent = plain.requests[0].conversation
     assert sent.messages == (*kept.sent.messages, Message.user("Is that all?"))
     assert (sent.replaced, sent.instead) == (0, ())
+    # So does one with another system text.
+    await Worker(plain := ScriptedModel(["Yes."]), conversation=kept, system="Be brief.").run("So?")
+    sent = plain.requests[0].conversation
+    assert (sent.system, sent.messages[:-1]) == ("Be brief.", kept.sent.messages)
 
 
 async def test_hooks_see_what_is_sent_and_what_they_change_is_sent() -> None:
@@ -528,6 +542,7 @@ SUMMARIES: dict[str, tuple[list[Reply], int, str]] = {
     "a refusal": ([say("I will not.", stop=StopKind.REFUSAL)], 1, "Refusal"),
     "cut off": ([say("Gra", stop=StopKind.MAX_TOKENS)], 1, "MaxTokens"),
     "nothing": ([say(" ")], 1, "no text"),
+    "no shorter": ([say("Grass. " * 1_600)], 1, "too long"),
 }
 
 
@@ -635,6 +650,33 @@ async def test_a_compaction_that_is_worth_little_is_not_made() -> None:
     compact = Compact(at=40_000, keep=1, prompt=PROMPT)
     worker = Worker(model, tools=[look], compact=compact, system="Be exact. " * 20_000)
     assert compactions(await recorded(worker.run("Look around."))) == model.summaries == []
+
+
+class Searching(Looking):
+    """A model that searches at its service before each answer, which counts what it has read once more for each search."""
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:
+        def with_searches(event: ResponseEvent) -> Observable[ResponseEvent]:
+            if not isinstance(event, Usage) or is_for_summary(request):
+                return reactivex.of(event)
+            searched = ToolUseMetadata("s", "web_search"), ToolResultMetadata("s", "web_search")
+            kinds = BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT
+            blocks: list[ResponseEvent] = []
+            for at, (kind, about) in enumerate(zip(kinds, searched, strict=True), 50):
+                blocks += [BlockStart(at, kind, about), BlockStop(at, kind)]
+            counted = replace(event, input_tokens=4 * (event.input_tokens or 0))
+            return reactivex.of(*blocks, counted)
+
+        return super().stream(request).pipe(ops.flat_map(with_searches))
+
+
+async def test_the_size_is_that_of_one_request_where_the_service_counts_several() -> None:
+    """The tokens of the provider's own tools are the sum of what it has read for each."""
+    plain, searching = Looking(9), Searching(9)
+    expected = compactions(await recorded(plain.worker().run("Look around.")))
+    made = compactions(await recorded(searching.worker().run("Look around.")))
+    assert [each.replaced for each in made] == [each.replaced for each in expected]
+    assert len(made) == len(searching.summaries) > 0
 
 
 async def test_as_many_turns_stay_as_are_to_be_kept() -> None:

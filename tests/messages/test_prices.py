@@ -76,6 +76,20 @@ COSTS: dict[str, tuple[str, Any, JsonObject, float]] = {
         CLAUDE | {"cache_read_input_tokens": 100_000},
         500 * 0.5 + 100_000 * 0.05 + 1_000 * 0.625 + 3_000 * 1.0 + 200 * 2.5,
     ),
+    "claude, several passes, each by its own length": (
+        "claude-haiku-5-5",
+        anthropic,
+        {
+            "input_tokens": 30_000,
+            "output_tokens": 100,
+            "iterations": [
+                {"type": "compaction", "input_tokens": 90_000, "output_tokens": 500},
+                {"type": "message", "input_tokens": 30_000, "output_tokens": 100},
+                {"type": "message", "input_tokens": 101_000, "output_tokens": 10},
+            ],
+        },
+        120_000 * 0.1 + 600 * 0.5 + 101_000 * 0.5 + 10 * 2.5,
+    ),
     "claude, short": (
         "claude-haiku-5-5",
         anthropic,

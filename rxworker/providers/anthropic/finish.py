@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
+
+from msgspec.structs import replace
+
 from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.anthropic.wire import WireStop
@@ -37,17 +42,19 @@ def read_usage(raw: JsonObject) -> Usage:
     """The normal form.
 
     After a compaction the top level counts the last pass only; the tokens read and written are the sum of the passes.
-    Passes of another model, such as an adviser, are not this model's tokens and are left out.
+    Passes of another model, such as an adviser, are not this model's tokens and are left out. Each has the prices of its own length.
 
     >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens
     12
     """
     fresh, output, cached, created, thinking = numbers(raw)
     passes = _passes(raw)
+    if len(passes) > 1:
+        together = reduce(add, map(read_usage, passes))
+        return replace(together, reasoning_tokens=thinking, raw=raw)
     if passes:
-        columns = zip(*map(numbers, passes), strict=True)
-        fresh, output, cached, created, _ = (total(*column) for column in columns)
-    hour = total(*(numbers_in(one, HOUR)[0] for one in passes or [raw]))
+        fresh, output, cached, created, _ = numbers(passes[0])
+    hour = numbers_in(passes[0] if passes else raw, HOUR)[0]
     whole = total(fresh, cached, created)
     return Usage(
         whole, output, cached, created, thinking, raw, cache_creation_1h_tokens=hour or None
