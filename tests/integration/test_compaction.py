@@ -672,11 +672,11 @@ class Searching(Looking):
 
 async def test_the_size_is_that_of_one_request_where_the_service_counts_several() -> None:
     """The tokens of the provider's own tools are the sum of what it has read for each."""
-    plain, searching = Looking(9), Searching(9)
-    expected = compactions(await recorded(plain.worker().run("Look around.")))
+    searching = Searching(9)
     made = compactions(await recorded(searching.worker().run("Look around.")))
-    assert [each.replaced for each in made] == [each.replaced for each in expected]
     assert len(made) == len(searching.summaries) > 0
+    # Of 2,000 tokens, a quarter stays.
+    assert min(map(size_of, searching.summaries)) > 1_300
 
 
 async def test_as_many_turns_stay_as_are_to_be_kept() -> None:
