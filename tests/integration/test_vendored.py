@@ -12,6 +12,7 @@ import rxworker.ui.web
 SHIPPED = Path(rxworker.ui.web.__file__).parent / "static" / "vendor"
 FOLDER = Path(__file__).parent / "page"
 PACKAGES = {
+    "katex": ("katex", ("dist", ".")),
     "markdown-it": ("markdown-it", ("dist/browser", ".")),
     "speed-highlight": ("@speed-highlight/core", ("dist", ".")),
     "uplot": ("uplot", ("dist", ".")),

@@ -35,7 +35,11 @@ ANSWER = """## Plan
 - [x] look up [the weather](https://weather.example/lisbon)
 - [ ] book `a room`
 
-> It is dry.
+> It is dry, $p < \\frac{1}{2}$.
+
+$$
+\\sum_n n^2
+$$
 
 ```python
 print("Lisbon", 2)  # a comment

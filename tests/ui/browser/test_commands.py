@@ -22,9 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 EVIL = "<img src=x onerror=alert(1)> </style><script>alert(2)</script>"
 CODE = "```python\nprint('</script>')\n```"
-ANSWER = (
-    f"**Bold** {EVIL}\n\n[bad](javascript:alert(3)) ![far](https://far.example/a.png)\n\n{CODE}"
-)
+ANSWER = f"**Bold** {EVIL}\n\n[bad](javascript:alert(3)) ![far](https://far.example/a.png) $x^2$\n\n{CODE}"
 
 
 @tool
@@ -200,6 +198,7 @@ async def test_a_run_is_saved_as_markdown_records_and_a_page_without_scripts(
         records = [msgspec.json.decode(line) for line in lines]
         assert records[0].get("covers", 1) >= 1
         assert records[-1]["seq"] == run.last_seq
+        await expect(page.locator(".math.drawn")).to_be_visible()
         html = await saved(page, "Save as HTML page")
     assert "<script" not in html
     assert 'href="javascript' not in html
@@ -213,6 +212,8 @@ async def test_a_run_is_saved_as_markdown_records_and_a_page_without_scripts(
     await expect(alone.locator("h1")).to_contain_text(EVIL)
     await expect(alone.locator(".call .result")).to_contain_text(EVIL)
     assert await alone.locator("img").count() == 0
+    await expect(alone.locator("math msup")).to_be_visible()
+    assert await alone.locator(".katex-html").count() == 0
     background = await alone.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == "rgb(17, 20, 21)"
     assert [url for url in asked if not url.startswith("about:")] == []

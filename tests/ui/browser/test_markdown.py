@@ -110,10 +110,12 @@ async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedM
             "<b>no</b> <script>alert(2)</script>",
         ):
             assert word in shown
-        names = "h3 strong em code s code.math ol ol>li>ul>li input[type=checkbox]:checked table td blockquote figure.code .hl-cmnt"
+        names = "h3 strong em code s .math.drawn ol ol>li>ul>li input[type=checkbox]:checked table td blockquote figure.code .hl-cmnt"
         for name in names.split():
             assert await text.locator(name).count() > 0, name
-        formulas = await text.locator(".math").all_text_contents()
+        formulas = await text.locator(".math.drawn").evaluate_all(
+            "(nodes) => nodes.map((node) => node.dataset.source)"
+        )
         assert formulas == ["x^2", r"a_1 \cdot \{b\}", r"\frac{1}{2}"]
         links = text.locator("a[href]")
         assert await links.count() == 1
@@ -208,3 +210,69 @@ async def test_the_blocks_of_a_long_text_are_collected_in_parts(
         children = await page.locator(".markdown > *").count()
         assert children < 80
         assert await page.locator(blocks).nth(399).text_content() != ""
+
+
+async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    texts = [
+        "https://bank.example/?evil.example",
+        "evil.example is safe",
+        "evil.example.com",
+        "evil.example",
+        "https://evil.example/b",
+        "evil.example/c",
+    ]
+    answer = "\n\n".join(f"[{text}](https://evil.example/a)" for text in texts)
+    async with desk.serve(gated([say(answer)], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        shown = await page.locator(".markdown a").all_text_contents()
+        assert [text.endswith(" (evil.example)") for text in shown] == [True] * 3 + [False] * 3
+
+
+FORMULAS = r"""
+First \(\frac{a}{b}\), and once more: \(\frac{a}{b}\), $\frac{a}{b}$.
+
+$$
+\sum_{n=1}^{\infty} \frac{1}{n^2} = \frac{\pi^2}{6} \quad \mathfrak{A} \mathbb{R}
+$$
+
+Not a formula: $\frac{a$, $\unknown$ and \(\def\a{\a\a}\a\).
+
+$\href{javascript:alert(1)}{x}$ $\htmlClass{y}{x}$ $\includegraphics{https://example.com/a.png}$ $<img src=x onerror=alert(1)>$
+
+$\rule{9999em}{9999em}$
+"""
+
+
+async def test_formulas_are_drawn_and_do_nothing_else(desk: Desk, gated: type[GatedModel]) -> None:
+    """The problems of the browser, which must be none, include what its policy refuses: inline styles and scripts."""
+    model = gated([say(FORMULAS, chunk=7), say("Done: $x$.")])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(5)
+        # What is drawn later is drawn at once.
+        await expect(page.locator(".math.drawn").first).to_be_visible()
+        model.let_all()
+        await desk.status(page, "finished")
+        drawn = page.locator(".math.drawn")
+        await expect(drawn.nth(3).locator(".katex-display")).to_be_visible()
+        for n in range(3):
+            heights: list[float] = await drawn.nth(n).evaluate(
+                "(node) => [...node.querySelectorAll('.katex-html .vlist > span')].map((one) => one.getBoundingClientRect().top)"
+            )
+            assert len(set(heights)) > 1, "the parts of a fraction have places of their own"
+            assert await drawn.nth(n).locator("math mfrac").count() == 1
+        plain = page.locator(".math:not(.drawn)")
+        await expect(plain).to_have_text([r"\frac{a", r"\unknown", r"\def\a{\a\a}\a"])
+        answer = page.locator(".block.text .text")
+        assert await answer.locator("a, img, script, .y").count() == 0
+        rule = await drawn.last.evaluate("(node) => node.getBoundingClientRect().width")
+        assert rule < 2_000
+        fonts: list[str] = await page.evaluate(
+            "document.fonts.ready.then((fonts) => [...fonts].filter((font) => font.status === 'loaded').map((font) => font.family))"
+        )
+        assert {"KaTeX_Main", "KaTeX_Fraktur", "KaTeX_AMS"} <= set(fonts)

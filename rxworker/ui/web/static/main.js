@@ -10,6 +10,7 @@ import { ControlsView } from "./views/controls.js";
 import { ConversationView } from "./views/conversation.js";
 import { DashboardsView } from "./views/dashboards.js";
 import { byId, setText, show } from "./views/dom.js";
+import { drawFormulas } from "./views/formula.js";
 import { CompareView } from "./views/compare.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
@@ -106,6 +107,7 @@ setInterval(() => {
 setInterval(() => renderer.list(), AGES);
 
 translate(document.body);
+drawFormulas(() => views.conversation.end.follow());
 initShell();
 initTheme(() => views.charts.recolour());
 loadInfo();

@@ -62,7 +62,7 @@ export const words = {
     you: "You", instructions: "Instructions", model: "Model", intoRun: "You, into the run", addedBy: "Added by {source}", task: "Task",
     thinking: "Thinking", refusal: "Refusal", result: "Result", image: "Image", other: "Other", answer: "Answer",
     cutOff: "Cut off here", retracted: "{label}, retracted", choice: "Choice {n}", took: "{label} · {seconds}",
-    table: "Table", showImage: "Show the image: {alt}", openImage: "Open the image at {host}: {alt}",
+    table: "Table", formula: "Formula", showImage: "Show the image: {alt}", openImage: "Open the image at {host}: {alt}",
   },
   attach: { title: "Attached", add: "Attach a file", document: "Document", remove: "Remove {name}", large: "{name} is larger than 5 MB.", unreadable: "{name} cannot be read." },
   message: { edit: "Edit", again: "Answer again", save: "Send", cancel: "Cancel", editing: "Edit the message", actions: "Actions", link: "Copy link", branch: "Show version {n} of {count}" },

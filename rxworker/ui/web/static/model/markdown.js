@@ -44,6 +44,7 @@ function blockMath(state, first, last, silent) {
   end = Math.min(end, last - 1);
   const token = state.push("math_block", "pre", 0);
   const whole = state.getLines(first, end + 1, state.blkIndent, false).trim().slice(from.length);
+  token.meta = { isOpen: !whole.endsWith(to) };
   token.content = (whole.endsWith(to) ? whole.slice(0, -to.length) : whole).trim();
   token.map = [first, end + 1];
   state.line = end + 1;

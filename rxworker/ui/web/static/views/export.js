@@ -11,13 +11,14 @@ export function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url));
 }
 
-const FRAME = /(uPlot\.min|\/style|\/side|\/time|\/commands)\.css$/; // style sheets of what is not saved
+const FRAME = /(uPlot\.min|katex\.min|\/style|\/side|\/time|\/commands)\.css$/; // style sheets of what is not saved
 
 // The conversation as it looks on the page, as one HTML file without scripts.
 export async function htmlOf(title, facts, run) {
   const root = await stillOf(run);
   root.querySelectorAll(".result-part").forEach(unfold);
   for (const node of root.querySelectorAll("button, input:not(:disabled), .item-actions, [hidden]")) node.remove();
+  for (const picture of root.querySelectorAll(".katex-html")) picture.remove(); // needs fonts; the browser draws the MathML beside it
   const sheets = [...document.styleSheets].filter(({ href }) => href && !FRAME.test(href));
   const own = await (await fetch(new URL("static/styles/export.css", document.baseURI))).text();
   const styles = [...sheets.flatMap((sheet) => [...sheet.cssRules].map((rule) => rule.cssText)), own].join("\n");

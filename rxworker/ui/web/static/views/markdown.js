@@ -3,6 +3,7 @@
 
 import { codeBlock } from "./code.js";
 import { el, GrowingText } from "./dom.js";
+import { formula } from "./formula.js";
 import { readable } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { MarkdownBlocks } from "../model/markdown.js";
@@ -160,8 +161,8 @@ function nodeOf(token) {
     case "heading_open": return el(HEADINGS[token.tag], { dir: "auto" });
     case "fence": case "code_block": return codeBlock(token.info, token.content).node;
     case "code_inline": return el("code", { text: token.content });
-    case "math_inline": return el("code", { class: "math", text: token.content });
-    case "math_block": return el("pre", { class: "math", text: token.content });
+    case "math_inline": return formula(token.content, false);
+    case "math_block": return formula(token.content, true, token.meta.isOpen);
     case "link_open": return link(token.attrGet("href"));
     case "image": return image(token);
     case "table_open": return table();
@@ -208,8 +209,10 @@ function link(address) {
 // A link shows the host that it leads to, unless its text does.
 function host(node) {
   const url = addressOf(node.getAttribute("href") ?? ""), where = url?.host || url?.pathname;
-  if (where && !node.textContent.includes(where)) node.append(el("span", { class: "leads-to", text: ` (${where})` }));
+  if (where && !leadsTo(node.textContent.trim(), where)) node.append(el("span", { class: "leads-to", text: ` (${where})` }));
 }
+
+const leadsTo = (text, where) => text === where || (addressOf(text) ?? addressOf(`https://${text}`))?.host === where || addressOf(text)?.pathname === where;
 
 // An image is loaded only when the user asks for it: its address may carry what the model knows. Images of other hosts open in a tab of their
 // own, since the page itself loads nothing from elsewhere.
