@@ -48,6 +48,7 @@ from rxworker.operators import (
 )
 from rxworker.operators.kernel import Operator
 from rxworker.providers.models import model_info
+from rxworker.worker.stored import last_input, title_of
 
 A = TypeVar("A")
 
@@ -62,6 +63,7 @@ class RunLine(Struct, frozen=True):
 
     Attributes:
         run: The run.
+        title: The beginning of its input.
         status: ``running``, ``paused``, ``finished`` or ``aborted``.
         turns: How many turns have started, those of nested runs included.
         tools: How many tools have started.
@@ -71,6 +73,7 @@ class RunLine(Struct, frozen=True):
     """
 
     run: str = ""
+    title: str = ""
     status: str = "running"
     turns: int = 0
     tools: int = 0
@@ -255,9 +258,19 @@ def run_line(prices: Mapping[str, Prices] | None = None) -> Operator[Record, Run
     def name(records: Observable[Record]) -> Observable[str]:
         return records.pipe(ops.take(1), ops.map(run_of))
 
+    def title_at(record: Record) -> str:
+        begun = record.event
+        if record.path or not isinstance(begun, RunStart | RunResume):
+            return ""
+        return title_of(last_input(begun.conversation.messages))
+
+    def title(records: Observable[Record]) -> Observable[str]:
+        return records.pipe(ops.map(title_at), ops.filter(bool))
+
     return combine_gauges(
         RunLine(),
         run=name,
+        title=title,
         status=status,
         turns=count(TurnStart),
         tools=count(ToolStart),

@@ -98,6 +98,7 @@ def test_runs_shows_a_line_for_each_run() -> None:
     ]
     assert [row["run"] for row in rows] == list(dict.fromkeys(r.run_id for r in RECORDS))
     assert rows[3]["tokens"] == 150
+    assert [row["title"] for row in rows] == ["?"] * 4
     assert states["running"].value == 0
     assert [value for _, value in states["running"].points[""]][-1] == 0
 
