@@ -8,7 +8,7 @@ import { ConversationView } from "./views/conversation.js";
 import { sheetsOf, Themed } from "./views/host.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
-import { Connection, runAt, socketAt } from "./net/server.js";
+import { Connection, isFinal, runAt, socketAt } from "./net/server.js";
 import { fill, locale, words } from "./model/language.js";
 import { readSource, writeLink } from "./model/link.js";
 import { Store } from "./model/store.js";
@@ -17,7 +17,6 @@ import { Selection } from "./model/timeline.js";
 const SHEETS = ["theme", "style", "talk", "markdown", "call", "side"];
 const TICK = 200, LATER = 500; // milliseconds
 const OVER = ["finished", "aborted"];
-const FOR_NOW = [408, 429]; // refusals that may be answered otherwise later
 
 const sheets = await sheetsOf(SHEETS);
 
@@ -109,15 +108,15 @@ class Shown {
     try {
       const [, clock] = await runAt(server, run);
       this.store.set(clock);
-    } catch ({ status, message }) {
+    } catch (problem) {
       if (this.isClosed) return false;
-      const isFinal = status >= 400 && status < 500 && !FOR_NOW.includes(status), { embed } = words;
-      if (isFinal) this.connection.close();
+      const { status, message } = problem, isOver = isFinal(problem), { embed } = words;
+      if (isOver) this.connection.close();
       if (status === 401) this.fail("login", embed.login);
       else if (status === 404) this.fail("unknown", embed.unknown);
-      else if (isFinal) this.fail("refused", fill(embed.refused, { message }));
+      else if (isOver) this.fail("refused", fill(embed.refused, { message }));
       else if (this.problem === "") this.fail("unreachable", embed.unreachable);
-      return !isFinal;
+      return !isOver;
     }
     return !this.isClosed;
   }

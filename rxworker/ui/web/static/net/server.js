@@ -1,7 +1,7 @@
 // The connection to the server: one WebSocket for everything that is watched, and the JSON API.
 //
-// Theory of operation. `watched` maps a run to its delivery and a function that returns the number of its last known record. Whenever a connection
-// opens, each run is requested again from there, and so is the list of runs: a lost connection loses no records. Waits
+// Theory of operation. `watched` maps a run to its delivery and a function that returns the number of its last known record, and `streams` does so for
+// published streams. Whenever a connection opens, each is requested again from there, and so is the list of runs: a lost connection loses no records. Waits
 // between attempts double, with jitter, so that not all pages reconnect at once. Another `instance` in the
 // greeting is another server process: it reports runs that it does not know as gone.
 //
@@ -12,12 +12,15 @@ import { fill, words } from "../model/language.js";
 const FIRST = 300, LONGEST = 8_000, STABLE = 5_000;
 
 export class Connection {
-  // handlers: hello(instance, isNew), runs(list), records(run, list), end(run, message), gone(run), error(message), state(word)
-  constructor(handlers, { makeSocket = () => socketAt(document.baseURI), name = "page" } = {}) {
+  // handlers: hello(instance, isNew), runs(list), records(run, list), end(run, message), gone(run), error(message), state(word), and for streams
+  // items(stream, epoch, list), streamEnd(stream, message), streamGone(stream)
+  constructor(handlers, { makeSocket = () => socketAt(document.baseURI), name = "page", isListing = true } = {}) {
     this.handlers = handlers;
     this.makeSocket = makeSocket;
     this.name = name;
+    this.isListing = isListing;
     this.watched = new Map();
+    this.streams = new Map();
     this.instance = null;
     this.tries = 0;
     this.socket = null;
@@ -32,6 +35,7 @@ export class Connection {
     this.socket = socket;
     socket.onmessage = (event) => socket === this.socket && this.take(JSON.parse(event.data));
     socket.onclose = () => socket === this.socket && this.lost();
+    socket.onerror = () => {}; // it closes; of the package "ws", an error that nothing takes would end the program
   }
 
   // Try at once: the network is back, or the page is visible again.
@@ -86,6 +90,20 @@ export class Connection {
     this.send({ type: "watch", run, after: cursor(), delivery, name: this.name });
   }
 
+  watchStream(stream, cursor, delivery = null) {
+    this.streams.set(stream, { cursor, delivery });
+    if (this.ready) this.askStream(stream);
+  }
+
+  unwatchStream(stream) {
+    if (this.streams.delete(stream) && this.ready) this.send({ type: "unwatch_stream", stream });
+  }
+
+  askStream(stream) {
+    const { cursor, delivery } = this.streams.get(stream);
+    this.send({ type: "watch_stream", stream, after: cursor(), delivery, name: this.name });
+  }
+
   send(message) {
     this.socket?.send(JSON.stringify(message));
   }
@@ -109,6 +127,17 @@ export class Connection {
         this.watched.delete(message.run);
         this.handlers.gone(message.run);
         break;
+      case "items":
+        if (this.streams.has(message.stream)) this.handlers.items(message.stream, message.epoch, message.items);
+        break;
+      case "stream_end":
+        this.streams.delete(message.stream);
+        this.handlers.streamEnd(message.stream, message);
+        break;
+      case "stream_gone":
+        this.streams.delete(message.stream);
+        this.handlers.streamGone(message.stream);
+        break;
       case "error":
         this.handlers.error(message);
         break;
@@ -124,16 +153,17 @@ export class Connection {
     this.stable = setTimeout(() => (this.tries = 0), STABLE);
     this.handlers.state("open");
     this.handlers.hello(instance, isNew);
-    this.send({ type: "list" });
+    if (this.isListing) this.send({ type: "list" });
     for (const run of this.watched.keys()) this.ask(run);
+    for (const stream of this.streams.keys()) this.askStream(stream);
   }
 }
 
 // A socket of the server at an address, which ends in a slash.
-export function socketAt(server) {
+export function socketAt(server, make = (url) => new WebSocket(url)) {
   const url = new URL("api/ws", server);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-  return new WebSocket(url);
+  return make(url);
 }
 
 export class ApiError extends Error {
@@ -144,9 +174,13 @@ export class ApiError extends Error {
   }
 }
 
-const at = (path) => new URL(path, document.baseURI);
+// Whether an error is a refusal that a later attempt does not change.
+export const isFinal = ({ status }) => status >= 400 && status < 500 && status !== 408 && status !== 429;
 
-async function ask(path, options = {}, look = null) {
+// An absolute address needs no page around it.
+const at = (path) => new URL(path, globalThis.document?.baseURI);
+
+async function ask(path, { fetch = globalThis.fetch, ...options } = {}, look = null) {
   let response;
   try {
     response = await fetch(at(path), { credentials: "same-origin", ...options });
@@ -169,6 +203,7 @@ const of = (run, verb) => `api/runs/${encodeURIComponent(run)}/${verb}`;
 
 // Information about the server, and the time of its clock in seconds since the epoch.
 export const info = () => timed("api/info");
+export const infoAt = (server, fetch) => ask(new URL("api/info", server).href, { credentials: "include", fetch });
 
 async function timed(path, options) {
   let clock = Date.now();
@@ -185,7 +220,7 @@ export const runAt = (server, run) => timed(new URL(of(run, ""), server).href.sl
 
 // The dashboards of the server at an address, and what the panels of one show of a run, of a conversation or of all runs, now or at a time.
 export const boardsAt = (server) => ask(new URL("api/boards", server).href, { credentials: "include" });
-export const boardAt = (server, name, query) => ask(new URL(`api/boards/${encodeURIComponent(name)}?${new URLSearchParams(query)}`, server).href, { credentials: "include" });
+export const boardAt = (server, name, query, fetch) => ask(new URL(`api/boards/${encodeURIComponent(name)}?${new URLSearchParams(query)}`, server).href, { credentials: "include", fetch });
 
 export const fleet = (query) => ask(`api/fleet?${query}`);
 // `where` is the conversation to continue, or the message that the input replaces: { conversation } or { edits: { run, message, text } }.

@@ -1,0 +1,152 @@
+import type { Observable } from "rxjs";
+
+import type { Delivery, Message, PanelState, PauseState, Record, RunSummary, ToolResult, Usage } from "./events.js";
+
+export type * from "./events.js";
+
+/** How a client reaches its server. In a browser, and in Node 22 for all but dashboards, nothing of it is needed. */
+export interface ConnectOptions {
+  /** The name of the watcher, which the server shows. */
+  name?: string;
+  /** Makes a socket, for a runtime without `WebSocket`, or to send headers: the package `ws`, for example. */
+  makeSocket?: (url: URL) => WebSocket;
+  /** Makes a source of server-sent events, for a runtime without `EventSource`, or to send headers: the package `eventsource`, for example. */
+  makeSource?: (url: URL) => EventSource;
+  /** Sends requests. */
+  fetch?: typeof fetch;
+}
+
+/** Reach a server. Nothing is requested before an observable is subscribed to. */
+export function connect(url: string, options?: ConnectOptions): Client;
+
+export interface Client {
+  /** The address of the server. */
+  readonly url: string;
+  /** The runs of the server, the newest first, and again after each change. */
+  readonly runs$: Observable<RunSummary[]>;
+  /** The records of a run, each once, from the first or after a number; completes when the run has ended or paused. */
+  records$(id: string, options?: { after?: number; delivery?: Delivery }): Observable<Record>;
+  /** A run as the page of the server shows it, and again after each change; completes when the run has ended or paused. */
+  view$(id: string): Observable<RunView>;
+  /** The items of a published stream, from those that it keeps or after a cursor; completes when the stream ends. */
+  stream$<T = unknown>(name: string, options?: { after?: string; delivery?: Delivery }): Observable<StreamItem<T>>;
+  /** What all panels of a dashboard show, and again after each change. With `at`, what they showed then, once. */
+  board$(board: string, options?: BoardOptions): Observable<PanelState[]>;
+  /** What one panel of a dashboard shows, and again after each change. With `at`, what it showed then, once. */
+  panel$(board: string, panel: string, options?: BoardOptions): Observable<PanelState>;
+}
+
+/** What a dashboard is shown of: a run, a conversation, or all runs that the user may see. */
+export interface BoardOptions {
+  run?: string;
+  conversation?: string;
+  /** A moment of the past, in seconds since the epoch. */
+  at?: number;
+}
+
+/** An item of a published stream. */
+export interface StreamItem<T> {
+  /** Its number, from 1. The numbers that are left out are those of items that the delivery, or the memory of the stream, has dropped. */
+  seq: number;
+  /** Seconds since the epoch. */
+  time: number;
+  value: T;
+  /** Continues a later subscription after this item. */
+  cursor: string;
+}
+
+/** A refusal of the server, or a fault that no other attempt changes. */
+export class ApiError extends globalThis.Error {
+  /** The HTTP status; 0 without one. */
+  status: number;
+  /** The code of the error, such as `gone` for a run that the server does not know. */
+  code: string;
+}
+
+/** A run as it is shown. It is read only: a part of it is the same object in the next one. */
+export interface RunView {
+  id: string;
+  /** The number of its last record. */
+  seq: number;
+  status: "new" | "running" | "paused" | "finished" | "aborted";
+  turns: number;
+  attempts: number;
+  toolCalls: number;
+  /** Why it was aborted or paused. */
+  reason: string;
+  cause: string;
+  pause: PauseState | null;
+  provider: string;
+  model: string;
+  /** The time of its first and its last record, in seconds since the epoch. */
+  started: number | null;
+  last: number | null;
+  /** Its conversation. */
+  root: Scope;
+  /** Errors, limits, messages of hooks, and so on. */
+  notes: NoteItem[];
+}
+
+/** The conversation of a run, or of a run inside a call. */
+export interface Scope {
+  items: Item[];
+}
+
+export type Item = MessageItem | BlockItem | CallItem | NoteItem;
+
+interface Shared {
+  /** Another one for each item. */
+  key: number;
+  /** Whether the attempt that wrote it was retracted. */
+  retracted: boolean;
+}
+
+/** A message that the model has not written. */
+export interface MessageItem extends Shared {
+  kind: "message";
+  role: Message["role"];
+  text: string;
+}
+
+/** Text, thinking or another block of the model; its text is `textOf(item)`. */
+export interface BlockItem extends Shared {
+  kind: "block";
+  type: string;
+  phase: "open" | "stopped" | "aborted";
+  pieces: string[];
+}
+
+/** A call of a tool, with its result. What the model has written of its arguments so far is `textOf(item)`. */
+export interface CallItem extends Shared {
+  kind: "call";
+  id: string;
+  name: string;
+  state: "writing" | "waiting" | "running" | "paused" | "done" | "failed" | "skipped" | "stopped" | "not run" | "provider" | "cut";
+  input: unknown;
+  progress: string;
+  result: string | null;
+  isError: boolean;
+  /** How long it ran. */
+  seconds: number | null;
+  /** The run inside the call. */
+  inner: Scope | null;
+  pieces: string[];
+}
+
+/** An error, a limit, a message of a hook. */
+export interface NoteItem extends Shared {
+  kind: "note";
+  tone: "bad" | "warn" | "info" | "quiet" | "verdict";
+  title: string;
+  text: string;
+  time: number | null;
+}
+
+/** The text of a block, or the arguments of a call as far as they are written. */
+export function textOf(item: BlockItem | CallItem): string;
+
+/** The text of the content of a tool's result. */
+export function resultText(content: ToolResult["content"]): string;
+
+/** All tokens of a run: of finished responses, of the current one, and of runs inside calls. */
+export function usageOf(run: RunView): Usage;
