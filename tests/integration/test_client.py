@@ -283,13 +283,28 @@ async def test_what_the_server_does_not_have_is_an_error(installed: Path) -> Non
     assert [error["code"] for error in seen.ended] == ["gone", "gone", "no_board", "no_panel"]
 
 
-async def test_a_server_that_refuses_the_client_is_not_tried_again(installed: Path) -> None:
-    settings = Settings(token="a-very-secret-token-0123456789")
+async def test_a_server_that_refuses_the_client_is_not_tried_again(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = "a-very-secret-token-0123456789"
+    settings = Settings(token=token)
     async with WebServer(Worker(ScriptedModel(["Hello!"])), port=0, settings=settings) as server:
         asked = [["records$", "run-0"], ["runs$"], ["board$", "usage"]]
         async with watching(installed, server.url, *asked) as seen:
             await seen.end()
-    assert [error["status"] for error in seen.ended] == [401, 401, 401]
+        assert [error["status"] for error in seen.ended] == [401, 401, 401]
+        monkeypatch.setenv("RXWORKER_TOKEN", token)
+        run = server.state.runs.start("go").id
+        of_run = {"run": run}
+        asked = [
+            ["records$", run],
+            ["panel$", "usage", "tokens", of_run],
+            ["panel$", "usage", "tokens", {**of_run, "at": 1.0}],
+        ]
+        async with watching(installed, server.url, *asked) as seen:
+            while None in (seen.ended[0], seen.ended[2]) or not seen.received[1]:
+                await seen.next()
+            assert (seen.ended[0], seen.ended[2]) == ("complete", "complete")
 
 
 @pytest.mark.parametrize(

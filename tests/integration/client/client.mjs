@@ -5,7 +5,13 @@ import { connect, textOf, usageOf } from "rxworker-client";
 import WebSocket from "ws";
 
 const [url, ...asked] = process.argv.slice(2);
-const client = connect(url, { makeSocket: (at) => new WebSocket(at), makeSource: (at) => new EventSource(at) });
+const headers = process.env.RXWORKER_TOKEN ? { Authorization: `Bearer ${process.env.RXWORKER_TOKEN}` } : {};
+const withHeaders = (at, init = {}) => fetch(at, { ...init, headers: { ...init.headers, ...headers } });
+const client = connect(url, {
+  makeSocket: (at) => new WebSocket(at, { headers }),
+  makeSource: (at) => new EventSource(at, { fetch: withHeaders }),
+  fetch: withHeaders,
+});
 const print = (...notification) => console.log(JSON.stringify(notification));
 
 // A view refers to itself, so that it is no JSON.

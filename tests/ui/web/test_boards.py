@@ -204,6 +204,21 @@ async def test_a_board_is_computed_once_and_as_long_as_it_has_clients() -> None:
         assert len(feeds) == 1  # that of all runs is kept
 
 
+async def test_a_server_that_stops_while_a_board_of_a_run_is_shown_reports_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with aiohttp.ClientSession(trust_env=False) as http:
+        model = ScriptedModel(["An old pond."])
+        async with WebServer(Worker(model), port=0, dashboards=[BOARD]) as server:
+            client = Client(server, http)
+            run = await client.begin()
+            following = client.follow(f"?run={run['id']}")
+            states = await following.__aenter__()
+            await until(states, lambda known: "deltas" in known)
+        await following.__aexit__(None, None, None)
+    assert caplog.record_tuples == []
+
+
 async def test_users_see_their_own_runs_alone() -> None:
     async with serving(user=user_of) as client:
         run = await client.begin()
