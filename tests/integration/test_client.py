@@ -146,12 +146,13 @@ def test_the_version_is_that_of_the_library() -> None:
     assert package["version"] == project["version"]
 
 
+@pytest.mark.timeout(3 * PATIENCE)
 def test_a_program_compiles_against_the_types(installed: Path) -> None:
     compiler = installed / "node_modules/typescript/bin/tsc"
     flags = "--noEmit --strict --target es2022 --module nodenext --skipLibCheck false"
     done = subprocess.run(
         ["node", str(compiler), *flags.split(), "use.ts"],
-        cwd=installed, capture_output=True, text=True, timeout=PATIENCE,
+        cwd=installed, capture_output=True, text=True, timeout=2 * PATIENCE,
     )  # fmt: skip
     assert done.stdout == ""
     assert done.returncode == 0
@@ -205,7 +206,7 @@ async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of
                 first.on_next(number)
                 while len(seen.received[0]) <= number:
                     await seen.next()
-            assert line.made == 4
+            assert line.made > len(line.cuts)
             # The cursor of an item continues after it.
             cursor = seen.received[0][49]["cursor"]
             async with watching(installed, url, ["stream$", "numbers", {"after": cursor}]) as other:

@@ -89,8 +89,17 @@ class Line:
         self.port = 0
         self.made = 0
         self.used = asyncio.Event()
+        self._carrying: set[asyncio.Task[None]] = set()
 
-    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._carrying.add(asyncio.create_task(self._carry(reader, writer)))
+
+    async def end(self) -> None:
+        for task in self._carrying:
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         most = self.cuts[self.made] if self.made < len(self.cuts) else None
         self.made += 1
         self.used.set()
@@ -122,10 +131,11 @@ class Line:
 @asynccontextmanager
 async def line_to(url: str, cuts: list[int]) -> AsyncGenerator[Line, None]:
     line = Line(int(url.rstrip("/").rpartition(":")[2]), cuts)
-    server = await asyncio.start_server(line.carry, "127.0.0.1", 0)
+    server = await asyncio.start_server(line.connect, "127.0.0.1", 0)
     line.port = server.sockets[0].getsockname()[1]
     async with server:
         yield line
+        await line.end()
         await stop_listening(server)
 
 

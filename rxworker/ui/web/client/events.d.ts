@@ -808,6 +808,24 @@ export interface AllowedTool {
   hook: string;
 }
 
+/** The message that a conversation replaces: it begins as another one did before that message. */
+export interface Branch {
+  /** The id of that conversation. It is the one that had the message first, also when a replaced message is replaced again. */
+  conversation: string;
+  /** The number of the message among those of the user, from 0. */
+  message: number;
+}
+
+/** What a person has noted about a conversation. */
+export interface Marks {
+  /** Its name; empty for the beginning of its newest input. */
+  title: string;
+  /** Its tags. */
+  tags: string[];
+  /** Whether lists show it first. */
+  pinned: boolean;
+}
+
 /** The summary of a run. */
 export interface RunSummary {
   /** The run's id. */
@@ -850,6 +868,10 @@ export interface RunSummary {
   allowed: AllowedTool[];
   /** Whether it has failed, or was set aside, and a log can put it back. */
   can_requeue: boolean;
+  /** The message of another conversation that its conversation replaces. */
+  branch: Branch | null;
+  /** What a person has noted about its conversation. */
+  marks: Marks;
 }
 
 /** What a panel shows at a moment. */
