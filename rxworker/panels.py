@@ -14,6 +14,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, panel
+from rxworker.boards.cell import MOST_GROUPS, OTHERS
 from rxworker.events import (
     AttemptStart,
     Event,
@@ -142,12 +143,25 @@ def cost(prices: Mapping[str, Prices] | None = None) -> Operator[Record, float]:
 
 
 def cost_by_model(prices: Mapping[str, Prices] | None = None) -> Operator[Record, dict[str, float]]:
-    """The cost so far by the names of the models, of those whose prices are known; see `cost`."""
-    cost_of = _coster(prices)
+    """The cost so far by the names of the models, of those whose prices are known; see `cost`. There are at most 100 names; all further ones are ``others``."""
+    return _by_model(_coster(prices))
 
+
+def tokens_by_model(records: Observable[Record]) -> Observable[dict[str, float]]:
+    """The tokens so far by the names of the models, read and written; as for `cost_by_model`."""
+
+    def tokens_of(change: UsageChange) -> float:
+        return change.tokens
+
+    return records.pipe(_by_model(tokens_of))
+
+
+def _by_model(value_of: Callable[[UsageChange], float]) -> Operator[Record, dict[str, float]]:
     def step(sums: dict[str, float], change: UsageChange) -> dict[str, float]:
         name = change.model or "unknown"
-        return {**sums, name: sums.get(name, 0.0) + cost_of(change)}
+        if name not in sums and len(sums) >= MOST_GROUPS:
+            name = OTHERS
+        return {**sums, name: sums.get(name, 0.0) + value_of(change)}
 
     def pipeline(records: Observable[Record]) -> Observable[dict[str, float]]:
         start: dict[str, float] = {}
@@ -290,6 +304,9 @@ def usage(prices: Mapping[str, Prices] | None = None) -> Dashboard:
     def wait(records: Observable[Record]) -> Observable[float]:
         return records.pipe(waits, high(50))
 
+    def seconds(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(tool_seconds, total)
+
     def slow(records: Observable[Record]) -> Observable[float]:
         return records.pipe(tool_seconds, high(95))
 
@@ -300,8 +317,10 @@ def usage(prices: Mapping[str, Prices] | None = None) -> Dashboard:
             panel("Time to first token", wait, unit="s"),
             panel("Tokens a second", speed, view="area", unit="tokens/s"),
             panel("Cost by model", cost_by_model(prices), view="bar", unit="USD"),
+            panel("Tokens by model", tokens_by_model, view="bar"),
             panel("Calls by tool", count(ToolStart), view="bar", group=tool_of),
             panel("Failures by tool", failures, view="bar", group=tool_of),
+            panel("Seconds by tool", seconds, view="bar", unit="s", group=tool_of),
             panel("Slow tools", slow, view="bar", unit="s", group=tool_of),
         ],
         title="Usage",
@@ -378,6 +397,7 @@ __all__ = [
     "speed",
     "status",
     "tokens",
+    "tokens_by_model",
     "tool_of",
     "tool_seconds",
     "total",

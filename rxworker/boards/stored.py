@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from heapq import heappop, heappush, heapreplace
 
 from reactivex import Observable, abc
 from reactivex import operators as ops
+from reactivex.internal import noop
 
 from rxworker.boards.dashboard import Dashboard, Fold
 from rxworker.boards.panel import AlertChange, PanelState
@@ -148,6 +149,13 @@ def log_records(log: EventLog, *, since: float | None = None) -> Observable[Reco
     Raises:
         LogError: As ``on_error``: the log cannot be read.
     """
+    return all_records(log, since, noop)
+
+
+def all_records(
+    log: EventLog, since: float | None, on_read: Callable[[], object]
+) -> Observable[Record]:
+    """As `log_records`; calls a function when the stored records have been emitted."""
 
     def subscribe(
         observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
@@ -173,6 +181,7 @@ def log_records(log: EventLog, *, since: float | None = None) -> Observable[Reco
             except Exception as error:
                 observer.on_error(error)
                 return
+            on_read()
             sink = Sink(push, observer.on_error, observer.on_completed)
             runs = log.runs(since=since).pipe(ops.map(later))
             subscription.put(connect(merge_runs(runs), sink, scheduler))

@@ -196,7 +196,9 @@ class _Feed(abc.DisposableBase):
 
     def start(self, work: Coroutine[object, object, None]) -> None:
         """Do a part of the work in a task."""
-        self._tasks.append(keep_task(self._guarded(work)))
+        task = keep_task(self._guarded(work))
+        task.add_done_callback(lambda _: work.close())  # if it was cancelled before it began
+        self._tasks.append(task)
 
     async def _guarded(self, work: Coroutine[object, object, None]) -> None:
         try:

@@ -12,7 +12,7 @@ from reactivex.scheduler import HistoricalScheduler
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, PanelState
 from rxworker.errors import RxWorkerError
-from rxworker.events import Record
+from rxworker.events import AttemptStart, Record
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
 from rxworker.panels import RUNS, USAGE, runs, usage
@@ -76,6 +76,14 @@ def test_usage_shows_what_the_runs_have_taken() -> None:
     assert by_model["other"] == 0
     assert isinstance(by_model["small"], float)
     assert states["cost"].value == by_model["small"] > 0
+    by_model = states["tokens-by-model"].value
+    assert isinstance(by_model, Mapping)
+    assert by_model.keys() == {"small", "other"}
+    assert by_model["other"] == 150
+    seconds = states["seconds-by-tool"].value
+    assert isinstance(seconds, Mapping)
+    assert seconds.keys() == {"look", "listen"}
+    assert seconds["listen"] == slow["listen"] != 0
     assert states["time-to-first-token"].value is not None
     assert max(point[1] for point in states["tokens-a-second"].points[""]) > 0
 
@@ -84,6 +92,17 @@ def test_the_tokens_are_those_of_the_records() -> None:
     total = sum(record.event.total_tokens for record in RECORDS if isinstance(record.event, Usage))
     assert shown(USAGE, RECORDS)["tokens"].value == total > 150
     assert shown(RUNS, RECORDS)["tokens"].value == total
+
+
+def test_models_beyond_100_are_counted_together() -> None:
+    records = [
+        Record(2 * n + part, "a", n, 1, float(n), event)
+        for n in range(150)
+        for part, event in enumerate([AttemptStart("x", f"m{n}"), Usage(1, 1)])
+    ]
+    by_model = shown(USAGE, records)["tokens-by-model"].value
+    assert isinstance(by_model, Mapping)
+    assert (len(by_model), by_model["m99"], by_model["others"]) == (101, 2, 100)
 
 
 def test_runs_shows_a_line_for_each_run() -> None:

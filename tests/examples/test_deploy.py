@@ -20,9 +20,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from rxworker.cli.main import main, make_parser
 from rxworker.log import Fleet, RunInfo
 from rxworker.log.values import RunRow, StoredStatus
+from rxworker.panels import USAGE
 from rxworker.ui.web import server
 from rxworker.ui.web.metrics import metrics_of
 from rxworker.ui.web.store import CLOSING_SECONDS, DRAIN_SECONDS
+from tests.boards.test_ready_panels import RECORDS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
@@ -161,13 +163,13 @@ def test_the_page_names_metrics_that_exist() -> None:
 
 def samples() -> dict[str, set[str]]:
     """The labels of each sample that the server can report."""
-    fleet = Fleet()
+    fleet, meters = Fleet(), USAGE.at(RECORDS)
     now = time.time()
     statuses: tuple[StoredStatus, ...] = ("queued", "running", "finished")
     for number, status in enumerate(statuses, 1):
         row = RunRow(status, worker="clerk", tool_durations=(1,), labels={"tenant": "acme"})
         fleet.note(RunInfo(f"run-{number}", row, 1, 1, "", 0.0, now, now, 0, number, 0))
-    text = metrics_of(fleet, 0)[0].decode()
+    text = metrics_of(fleet, 0, [(USAGE, meters)], meters)[0].decode()
     return {
         sample.name: {*sample.labels}
         for family in text_string_to_metric_families(text)

@@ -233,7 +233,10 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
     except ImportError as error:
         message = "the package for metrics is missing: pip install 'rxworker[metrics]'"
         raise ApiError(501, "no_metrics", message) from error
-    data, media_type = metrics_of(fleet, state.streams.taken, request.headers.get("Accept", ""))
+    accept = request.headers.get("Accept", "")
+    data, media_type = metrics_of(
+        fleet, state.streams.taken, state.boards.shown(), state.boards.metered(), accept
+    )
     return web.Response(body=data, headers={"Content-Type": media_type})
 
 

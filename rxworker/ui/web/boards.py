@@ -13,10 +13,12 @@ from contextlib import aclosing, contextmanager
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex import operators as ops
 
-from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, fold_log, log_records
+from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, fold_log
+from rxworker.boards.stored import all_records
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
@@ -36,6 +38,10 @@ AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""
 LAST = 86400.0
 """Seconds: of all runs of a log, those are shown that began in this time."""
+
+
+BoardStates: TypeAlias = tuple[Dashboard, tuple[PanelState, ...]]
+"""A dashboard, and what its panels show."""
 
 
 class PanelInfo(Struct, frozen=True):
@@ -83,16 +89,19 @@ class BoardFeed:
 
     Args:
         board: The board.
+        history: Set when it has taken the stored records.
 
     Attributes:
         board: The board.
+        history: As above.
         clients: How many clients receive it.
         encoded: How many states were encoded.
         hub: The changes.
     """
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, history: asyncio.Event | None = None) -> None:
         self.board = board
+        self.history = history or asyncio.Event()
         self.clients = 0
         self.encoded = 0
         self.hub = Hub(keep=1)
@@ -101,12 +110,11 @@ class BoardFeed:
         self._pending: dict[str, bytes] = {}
         for state in board.states:
             self._newest[state.panel] = self._encode(state)
-        board.changes.subscribe(self._note)
+        board.changes.subscribe(self._note, on_completed=self._end)
 
     def close(self) -> None:
         """Compute no more; the streams of clients end."""
         self.board.dispose()
-        self.hub.end()
 
     def first(self) -> bytes:
         """All panels, as a server-sent event."""
@@ -121,7 +129,14 @@ class BoardFeed:
             asyncio.get_running_loop().call_soon(self._push)
         self._pending[state.panel] = self._newest[state.panel] = self._encode(state)
 
+    def _end(self) -> None:
+        """Its records have failed, or the server stops: the clients connect again."""
+        self._push()
+        self.hub.end()
+
     def _push(self) -> None:
+        if not self._pending:
+            return
         changed, self._pending = tuple(self._pending.items()), {}
         seq, now = self.hub.last_seq + 1, time.time()
         item = cast("Event", Item[States](seq, now, changed))
@@ -177,6 +192,7 @@ class Boards:
     Args:
         dashboards: The dashboards.
         store: The runs.
+        meters: A dashboard for metrics, which need not be one of them.
 
     Attributes:
         feeds: The boards that are computed now, by user, dashboard and scope.
@@ -185,7 +201,7 @@ class Boards:
         ConfigurationError: Something is no dashboard, or two have the same name.
     """
 
-    def __init__(self, dashboards: Sequence[Dashboard], store: RunStore) -> None:
+    def __init__(self, dashboards: Sequence[Dashboard], store: RunStore, meters: Dashboard) -> None:
         self._dashboards: dict[str, Dashboard] = {}
         for each in dashboards:
             if not isinstance(each, Dashboard):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
@@ -198,6 +214,9 @@ class Boards:
                 )
             self._dashboards[each.name] = each
         self._store = store
+        is_shown = any(each is meters for each in dashboards)
+        # A name that no address has.
+        self._meters = meters if is_shown else replace(meters, name=f"/{meters.name}")
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._is_closed = False
 
@@ -256,7 +275,9 @@ class Boards:
         """
         key = runs.owner, dashboard.name, query.scope
         feed = self.feeds.get(key)
-        if feed is None or feed.board.error is not None:
+        if self._log_of(runs, query) is not None:
+            feed = self._of_all(dashboard)
+        elif feed is None or feed.board.error is not None:
             board = dashboard.show(self._source(runs, query, entries))
             feed = self.feeds[key] = BoardFeed(board)
         feed.clients += 1
@@ -293,9 +314,32 @@ class Boards:
         def take(change: AlertChange) -> None:
             on_alert(change)
 
-        board = dashboard.show(self._all_records())
+        board = self._begin(dashboard).board
         board.alerts.subscribe(take, on_completed=begin_again)
-        self.feeds[None, dashboard.name, ""] = BoardFeed(board)
+
+    def shown(self) -> list[BoardStates]:
+        """What the dashboards show of all runs. One that has not taken the stored records yet is left out; the first call begins that."""
+        found = [(each, self._states(each)) for each in self._dashboards.values()]
+        return [each for each in found if each[1]]
+
+    def metered(self) -> tuple[PanelState, ...]:
+        """What the dashboard for metrics shows of all runs; nothing if it has not taken the stored records yet."""
+        return self._states(self._meters)
+
+    def _states(self, dashboard: Dashboard) -> tuple[PanelState, ...]:
+        feed = self._of_all(dashboard)
+        return feed.board.states if feed.history.is_set() else ()
+
+    def _of_all(self, dashboard: Dashboard) -> BoardFeed:
+        feed = self.feeds.get((None, dashboard.name, ""))
+        return self._begin(dashboard) if feed is None or feed.board.error is not None else feed
+
+    def _begin(self, dashboard: Dashboard) -> BoardFeed:
+        """Compute a dashboard over all runs."""
+        is_read = asyncio.Event()
+        feed = BoardFeed(dashboard.show(self._all_records(is_read.set)), is_read)
+        self.feeds[None, dashboard.name, ""] = feed
+        return feed
 
     async def open(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:
         """The runs of a scope, ready to be watched.
@@ -336,8 +380,6 @@ class Boards:
         self, runs: Runs, query: BoardQuery, entries: Iterable[RunEntry]
     ) -> Observable[Record]:
         """The records of the runs of a scope, and of those that begin in it later."""
-        if self._log_of(runs, query) is not None:
-            return self._all_records()
         known = {entry.id for entry in entries}
         shown: list[Records] = [entry.run for entry in entries]
 
@@ -351,11 +393,11 @@ class Boards:
         later = self._store.runs.pipe(ops.filter(is_new))
         return merge_runs(later.pipe(ops.start_with(*shown)))
 
-    def _all_records(self) -> Observable[Record]:
+    def _all_records(self, on_read: Callable[[], object]) -> Observable[Record]:
         """The records of all runs of all users. It does not count as a watcher: a run that has no other may be cancelled."""
         log = self._store.log
         if log is not None:
-            return log_records(log, since=time.time() - LAST)
+            return all_records(log, time.time() - LAST, on_read)
         return merge_runs(self._store.runs.pipe(ops.map(_entries_of)))
 
 

@@ -1,6 +1,6 @@
 """The metrics of a log in the text format of Prometheus, with the extra ``metrics``.
 
-Counters count from the oldest stored run, and begin anew with the server. Each server of a log reports the same values: aggregate them with ``max``.
+Counters count from the oldest stored run, and begin anew with the server; those by tool and by model, and the panels of dashboards, from the oldest run of the last day before that. Each server of a log reports the same values: aggregate them with ``max``.
 
 Sources: https://prometheus.io/docs/instrumenting/exposition_formats/ and https://prometheus.io/docs/practices/naming/.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -21,9 +22,13 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from rxworker.boards import PanelState
+from rxworker.boards.cell import MOST_GROUPS
+from rxworker.boards.panel import NUMBERS
 from rxworker.log import Fleet
 from rxworker.log.fleet import Totals
 from rxworker.state.run_state import TOOL_BOUNDS
+from rxworker.ui.web.boards import BoardStates
 from rxworker.ui.web.fleet import owners_of, queues_of, recovering_of
 
 GROUP = ("worker", "tenant")
@@ -41,17 +46,35 @@ COUNTERS: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
 )
 
 
-def metrics_of(fleet: Fleet, clients: int, accept: str = "") -> tuple[bytes, str]:
+BY_NAME: tuple[tuple[str, str, str, str], ...] = (
+    ("calls-by-tool", "by_tool_calls", "Tools that have started", "tool"),
+    ("failures-by-tool", "by_tool_errors", "Tools that have failed", "tool"),
+    ("seconds-by-tool", "by_tool_seconds", "How long tools took", "tool"),
+    ("tokens-by-model", "by_model_tokens", "Tokens that a model has read and written", "model"),
+    ("cost-by-model", "by_model_cost", "Cost of the tokens, where prices are known", "model"),
+)
+"""The counters that are panels of `rxworker.panels.usage`: the panel, the name, a description, and the label."""
+
+
+def metrics_of(
+    fleet: Fleet,
+    clients: int,
+    boards: Sequence[BoardStates] = (),
+    meters: Sequence[PanelState] = (),
+    accept: str = "",
+) -> tuple[bytes, str]:
     """The metrics of all runs of a log and of this process, and their media type.
 
     Args:
         fleet: The runs.
         clients: The number of clients that watch runs on this server.
+        boards: The dashboards, with what their panels show.
+        meters: What the panels of `rxworker.panels.usage` show.
         accept: The ``Accept`` header of the request, which chooses the version of the format.
     """
     encode, media_type = choose_encoder(accept)
     registry = CollectorRegistry()
-    registry.register(_FleetCollector(fleet, clients))
+    registry.register(_FleetCollector(fleet, clients, boards, meters))
     ProcessCollector(registry=registry)
     return encode(registry), media_type
 
@@ -60,6 +83,8 @@ def metrics_of(fleet: Fleet, clients: int, accept: str = "") -> tuple[bytes, str
 class _FleetCollector(Collector):
     fleet: Fleet
     clients: int
+    boards: Sequence[BoardStates]
+    meters: Sequence[PanelState]
 
     def collect(self) -> Iterator[Metric]:
         now, infos, groups = time.time(), self.fleet.open, self.fleet.groups.values()
@@ -87,6 +112,40 @@ class _FleetCollector(Collector):
         yield durations
         text = "Clients that watch runs on this server"
         yield _gauge("server_clients", text, {(): self.clients})
+        yield from self._panels()
+
+    def _panels(self) -> Iterator[Metric]:
+        if self.meters:
+            yield from _meters({state.panel: _numbers(state) for state in self.meters})
+        values: dict[tuple[str, ...], float] = {}
+        for board, states in self.boards:
+            for panel, state in zip(board.panels, states, strict=True):
+                if panel.view in NUMBERS and not state.error:
+                    for group, value in _numbers(state).items():
+                        values[board.name, panel.name, group, panel.unit] = value
+        labels = ("board", "panel", "group", "unit")
+        yield _gauge("panel", "What a panel of a dashboard shows of all runs", values, labels)
+
+
+def _meters(states: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
+    for panel, name, text, label in BY_NAME:
+        counter = CounterMetricFamily(f"rxworker_{name}", text, labels=[label])
+        for group, value in states[panel].items():
+            counter.add_metric([group], value)
+        yield counter
+    text = "Median of the waits for the first token, of the last minute"
+    waits = {(): value} if (value := states["time-to-first-token"].get("")) is not None else {}
+    yield _gauge("first_token_seconds", text, waits)
+
+
+def _numbers(state: PanelState) -> dict[str, float]:
+    """The numbers of a panel by group, at most as many as a panel has groups."""
+    value = state.value
+    if isinstance(value, int | float):
+        return {"": value}
+    items = value.items() if isinstance(value, Mapping) else ()
+    numbers = ((name, each) for name, each in items if isinstance(each, int | float))
+    return dict(islice(numbers, MOST_GROUPS + 1))
 
 
 def _gauge(

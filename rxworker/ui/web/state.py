@@ -115,9 +115,10 @@ class ServerState:
         self.published = PublishedStreams(has_users=self.has_users, rate=rate)
         for stream in streams:
             self.published.add(stream)
+        meters = usage(settings.prices)
         if dashboards is None:
-            dashboards = usage(settings.prices), runs(settings.prices)
-        self.boards = Boards(dashboards, self.store)
+            dashboards = meters, runs(settings.prices)
+        self.boards = Boards(dashboards, self.store, meters)
         self._on_alert = on_alert
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)

@@ -130,7 +130,7 @@ async def test_alerts_are_reported_again_when_the_records_have_failed(
     monkeypatch.setattr("rxworker.ui.web.boards.AGAIN", 0.0)
     alerts = Alerts()
     async with MemoryLog() as log, serving(alerts, log) as server:
-        feed = server.state.boards._feeds[None, "watch", ""]
+        feed = server.state.boards.feeds[None, "watch", ""]
         feed.board._fail(OSError("the log is away"))
         await begin(server)
         await begin(server)
@@ -141,7 +141,7 @@ async def test_without_a_limit_or_a_function_nothing_is_computed() -> None:
     cases: list[ServerOptions] = [{"dashboards": [BOARD]}, {"on_alert": Alerts().take}]
     for options in cases:
         async with WebServer(Worker(ScriptedModel([])), port=0, **options) as server:
-            assert not server.state.boards._feeds
+            assert not server.state.boards.feeds
 
 
 def test_what_is_no_function_is_refused() -> None:

@@ -273,3 +273,19 @@ async def test_mistakes_are_reported() -> None:
         WebServer(lambda: worker, dashboards=[BOARD.panels[0]])  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="two dashboards have the name 'desk'"):
         WebServer(lambda: worker, dashboards=[BOARD, BOARD])
+
+
+async def test_the_stream_of_a_board_whose_records_fail_ends_and_the_next_one_has_a_new_board() -> (
+    None
+):
+    async with MemoryLog() as log, serving(log=log) as client:
+        async with client.follow() as states:
+            await anext(states)
+            [feed] = client.server.state.boards.feeds.values()
+            feed.board._fail(OSError("the log is away"))
+            async with asyncio.timeout(30):
+                async for _ in states:
+                    pass
+        await client.begin()
+        async with client.follow() as states:
+            await until(states, lambda known: known["deltas"].get("value"))

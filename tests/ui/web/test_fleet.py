@@ -13,15 +13,20 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from reactivex import operators as ops
 from yarl import URL
 
-from rxworker import Worker
+from rxworker import Worker, tool
+from rxworker.boards import Dashboard, panel
+from rxworker.boards.cell import MOST_GROUPS
 from rxworker.events import Record, RunStart
 from rxworker.log import Claim, EventLog, MemoryLog
 from rxworker.log.format import entries_of
 from rxworker.log.values import RunRow, StoredStatus
 from rxworker.messages import Conversation, Message, Prices
-from rxworker.testing import ScriptedModel
+from rxworker.panels import count
+from rxworker.panels import status as run_status
+from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebRequest, WebServer, fleet
 from rxworker.ui.web.responses import ApiError
 
@@ -302,3 +307,68 @@ async def test_costs_are_estimated_by_the_prices_of_the_server(stack: AsyncExitS
         "none": (0.0, False),
     }
     assert (found["periods"][0]["cost"], found["currency"]) == (3.5, "EUR")
+
+
+@tool
+def look(where: str) -> str:
+    """Look."""
+    if where == "there":
+        raise OSError("too dark")
+    return "nothing"
+
+
+async def test_the_panels_of_dashboards_are_metrics_and_so_are_tools_and_models(
+    stack: AsyncExitStack,
+) -> None:
+    def odd(record: Record) -> dict[str, float]:
+        return {f"n{number}": float(number) for number in range(MOST_GROUPS + 50)}
+
+    board = Dashboard(
+        [
+            panel("Begun", count(RunStart), unit="runs"),
+            panel("Odd", ops.map(odd), view="bar"),
+            panel("Broken", ops.map(lambda _: 1 / 0)),
+            panel("Status", run_status, view="state"),
+        ],
+        title="Desk",
+    )
+    steps = [call("look", where="here") + call("look", where="there"), say("Done.")]
+    prices = {"small": Prices(input=1.0, output=2.0)}
+    async with MemoryLog() as log:
+        model = ScriptedModel(steps, model="small")
+        await Worker(model, tools=[look], log=log).run("Hi")
+        settings = Settings(prices=prices)
+        async with WebServer(
+            Worker(model), port=0, log=log, dashboards=[board], settings=settings
+        ) as server:
+            boards = server.state.boards
+            begun = [boards.shown(), boards.metered()]
+            assert begun == [[], ()]  # no part of a sum is reported
+            for feed in boards.feeds.values():
+                await feed.history.wait()
+            async with (
+                aiohttp.ClientSession(trust_env=False) as http,
+                http.get(f"{server.url}metrics") as response,
+            ):
+                text = await response.text()
+    samples = [
+        (sample.name, sample.labels, sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+
+    def of(name: str) -> dict[str, float]:
+        found = [(labels, value) for each, labels, value in samples if each == f"rxworker_{name}"]
+        return {next(iter(labels.values()), ""): value for labels, value in found}
+
+    assert of("by_tool_calls_total") == {"look": 2}
+    assert of("by_tool_errors_total") == {"look": 1}
+    assert of("by_tool_seconds_total")["look"] > 0
+    assert of("by_model_tokens_total")["small"] > 0
+    assert of("by_model_cost_total")["small"] > 0
+    assert of("first_token_seconds")[""] >= 0
+    panels = [(labels, value) for name, labels, value in samples if name == "rxworker_panel"]
+    begun_labels = {"board": "desk", "panel": "begun", "group": "", "unit": "runs"}
+    assert (begun_labels, 1) in panels
+    assert {labels["panel"] for labels, _ in panels} == {"begun", "odd"}
+    assert len([each for each, _ in panels if each["panel"] == "odd"]) == MOST_GROUPS + 1
