@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from math import inf
 from typing import Protocol
@@ -268,9 +268,13 @@ class Streams:
             pieces: Server-sent events, each complete.
             headers: The headers of the response.
         """
-        async with aclosing(pieces), self._responding(request, headers) as writer:
+
+        async def write(writer: Writer) -> None:
             async for piece in pieces:
                 await writer.write(piece)
+
+        async with aclosing(pieces):
+            await self._respond(request, headers, write)
 
     async def follow(
         self,
@@ -289,16 +293,21 @@ class Streams:
             end: Returns the last event.
             first: Returns the first event.
         """
-        async with self._responding(request, SSE_HEADERS) as writer:
+
+        async def write(writer: Writer) -> None:
             await writer.write(retry_frame(RETRY) + first())
             await send_records(writer, followed, after)
             await writer.write(end())
 
-    @asynccontextmanager
-    async def _responding(
-        self, request: WebRequest, headers: Mapping[str, str]
-    ) -> AsyncGenerator[Writer, None]:
-        """Context manager: the response to a request, complete if nothing is raised within."""
+        await self._respond(request, SSE_HEADERS, write)
+
+    async def _respond(
+        self,
+        request: WebRequest,
+        headers: Mapping[str, str],
+        write: Callable[[Writer], Awaitable[None]],
+    ) -> None:
+        """Send the response to a request, complete if nothing is raised by what writes it."""
         task = asyncio.current_task()
         assert task is not None
         self._sending.add(task)
@@ -306,15 +315,16 @@ class Streams:
         try:
             response = await request.stream(headers)
             async with Writer(response, self._settings.heartbeat / 2, task) as writer:
-                yield writer
+                await write(writer)
         except (Exception, asyncio.CancelledError) as error:
             if response is not None:
                 response.abort()  # it has begun, so its status cannot change
-            if isinstance(error, asyncio.CancelledError):
+            if isinstance(error, ConnectionError):
+                return  # the client has disconnected, perhaps before the response began
+            if response is None or isinstance(error, asyncio.CancelledError):
                 raise
-            if not isinstance(error, ConnectionError):  # the client has disconnected
-                method, path = request.method, request.raw_path
-                log_error(f"{method} {path} broke off", error, method=method, path=path)
+            method, path = request.method, request.raw_path
+            log_error(f"{method} {path} broke off", error, method=method, path=path)
         finally:
             self._sending.discard(task)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
@@ -167,3 +168,20 @@ async def test_a_stream_that_has_ended_is_sent_at_once() -> None:
     response = Response([])
     await follow(StreamEntry(publish("count", reactivex.range(1, 4), keep="all"), None), response)
     assert response.ids == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, OSError])
+async def test_a_client_that_leaves_before_the_response_begins_is_no_error(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Leaving(Request):
+        async def stream(self, headers: Mapping[str, str]) -> Response:
+            raise error
+
+    entry = StreamEntry(publish("count", Subject[int]()), None)
+    streams = Streams(Settings(), RunStore(Settings()))
+    request = cast("WebRequest", Leaving(Response([])))
+    followed = FollowedStream(entry, entry.frames, "")
+    with nullcontext() if error is ConnectionResetError else pytest.raises(error):
+        await streams.follow(request, followed, 0, entry.end_frame)
+    assert not caplog.records

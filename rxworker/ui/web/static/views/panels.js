@@ -47,7 +47,8 @@ export class WatchersView {
   }
 
   draw(summary, status) {
-    const watchers = summary?.watchers ?? [];
+    // The page itself is last: what it is opened for are the others.
+    const watchers = [...(summary?.watchers ?? [])].sort((a, b) => (a.name === this.own) - (b.name === this.own));
     const names = new Set();
     for (const [place, watcher] of watchers.entries()) {
       const key = `${watcher.name} ${place}`;
