@@ -150,3 +150,59 @@ async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(
         await expect(page.locator("main > #time-bar")).to_be_visible()
         await page.locator("#time-live").click()
         await expect(span).to_have_attribute("data-past", "false")
+
+
+async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    calls = call("look", place="Lisbon") + call("look", place="Kyoto")
+    model = gated([calls, say("Done."), call("book")], free=True)
+
+    @tool(requires_approval=True)
+    async def book() -> str:
+        """Book."""
+        return "booked"
+
+    async with desk.serve(model, [look, book]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        rows, lanes = page.locator("#lanes .row:visible"), page.locator("#lanes")
+        await expect(rows).to_have_count(7)
+        await expect(page.locator(".lane-arguments").first).to_be_hidden()
+        await page.get_by_role("button", name="Full width").click()
+        await expect(page.locator("#composer")).to_be_hidden()
+        await expect(page.locator(".lane-arguments:visible")).to_have_text(
+            ["place: Lisbon", "place: Kyoto"]
+        )
+        # The thumb of the slider is above the end of the tracks, as beside the conversation.
+        ends: list[float] = await page.evaluate(
+            """() => {
+              const right = (at) => document.querySelector(at).getBoundingClientRect();
+              return [right(".time-slider").left + 8, right("#lanes .track").left];
+            }"""
+        )
+        assert abs(ends[0] - ends[1]) < 2
+        search = page.get_by_role("searchbox", name="Search the timeline")
+        await expect(search).to_be_focused()
+        await page.keyboard.type("look kyo")
+        await expect(rows).to_have_count(1)
+        await expect(page.locator("#trace-found")).to_have_text("1 of 7 rows")
+        await rows.get_by_role("button").click()
+        await expect(page.locator("#inspector")).to_contain_text("Kyoto")
+        await search.press("Escape")
+        await expect(rows).to_have_count(7)
+        # A new run has its box, and what waits for a decision is shown.
+        await desk.press(page, "New run")
+        await expect(page.locator("#composer")).to_be_visible()
+        await desk.ask(page)
+        await expect(page.locator("#approval")).to_be_visible()
+        await page.go_back()
+        await page.go_back()
+        await expect(page.locator(".lane-arguments:visible")).to_have_count(2)
+        await page.get_by_role("button", name="Full width").click()
+        await expect(page.locator("#composer")).to_be_visible()
+        await expect(lanes.locator(".lane-arguments:visible")).to_have_count(0)
+        # A narrow page has the whole width in any case.
+        await page.set_viewport_size({"width": 800, "height": 800})
+        await expect(page.get_by_role("button", name="Full width")).to_have_count(0)

@@ -44,6 +44,7 @@ export class Commands extends Keys {
       fleet: [!byId("fleet-link").hidden, () => byId("fleet-link").click()],
       conversation: shown("conversation", "conversation"),
       timeline: shown("timeline", "lanes"),
+      wideTrace: [isAlone && byId("trace-wide").checkVisibility(), () => byId("trace-wide").click()],
       numbers: shown("numbers", "side"),
       pause: [isRunning, () => views.controls.pause()],
       cancel: [isRunning, () => views.controls.ask(true, true)],

@@ -14,6 +14,7 @@ import { drawFormulas } from "./views/formula.js";
 import { CompareView } from "./views/compare.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
+import { WideTrace } from "./views/wide_trace.js";
 import { NumbersView } from "./views/numbers.js";
 import { NotesView, WatchersView } from "./views/panels.js";
 import { Renderer } from "./render.js";
@@ -38,6 +39,7 @@ const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const lanes = new LanesView(document.querySelector(".panel.timeline"), (run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing));
 Object.assign(lanes, { whole: () => travel.elapsed, moved: () => renderer.schedule() });
+new WideTrace(lanes);
 const views = {
   lanes,
   conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),

@@ -12,7 +12,7 @@ export const words = {
     title: "Commands", hint: "Search for commands and runs", none: "Nothing fits.", more: "More", linkCopied: "The link is copied.",
     shortcutsTitle: "Keyboard shortcuts", close: "Close", single: "Use shortcuts of a single key",
     palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs",
-    conversations: "Show the conversations", everything: "Show all runs, without filters", search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", numbers: "Go to the numbers",
+    conversations: "Show the conversations", everything: "Show all runs, without filters", search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", wideTrace: "Timeline at full width, and back", numbers: "Go to the numbers",
     pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
     play: "Play or stop", stepBack: "One record back", stepOn: "One record on", leave: "Return to the present", fork: "Fork from here",
   },
@@ -106,6 +106,7 @@ export const words = {
     characters: { one: "{n} character", other: "{n} characters" }, charactersCut: { one: "{n} character, cut off", other: "{n} characters, cut off" },
   },
   trace: {
+    wide: "Full width", search: "Search the timeline", found: "{found} of {rows}", rows: { one: "{n} row", other: "{n} rows" },
     zoom: "Zoom", in: "Zoom in", out: "Zoom out", fit: "Fit", turn: "Turn {n}", response: "request", attempt: "attempt {n}", first: "first after {seconds}", retracted: "retracted: {reason}",
     close: "Close", from: "Begins", took: "Takes", firstBlock: "First block", state: "State", inTurn: "Turn", model: "Model", tokens: "Tokens", cost: "Cost", size: "Size",
     raw: "Raw events", events: { one: "{n} raw event", other: "{n} raw events" }, more: "and {n} more", notices: "Notices", show: "Show in the conversation",

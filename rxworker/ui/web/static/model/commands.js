@@ -19,6 +19,7 @@ export const COMMANDS = [
   { id: "before", group: "list", keys: ["ArrowUp"], at: "list" },
   { id: "conversation", group: "run", keys: [] },
   { id: "timeline", group: "run", keys: [] },
+  { id: "wideTrace", group: "run", keys: [] },
   { id: "numbers", group: "run", keys: [] },
   { id: "pause", group: "run", keys: [] },
   { id: "cancel", group: "run", keys: [] },

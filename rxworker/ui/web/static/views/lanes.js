@@ -10,6 +10,7 @@ import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
 import { fill, words } from "../model/language.js";
 
 const MOST = 150; // lanes, and as many rows of turns and attempts
+const ARGUMENTS = 120; // characters of arguments that are shown beside a name
 const NEAREST = 0.02; // seconds: the narrowest window
 
 export class LanesView {
@@ -18,6 +19,8 @@ export class LanesView {
     this.inspect = inspect;
     this.window = null; // [from, to] if the user has zoomed
     this.whole = () => 0; // the seconds that the run has in the present, if its past is shown
+    this.sought = []; // the words that the rows which are shown must have
+    this.drawn = () => {}; // called when rows have changed
     this.moved = () => {}; // called after the user has zoomed or moved
     this.list = root.querySelector(".lanes");
     this.end = new StickToEnd(this.list);
@@ -114,6 +117,27 @@ export class LanesView {
     this.moved();
   }
 
+  // Show only the rows that have each of these words, in their name, their arguments or what is written beside them.
+  search(text) {
+    this.sought = text.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const view of this.rows) this.sift(view);
+  }
+
+  get rows() {
+    return [...this.spans.values(), ...this.views.values()];
+  }
+
+  // How many rows are shown, and how many there are.
+  get sifted() {
+    const { rows } = this;
+    return [rows.filter(({ node }) => !node.hidden).length, rows.length];
+  }
+
+  sift(view) {
+    const { input } = view.thing, text = this.sought.length ? `${view.node.textContent} ${input === undefined ? "" : JSON.stringify(input)}`.toLowerCase() : "";
+    show(view.node, this.sought.every((word) => text.includes(word)));
+  }
+
   // Marks a time on the axis: the moment that is shown; null for the present.
   mark(at) {
     setData(this.list, "past", String(at !== null));
@@ -162,6 +186,7 @@ export class LanesView {
       this.refresh(view, now);
       yield;
     }
+    this.drawn();
     const isEmpty = this.list.childElementCount === 0;
     show(this.none, isEmpty);
     show(this.axis, !isEmpty);
@@ -248,6 +273,7 @@ export class LanesView {
   refresh(view, now) {
     if (!view) return;
     view.update(now);
+    this.sift(view);
     if (view.isOpen) this.live.add(view);
     else this.live.delete(view);
   }
@@ -355,7 +381,8 @@ export class LaneView {
     this.text = el("span", { class: "lane-text" });
     this.written = el("span", { class: "bar written" });
     this.ran = thing.kind === "call" ? el("span", { class: "bar ran" }) : null;
-    const label = el("button", { type: "button", class: "lane-label", onclick: () => reveal(this.thing) }, el("span", { class: "dot", "aria-hidden": "true" }), this.name);
+    this.arguments = thing.kind === "call" ? el("span", { class: "lane-arguments" }) : null;
+    const label = el("button", { type: "button", class: "lane-label", onclick: () => reveal(this.thing) }, el("span", { class: "dot", "aria-hidden": "true" }), this.name, this.arguments);
     this.node = el("li", { class: `row lane ${thing.type}` }, label, el("span", { class: "track", "aria-hidden": "true" }, this.written, this.ran), this.text);
     this.depth = thing.scope.depth;
     this.node.dataset.depth = this.depth;
@@ -377,6 +404,7 @@ export class LaneView {
     const { thing } = this;
     setText(this.name, thing.kind === "call" ? thing.name || words.call.tool : words.lanes[thing.type] ?? thing.label ?? thing.type);
     setText(this.text, this.words());
+    if (this.arguments && thing.input !== undefined) setText(this.arguments, argumentsOf(thing.input));
     setData(this.node, "state", thing.retracted ? "retracted" : thing.kind === "call" ? (thing.isError ? "failed" : thing.state) : thing.phase);
     this.node.classList.toggle("retracted", thing.retracted);
     this.stretch(now);
@@ -409,4 +437,10 @@ export class LaneView {
     if (thing.state === "done" || thing.state === "failed") return outcomeOf(thing, 60) || words.call[thing.state];
     return `${words.call[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
   }
+}
+
+// Arguments beside the name of a tool: `place: Lisbon, days: 2`.
+function argumentsOf(input) {
+  if (typeof input !== "object" || input === null || Array.isArray(input)) return brief(input, ARGUMENTS);
+  return clip(Object.entries(input).map(([name, value]) => `${name}: ${brief(value, ARGUMENTS)}`).join(", "), ARGUMENTS);
 }
