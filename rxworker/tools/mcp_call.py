@@ -259,12 +259,10 @@ class RemoteCall:
                 asked, wait = found, 0.0
             else:
                 raise self._failed(f"the task of the server has more than {ROUNDS} questions")
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Exception):
+            # Where it cannot be followed, or is not understood, the model may make the call again.
             if not self._context.is_left:
                 await self._cancel(client, asked.task)
-            raise
-        except ExecutionFailedError:  # of what is not understood
-            await self._cancel(client, asked.task)
             raise
         if found.status != "completed" or found.result is None:
             problem = (

@@ -359,6 +359,23 @@ async def test_a_task_that_has_questions_forever_is_given_up_where_nothing_answe
     assert mine.count("tasks/cancel") == 1
 
 
+@pytest.mark.parametrize("failing", ["tasks/get", "tasks/update"])
+async def test_a_task_that_cannot_be_followed_is_cancelled(failing: str) -> None:
+    """The model reads that the call has failed, and may make it again."""
+
+    class Failing(Mine):
+        def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+            if method == failing:
+                raise KeyError(method)
+            return super().answer(method, params)
+
+    mine = Failing({"status": "input_required", "inputRequests": {"n": ASK}})
+    async with connected(mine) as tools:
+        result = await run_call(Toolbox(tools), ToolCall("1", "dig", {}))
+    assert (result.is_error, result.text) == (True, "The tool failed: MCPError: no")
+    assert mine.count("tasks/cancel") == 1
+
+
 INTERVALS: list[tuple[float, float]] = [
     (-1, 0.05),
     (0, 0.05),
