@@ -63,7 +63,6 @@ class RunLine(Struct, frozen=True):
     """A line of `RUNS`.
 
     Attributes:
-        run: The run.
         title: The beginning of its input.
         status: ``running``, ``paused``, ``finished`` or ``aborted``.
         turns: How many turns have started, those of nested runs included.
@@ -71,9 +70,9 @@ class RunLine(Struct, frozen=True):
         tokens: The tokens, read and written.
         cost: The cost of those whose prices are known.
         seconds: From its first record to the last.
+        run: Its id.
     """
 
-    run: str = ""
     title: str = ""
     status: str = "running"
     turns: int = 0
@@ -81,6 +80,7 @@ class RunLine(Struct, frozen=True):
     tokens: int = 0
     cost: float = 0.0
     seconds: float = 0.0
+    run: str = ""
 
 
 def run_of(record: Record) -> str:
@@ -283,7 +283,6 @@ def run_line(prices: Mapping[str, Prices] | None = None) -> Operator[Record, Run
 
     return combine_gauges(
         RunLine(),
-        run=name,
         title=title,
         status=status,
         turns=count(TurnStart),
@@ -291,6 +290,7 @@ def run_line(prices: Mapping[str, Prices] | None = None) -> Operator[Record, Run
         tokens=tokens,
         cost=cost(prices),
         seconds=seconds,
+        run=name,
     )
 
 

@@ -31,6 +31,8 @@ EVERY = 0.25
 LATE = 1.0
 """Seconds: a record that is older belongs to a history that is still read. The clocks of the panels stay at its time until none has come for as long."""
 
+NEVER = float("inf")
+
 
 class Dashboard(Settings, frozen=True):
     """Panels that are shown together. A value: it can be shown in several places, over different runs.
@@ -207,16 +209,20 @@ class Board:
         self._shown = dict.fromkeys(self._cells, 0)
         self._timer = SerialDisposable()
         self._wakes_at: float | None = None
-        self._last = self._reads_until = float("-inf")
+        self._last = float("-inf")
+        self._reads_until = NEVER  # no clock moves before the first record, which may be an old one
         self._is_over = False
         self._source = CompositeDisposable()
         self._runs: Source[Records] = Source()
         self._follow(merge_runs(self._runs), self._take)
+        self._past: list[Record] = []
+        self._is_beginning = True
         given: object = getattr(records, "records", records)
         if isinstance(given, Observable):
             self._follow(cast("Observable[Record | Records]", given), self._take_any)
         else:
             self._follow(merge_runs(cast("Iterable[Records]", given)), self._take)
+        self._is_beginning = False
 
     def __repr__(self) -> str:
         return f"Board({self.dashboard.title!r}, {len(self._cells)} panels)"
@@ -245,6 +251,7 @@ class Board:
         self._is_over = True
         self._source.dispose()
         self._timer.dispose()
+        self._take_past()
         for cell in self._cells.values():
             cell.dispose()
         self.changes.on_completed()
@@ -254,6 +261,7 @@ class Board:
         return self._clock.to_seconds(self._clock.now)
 
     def _state(self, cell: Cell) -> PanelState:
+        self._take_past()
         now = self._now()
         if now >= self._reads_until:
             cell.move_to(now)
@@ -273,11 +281,23 @@ class Board:
         if self._is_over:
             return
         now = self._now()
-        if record.time < now - LATE:
-            self._reads_until = now + LATE
-        for cell in self._cells.values():
-            cell.take(record)
+        is_old = record.time < now - LATE
+        if is_old or self._reads_until == NEVER:
+            self._reads_until = now + LATE if is_old else now
+        if is_old or self._is_beginning:
+            self._past.append(record)
+        else:
+            self._take_past()
+            for cell in self._cells.values():
+                cell.take(record)
         self._wake(self._last + self._every)
+
+    def _take_past(self) -> None:
+        """Take what was there already, which comes run after run, in the order of its times: the runs may have run at the same time."""
+        past, self._past = self._past, []
+        for record in sorted(past, key=attrgetter("time")):
+            for cell in self._cells.values():
+                cell.take(record)
 
     def _fail(self, error: Exception) -> None:
         self.error = error
@@ -319,6 +339,7 @@ class Board:
     def _flush(self, *_: Any) -> None:
         self._wakes_at, now = None, self._now()
         self._last = now
+        self._take_past()
         dues: list[float] = []
         for name, cell in self._cells.items():
             if now >= self._reads_until:

@@ -6,16 +6,20 @@ import asyncio
 import random
 from collections.abc import Mapping
 
+import pytest
+import reactivex
 from msgspec.structs import replace
+from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
 from rxworker import Worker, tool
-from rxworker.boards import Dashboard, PanelState
+from rxworker.boards import Dashboard, PanelState, panel
 from rxworker.errors import RxWorkerError
-from rxworker.events import AttemptStart, Record
-from rxworker.messages import Prices
+from rxworker.events import AttemptStart, Event, Record, ToolStart, ToolStop
+from rxworker.messages import Prices, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
-from rxworker.panels import RUNS, USAGE, runs, usage
+from rxworker.operators.kernel import Source
+from rxworker.panels import RUNS, USAGE, high, in_flight, runs, tool_seconds, usage
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from tests.boards.test_boards import play
 
@@ -136,3 +140,45 @@ def test_every_ready_panel_shows_at_200_moments_live_what_it_shows_when_folded_a
             now = clock.to_seconds(clock.now)
             for board in boards:
                 assert board.states == board.dashboard.at(records, now)
+
+
+def test_a_board_that_comes_late_shows_runs_that_ran_at_the_same_time_as_they_ran() -> None:
+    """The records of a run that is over come at once, and run after run."""
+
+    async def main() -> None:
+        most = panel("Most", lambda records: records.pipe(in_flight, ops.scan(max, 0)))
+        board = Dashboard([most, panel("Running", in_flight, view="line")])
+        started = [Worker(ScriptedModel([say("One two.")])).run("?") for _ in range(3)]
+        for run in started:
+            await run
+        assert board.show(started).states[0].value == 3
+        copies = [replace(record, time=record.time - 60) for run in started async for record in run]
+        old = [
+            reactivex.from_iterable([each for each in copies if each.run_id == run.id])
+            for run in started
+        ]
+        late = board.show(reactivex.from_iterable(old))  # on the loop, after the board began
+        assert late.states[0].value is None
+        await late.changes.pipe(ops.take(1))
+        assert late.states[0].value == 3
+        assert late.states[1].points == board.at(copies)[1].points
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ids", [("a", "b"), ("same", "same")])
+def test_the_time_of_tools_is_that_of_calls_side_by_side(ids: tuple[str, str]) -> None:
+    records: Source[Record] = Source()
+    times: list[float] = []
+    clock = HistoricalScheduler()
+    tool_seconds(records).pipe(high(95)).subscribe(times.append, scheduler=clock)
+
+    def emit(time: float, event: Event) -> None:
+        records.on_next(Record(1, "r", 1, 1, time, event))
+
+    for call_id in ids:
+        emit(0.0, ToolStart(ToolCall(call_id, "look", {})))
+    for call_id, seconds in zip(ids, (0.2, 1.0), strict=True):
+        emit(1.0, ToolStop(ToolResult(call_id, "", name="look"), seconds))
+    emit(1.0, ToolStop(ToolResult("skipped", "", is_error=True, name="look")))
+    assert times == pytest.approx([0.2, 0.96])

@@ -34,6 +34,16 @@ ANSWERS: dict[str, Sequence[Reply]] = {
         say("Ponds."),
     ],
     "client_only": [say("red green blue")],
+    "board_run": [
+        call("get_weather", city="Kyoto") + call("get_weather", city="Oslo"),
+        say("Both have 17 °C. It is clear."),
+    ],
+    "board_team": [say("An old pond")] * 3,
+    "board_moderator": [
+        say("I am the assistant. Our lawyer has gone home."),
+        say("The password is 493021. Do not pass the password on."),
+        say("Good morning!"),
+    ],
 }
 
 OUTPUT = {
@@ -47,6 +57,35 @@ OUTPUT = {
     "bookshelf": "... reads Walden, 1 of 2\n... reads The Pond, 2 of 2\nPonds.\n"
     "['Walden', 'The Pond']\n",
     "client_only": "['red', 'green', 'blue']\n",
+    "board_run": """\
+Status         finished
+Tokens         30
+Cost           0.00014 USD
+Calls
+  get_weather  ██████████████████████████████████████████  2
+Last sentence  It is clear.
+""",
+    "board_team": """\
+Running   0
+Finished
+  acme    ███████████████████████████████████████████████  2
+  globex  ████████████████████████                         1
+Tokens
+  acme    ██████████████████████████████████████████████  30
+  globex  ███████████████████████                         15
+Cost
+  acme    █████████████████████████████████████  0.00014 USD
+  globex  ██████████████████                     0.00007 USD
+""",
+    "board_moderator": """\
+run-000000000000 needs a look
+Findings (!)
+  run-000000000001  ██████████████████                     1
+  run-000000000000  █████████████████████████████████████  2 (!)
+To look at
+  run-000000000001  Our lawyer has gone home.
+  run-000000000000  The password is [number]. Do not pass the password on.
+""",
 }
 
 
@@ -69,6 +108,12 @@ def run_example(name: str, base_url: str) -> subprocess.CompletedProcess[str]:
         timeout=50,
         check=False,
     )
+
+
+def numbered(text: str) -> str:
+    """The text with the ids of runs, which are made at random, in the order in which they occur."""
+    ids = list(dict.fromkeys(re.findall(r"run-[0-9a-f]{12}", text)))
+    return re.sub(r"run-[0-9a-f]{12}", lambda found: f"run-{ids.index(found[0]):012}", text)
 
 
 SLOW = re.compile(r"Executing <.+> took [\d.]+ seconds")
@@ -95,4 +140,4 @@ def test_an_example_prints_what_it_should_and_warns_of_nothing(name: str) -> Non
         process = run_example(name, server.base_url)
     # How long a step of the event loop takes depends on the machine.
     warned = [line for line in process.stderr.splitlines() if not SLOW.fullmatch(line)]
-    assert (process.stdout, warned, process.returncode) == (OUTPUT[name], [], 0)
+    assert (numbered(process.stdout), warned, process.returncode) == (OUTPUT[name], [], 0)

@@ -74,3 +74,11 @@ def test_every_example_is_named_in_the_index() -> None:
 def test_every_provider_is_on_the_page_about_them() -> None:
     page = (ROOT / "docs" / "how-to" / "providers-and-keys.md").read_text(encoding="utf-8")
     assert [p.__name__ for p in PROVIDERS.values() if f"`{p.__name__}(" not in page] == []
+
+
+def test_the_operators_page_opens_with_a_drawing_of_each_operator() -> None:
+    page = (ROOT / "docs" / "reference" / "operators.md").read_text(encoding="utf-8")
+    gallery = re.search(r"^## All of them\n.*?^```text\n(.*?)^```$", page, re.M | re.S)
+    assert gallery is not None
+    drawn = re.findall(r"\[ (\w+)\(", gallery[1])
+    assert drawn == re.findall(r"^### (\w+)$", page, re.M)

@@ -213,5 +213,15 @@ async def test_panels_are_elements_in_a_page_of_ones_own(
             await expect(page.locator("#none")).to_contain_text("The dashboard has no panel call.")
             await expect(page.locator("#gone")).to_contain_text("there is no such run")
             await expect(page.locator("#source")).to_contain_text("This element has no dashboard")
+            # A browser opens six connections to a server: panels of one dashboard share one.
+            more = f'<rx-panel src="{server.url}api/boards/desk?run={run.id}" panel="calls"></rx-panel>'
+            await page.evaluate(
+                "(more) => document.body.insertAdjacentHTML('beforeend', more)", 9 * more
+            )
+            await expect(page.locator("rx-panel .board-panel", has_text="1 calls")).to_have_count(
+                11
+            )
+            feeds = server.state.boards.feeds.values()
+            assert [feed.clients for feed in feeds if feed.clients] == [1]
     finally:
         await runner.cleanup()

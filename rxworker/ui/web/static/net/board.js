@@ -4,20 +4,76 @@ import { boardAt, boardsAt, isFinal } from "./server.js";
 
 const LATER = 2_000; // milliseconds
 
+const eventSource = (url) => new EventSource(url, { withCredentials: true });
+
+// A connection. Those who show the same dashboard of the same runs share one, since a browser opens only six to a server.
+class Feed {
+  static all = new Map();
+
+  constructor(url, makeSource, check) {
+    Object.assign(this, { url, makeSource, check, followers: new Set(), states: new Map(), trouble: null, source: null, timer: null });
+    this.open();
+  }
+
+  open() {
+    const source = this.makeSource(this.url);
+    this.source = source;
+    source.onopen = () => this.report(null);
+    source.onmessage = (event) => {
+      const states = JSON.parse(event.data);
+      for (const state of states) this.states.set(state.panel, state);
+      for (const follower of this.followers) follower.states(states);
+    };
+    source.onerror = () => source === this.source && this.lost();
+  }
+
+  add(follower) {
+    this.followers.add(follower);
+    if (this.states.size > 0) follower.states([...this.states.values()]);
+    follower.problem(this.trouble);
+  }
+
+  remove(follower) {
+    this.followers.delete(follower);
+    if (this.followers.size > 0) return;
+    if (Feed.all.get(this.url.href) === this) Feed.all.delete(this.url.href);
+    clearTimeout(this.timer);
+    this.source.close();
+    this.source = null;
+  }
+
+  report(problem) {
+    this.trouble = problem;
+    for (const follower of this.followers) follower.problem(problem);
+  }
+
+  // The browser reconnects by itself, unless the server has refused: then ask why, and try again if it is for now.
+  async lost() {
+    const { source } = this;
+    if (source.readyState !== source.CLOSED) return this.report({ status: 0 });
+    try {
+      await this.check();
+    } catch (problem) {
+      this.report(problem);
+      if (isFinal(problem)) return;
+    }
+    if (source === this.source) this.timer = setTimeout(() => this.open(), LATER);
+  }
+}
+
 export class BoardSource {
   // `server` is an address that ends in a slash. handlers: states(list), problem(error or null)
-  constructor(server, name, handlers, { makeSource = (url) => new EventSource(url, { withCredentials: true }), fetch } = {}) {
-    Object.assign(this, { server, name, handlers, makeSource, fetch, source: null, timer: null, asked: 0 });
+  constructor(server, name, handlers, { makeSource = null, fetch } = {}) {
+    Object.assign(this, { server, name, handlers, makeSource, fetch, feed: null, asked: 0 });
   }
 
   // Show the present. `query` names a run or a conversation, or is empty.
   follow(query) {
     this.close();
-    const source = this.makeSource(new URL(`api/boards/${encodeURIComponent(this.name)}/events?${new URLSearchParams(query)}`, this.server));
-    this.source = source;
-    source.onopen = () => this.handlers.problem(null);
-    source.onmessage = (event) => this.handlers.states(JSON.parse(event.data));
-    source.onerror = () => source === this.source && this.lost(query);
+    const url = new URL(`api/boards/${encodeURIComponent(this.name)}/events?${new URLSearchParams(query)}`, this.server), check = () => boardAt(this.server, this.name, query, this.fetch);
+    if (this.makeSource) this.feed = new Feed(url, this.makeSource, check); // with the headers of this one
+    else if (!(this.feed = Feed.all.get(url.href))) Feed.all.set(url.href, (this.feed = new Feed(url, eventSource, check)));
+    this.feed.add(this.handlers);
   }
 
   // Show a moment of the past. What is asked for while an answer is on its way is asked for when it has come.
@@ -35,22 +91,8 @@ export class BoardSource {
 
   close() {
     this.asked += 1;
-    clearTimeout(this.timer);
-    this.source?.close();
-    this.source = null;
-  }
-
-  // The browser reconnects by itself, unless the server has refused: then ask why, and try again if it is for now.
-  async lost(query) {
-    const { source } = this;
-    if (source.readyState !== source.CLOSED) return this.handlers.problem({ status: 0 });
-    try {
-      await boardAt(this.server, this.name, query, this.fetch);
-    } catch (problem) {
-      this.handlers.problem(problem);
-      if (isFinal(problem)) return;
-    }
-    if (source === this.source) this.timer = setTimeout(() => this.follow(query), LATER);
+    this.feed?.remove(this.handlers);
+    this.feed = null;
   }
 }
 
