@@ -1,4 +1,5 @@
-// A worker with useChat: text as it arrives, approvals, a tool of the page, the shared state, stop, the history after a reload, and the trace of the last run.
+// A worker with useChat: text as it arrives, approvals, a tool of the page, the shared state, stop, the history after a reload, and the status, the tokens and
+// the trace of the last run.
 import { useChat } from "@ai-sdk/react";
 import {
   DefaultChatTransport,
@@ -7,6 +8,12 @@ import {
 } from "ai";
 import { useState } from "react";
 import { createRoot } from "react-dom/client";
+import { connect } from "rxworker-client";
+import { defineElements } from "rxworker-client/elements";
+import { usePanel, useRun } from "rxworker-client/react";
+
+const client = connect("/worker/");
+defineElements("/worker/");
 
 const api = "/worker/api/chat";
 const id = new URL(location.href).searchParams.get("id") ?? crypto.randomUUID();
@@ -62,7 +69,18 @@ function Chat({ messages: initial }) {
         <input value={text} onChange={(event) => setText(event.target.value)} />
         {status === "ready" || status === "error" ? <button>Send</button> : <button type="button" onClick={stopRun}>Stop</button>}
       </form>
-      {run && <rx-run view="trace" src={`/worker/api/runs/${run}`} />}
+      {run && <LastRun run={run} />}
+    </>
+  );
+}
+
+function LastRun({ run }) {
+  const { value: view } = useRun(client, run);
+  const { value: tokens } = usePanel(client, "usage", "tokens", { run });
+  return (
+    <>
+      <p id="run">{view?.status} · {view?.toolCalls} calls · {tokens?.value} tokens</p>
+      <rx-run view="trace" src={`/worker/api/runs/${run}`} />
     </>
   );
 }

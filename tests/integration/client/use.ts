@@ -1,5 +1,7 @@
 // What the types of the package allow; the test compiles it.
 import { type Delivery, type PanelState, type Record, type RunEvent, type StreamItem, type Usage, connect, textOf, usageOf } from "rxworker-client";
+import { defineElements, type StatusEvent } from "rxworker-client/elements";
+import { usePanel, useRun } from "rxworker-client/react";
 import { filter, map, type Observable } from "rxjs";
 
 const client = connect("https://desk.example.com", { name: "board" });
@@ -24,6 +26,11 @@ function write(event: RunEvent): string {
   if (event.type === "block_start") return event.text;
   return event.type;
 }
+
+export const loaded: Promise<void> = defineElements("https://desk.example.com");
+export const statusOf = ({ detail }: StatusEvent): string => detail.status;
+export const useStatus = (id: string): string | undefined => useRun(client, id).value?.status;
+export const useCost = (run: string): PanelState["value"] => usePanel(client, "usage", "cost", { run }).value?.value;
 
 // @ts-expect-error: there is no such delivery
 const delivery: Delivery = "sometimes";

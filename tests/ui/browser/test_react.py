@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import AsyncGenerator
@@ -100,6 +101,10 @@ async def test_a_page_with_use_chat(
         # The trace of the run, with the one that paused for the approval.
         await expect(page.locator("rx-run").get_by_role("button", name="send_mail")).to_be_visible()
         await expect(page.locator("rx-run .turn")).to_have_count(2)
+        # What the package for JavaScript shows of it: the run that continues, with the mail.
+        await expect(page.locator("#run")).to_have_text(
+            re.compile(r"^finished · 1 calls · [1-9]\d* tokens$")
+        )
         await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         await page.reload()
         await expect(page.locator("[data-role]")).to_have_count(4)

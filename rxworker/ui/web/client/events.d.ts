@@ -26,7 +26,7 @@ export interface Usage {
   is_partial?: boolean;
   /** The part of what was written to a cache that lives for an hour, which has a price of its own. */
   cache_creation_1h_tokens?: number | null;
-  /** Of a sum: the tokens of its responses, by the largest of `SIZES` that their input exceeds, since long prompts have prices of their own. Empty for one response, and for a sum that is not longer than the first size. */
+  /** Of a sum: the tokens of its responses, by the largest of `SIZES` that their input exceeds, since long prompts have prices of their own. Empty for one response, unless its provider has made it in several passes, and for a sum that is not longer than the first size. */
   by_size?: ([number, Usage])[];
 }
 

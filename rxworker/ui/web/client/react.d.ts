@@ -1,0 +1,17 @@
+import type { ApiError, BoardOptions, Client, PanelState, RunView } from "./index.js";
+
+/** What a hook knows of an observable. */
+export interface Newest<T> {
+  /** The newest value; null before the first. */
+  value: T | null;
+  /** Why it has ended, if it has failed. */
+  error: ApiError | null;
+  /** Whether it has ended, and has not failed. */
+  isDone: boolean;
+}
+
+/** A run as the page of the server shows it; nothing without an id. */
+export function useRun(client: Client, id: string | null | undefined): Newest<RunView>;
+
+/** What a panel of a dashboard shows, now or at a moment. */
+export function usePanel(client: Client, board: string, panel: string, options?: BoardOptions): Newest<PanelState>;
