@@ -184,7 +184,7 @@ async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     size = 1_200_000
-    async with desk.serve(gated([say("x" * size)], free=True)):
+    async with desk.serve(gated([say("x" * size, chunk=100_000)], free=True)):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
