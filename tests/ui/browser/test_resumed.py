@@ -88,9 +88,15 @@ async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[Gate
         await desk.ask(page)
         for n in (1, 2):
             await expect(page.locator(".call[data-state=paused]")).to_have_count(1)
+            await expect(page.locator("#no-watchers")).to_contain_text("The run waits")
             await desk.press(page, "Approve")
             await expect(page.locator("#lanes .lane-break")).to_have_count(n)
         await desk.status(page, "finished")
+        turns = page.locator("#lanes .turn .lane-name")
+        await expect(turns).to_have_text(["Turn 1", "Turn 2", "Turn 3"])
+        await page.locator("#lanes .lane .lane-label").last.click()
+        row = page.locator("#inspector dl > div", has_text="Turn")
+        await expect(row.locator("dd")).to_have_text("3")
         await expect(page.locator("#cost-figure canvas")).to_be_visible()
         cost = next(iter(server.state.runs)).summary().cost
         assert cost is not None

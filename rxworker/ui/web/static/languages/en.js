@@ -120,6 +120,7 @@ export const words = {
   },
   watchers: {
     title: "Watching", none: "No watcher is attached yet.", gone: "The server does not know this run any more. What is shown here stays.",
+    paused: "The run waits, and every watcher has all of it so far.",
     ended: "The run has ended, and every watcher has all of it. What is shown here stays.",
     count: { one: "{n} watcher", other: "{n} watchers" }, catchingUp: { one: "{n} watcher, catching up", other: "{n} watchers, catching up" },
     thisPage: "{name} (this page)", upToDate: "up to date", behind: "{n} behind", delivered: "{n} records delivered", merged: "{n} merged", leftOut: "{n} left out",

@@ -203,7 +203,7 @@ function runResume(run, scope, event, record) {
   talk(run, scope, event.conversation);
   for (const [call, { input }] of waiting(scope, event.pause)) Object.assign(call, { edited: !isSame(call.input, input), input });
   if (scope.depth > 0) return;
-  Object.assign(run, { status: "running", turns: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
+  Object.assign(run, { status: "running", turns: event.turns ?? 0, turnsBefore: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
   scope.spent = { ...newUsage(), ...event.usage };
   run.series.total(record.time, usageOf(run));
 }
@@ -211,7 +211,7 @@ function runResume(run, scope, event, record) {
 function turnStart(run, scope, event, record) {
   settle(run, scope, record.time);
   finish(run, scope.turn, record.time);
-  scope.turn = begin(run, scope, "turn", record.time, { number: record.turn, turn: record.turn });
+  scope.turn = begin(run, scope, "turn", record.time, { number: record.turn + (scope.depth === 0 ? run.turnsBefore : 0), turn: record.turn });
   if (scope.depth > 0) return;
   run.status = "running";
   run.turns += 1;
@@ -276,7 +276,7 @@ const STEPS = { ...BLOCK_STEPS, ...NOTE_STEPS, ...ATTEMPT_STEPS, ...TOOL_STEPS, 
 
 export function newRun(id) {
   return {
-    id, seq: 0, status: "new", turns: 0, attempts: 0, toolCalls: 0, innerToolCalls: 0, missing: 0,
+    id, seq: 0, status: "new", turns: 0, turnsBefore: 0, attempts: 0, toolCalls: 0, innerToolCalls: 0, missing: 0,
     reason: "", cause: "", pause: null, provider: "", model: "", stopReason: null, started: null, last: null,
     root: newScope([], null), scopes: new Map(), lanes: [], notes: [], turnTimes: [], guessed: { input_tokens: 0, output_tokens: 0 }, series: new Series(), changed: new Set(),
   };

@@ -59,7 +59,7 @@ export class Inspector {
     const read = usage?.input_tokens, written = usage?.output_tokens;
     return [
       [trace.state, stateOf(thing)],
-      [trace.inTurn, thing.turn ? String(thing.turn) : ""],
+      [trace.inTurn, thing.turn ? String(thing.turn + (thing.scope.depth === 0 ? run.turnsBefore : 0)) : ""],
       [trace.from, from === null ? "" : seconds(timeline.place(run, from))],
       [trace.took, took === null ? "" : seconds(took)],
       [trace.firstBlock, thing.first ? seconds(thing.first - thing.from) : ""],

@@ -7,7 +7,7 @@ import { fill, words } from "../model/language.js";
 
 // The delivery policies that have a description.
 const KINDS = ["coalesce", "reliable", "latest", "drop_oldest"];
-const NONE = { new: words.watchers.none, running: words.watchers.none, gone: words.watchers.gone };
+const NONE = { new: words.watchers.none, running: words.watchers.none, paused: words.watchers.paused, gone: words.watchers.gone };
 
 function kindOf(delivery) {
   return String(delivery).toLowerCase().replace(/([a-z])([A-Z])/g, "$1_$2").replace("dropoldest", "drop_oldest");
