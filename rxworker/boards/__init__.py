@@ -10,6 +10,7 @@ from rxworker.boards.publish import Keep, Published, WatchItems, publish
 from rxworker.boards.stored import fold_alerts, fold_log, log_records
 from rxworker.boards.text import board_text
 from rxworker.boards.webhook import Webhook
+from rxworker.boards.xray import OperatorState, XRay, explain
 
 __all__ = [
     "Alert",
@@ -17,15 +18,18 @@ __all__ = [
     "Board",
     "Dashboard",
     "Keep",
+    "OperatorState",
     "Panel",
     "PanelState",
     "Published",
     "View",
     "WatchItems",
     "Webhook",
+    "XRay",
     "above",
     "below",
     "board_text",
+    "explain",
     "fold_alerts",
     "fold_log",
     "log_records",

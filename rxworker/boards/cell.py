@@ -7,11 +7,9 @@ and the moment alone, and folding the records again shows the same. What a pipel
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import isfinite
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -19,9 +17,10 @@ import reactivex
 from msgspec import Struct
 from reactivex import abc
 
-import rxworker
 from rxworker.boards.clock import RecordClock
+from rxworker.boards.operator_names import explained
 from rxworker.boards.panel import NUMBERS, AlertChange, Panel, PanelState, Shown
+from rxworker.boards.xray import XRay
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.operators import Span
@@ -194,7 +193,9 @@ class Cell:
             subscription = self._subscriptions.pop(each, None)
             if subscription is not None:
                 subscription.dispose()
-        self._error = explained(error, name or "")
+        pipeline = self.panel.pipeline
+        operator = pipeline.operator_of(error) if isinstance(pipeline, XRay) else ""
+        self._error = explained(error, name or "", operator)
         self._note()
 
     def _note(self) -> None:
@@ -326,22 +327,3 @@ def misfit(panel: Panel, value: object, takes: str) -> ConfigurationError:
     return ConfigurationError(
         f"the pipeline emitted a {type(value).__name__}, and the view {panel.view!r} shows {takes}: add ops.map(...), or choose another view"
     )
-
-
-_LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (rxworker, reactivex))
-
-
-def explained(error: Exception, group: str) -> str:
-    """An error for people: what it is, and the function of the pipeline that raised it."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_LIBRARIES)
-    ]
-    place = (
-        f" (in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno})"
-        if frames
-        else ""
-    )
-    return f"{group}: {text}{place}" if group else f"{text}{place}"

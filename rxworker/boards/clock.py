@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from reactivex.scheduler import HistoricalScheduler
 
 
@@ -14,6 +16,11 @@ class RecordClock(HistoricalScheduler):
     >>> clock.move_to(6.0)
     rings
     """
+
+    @property
+    def now(self) -> datetime:
+        """The time. Operators with windows read it for each item: it is not converted again."""
+        return self._clock  # pyright: ignore[reportReturnType] - it is no number in this class
 
     @property
     def due(self) -> float | None:

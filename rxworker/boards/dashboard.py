@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 from reactivex.internal import noop
 
 from rxworker.boards.cell import Cell
 from rxworker.boards.panel import AlertChange, Panel, PanelState, slug
+from rxworker.boards.xray import XRay, explain
 from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import Record
 from rxworker.messages.settings import Settings, check_number
@@ -124,6 +125,7 @@ class Dashboard(Settings, frozen=True):
         *,
         every: float = EVERY,
         scheduler: abc.SchedulerBase | None = None,
+        xray: bool = False,
     ) -> Board:
         """Compute the panels over records as they come, once for any number of people who look at them.
 
@@ -131,11 +133,12 @@ class Dashboard(Settings, frozen=True):
             records: A run, an observable of records, or what `merge_runs` takes, such as ``log.runs()``.
             every: Seconds between two changes of a panel, at least.
             scheduler: The clock; by default that of the running event loop.
+            xray: Whether the operators of the panels are counted and timed; see `Board.xray`.
 
         Raises:
             ConfigurationError: ``every`` is not a number from 0 up.
         """
-        return Board(self, records, every=every, scheduler=scheduler)
+        return Board(self, records, every=every, scheduler=scheduler, xray=xray)
 
 
 class Fold:
@@ -177,6 +180,7 @@ class Board:
         records: Its records; see `Dashboard.show`.
         every: Seconds between two changes of a panel, at least.
         scheduler: The clock; by default that of the running event loop.
+        xray: Whether the operators of the panels are counted and timed; see `Board.xray`.
 
     Attributes:
         dashboard: The dashboard.
@@ -193,6 +197,7 @@ class Board:
         *,
         every: float = EVERY,
         scheduler: abc.SchedulerBase | None = None,
+        xray: bool = False,
     ) -> None:
         check_number("every", every)
         self.dashboard = dashboard
@@ -201,9 +206,8 @@ class Board:
         self.error: Exception | None = None
         self._every = every
         self._clock = scheduler or loop_clock()
-        self._cells = {
-            each.name: Cell(each, self._alert, dashboard.name) for each in dashboard.panels
-        }
+        panels = map(_explained, dashboard.panels) if xray else dashboard.panels
+        self._cells = {each.name: Cell(each, self._alert, dashboard.name) for each in panels}
         self._began = self._now()
         self._earlier: dict[tuple[str, str], AlertChange] = {}
         self._shown = dict.fromkeys(self._cells, 0)
@@ -238,13 +242,20 @@ class Board:
         Raises:
             ConfigurationError: There is no such panel.
         """
-        cell = self._cells.get(name)
-        if cell is None:
-            known = ", ".join(self._cells)
-            raise ConfigurationError(
-                f"the board has no panel {name!r}{nearest(name, self._cells)}; it has {known}"
-            )
-        return self._state(cell)
+        return self._state(self._cell(name))
+
+    def xray(self, name: str) -> XRay[Record, Any]:
+        """The operators of a panel, all its groups together: which of them is slow, is behind, or has raised.
+
+        Raises:
+            ConfigurationError: There is no such panel, or the board was made without ``xray=True``.
+        """
+        pipeline = self._cell(name).panel.pipeline
+        if isinstance(pipeline, XRay):
+            return cast("XRay[Record, Any]", pipeline)
+        raise ConfigurationError(
+            "the operators of this board are not counted: use show(records, xray=True)"
+        )
 
     def dispose(self) -> None:
         """Compute no more. No run is affected."""
@@ -256,6 +267,15 @@ class Board:
             cell.dispose()
         self.changes.on_completed()
         self.alerts.on_completed()
+
+    def _cell(self, name: str) -> Cell:
+        cell = self._cells.get(name)
+        if cell is None:
+            known = ", ".join(self._cells)
+            raise ConfigurationError(
+                f"the board has no panel {name!r}{nearest(name, self._cells)}; it has {known}"
+            )
+        return cell
 
     def _now(self) -> float:
         return self._clock.to_seconds(self._clock.now)
@@ -361,3 +381,8 @@ class Board:
 
 def _name(change: AlertChange) -> str:
     return f"{change.panel}: {change.group}" if change.group else change.panel
+
+
+def _explained(panel: Panel) -> Panel:
+    known = isinstance(panel.pipeline, XRay)
+    return panel if known else replace(panel, pipeline=explain(panel.pipeline))
