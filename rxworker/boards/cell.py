@@ -313,7 +313,15 @@ def _number(panel: Panel, value: object) -> float:
 def _row(panel: Panel, value: object) -> dict[str, Any]:
     if not isinstance(value, Struct | Mapping):
         raise misfit(panel, value, "Structs or mappings, or a sequence of them")
-    return cast("dict[str, Any]", msgspec.to_builtins(value, str_keys=True, enc_hook=str))
+    # As a dict, also a mapping of another class, and a Struct that is written as an array.
+    given: object = (
+        dict(cast("Mapping[object, object]", value))
+        if isinstance(value, Mapping)
+        else msgspec.structs.asdict(value)
+        if value.__struct_config__.array_like
+        else value
+    )
+    return cast("dict[str, Any]", msgspec.to_builtins(given, str_keys=True, enc_hook=str))
 
 
 def _span_row(name: str, value: object, panel: Panel) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from heapq import heappop, heappush, heapreplace
@@ -13,6 +14,7 @@ from reactivex.internal import noop
 
 from rxworker.boards.dashboard import Dashboard, Fold
 from rxworker.boards.panel import AlertChange, PanelState
+from rxworker.errors import LogError
 from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log import EventLog
@@ -23,8 +25,10 @@ from rxworker.operators import merge_runs
 from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.kernel import Sink, Stage, connect
 
-SLICE = 500
-"""How many records are emitted before other tasks run."""
+logger = logging.getLogger("rxworker.boards")
+
+SLICE = 100
+"""How many records are folded or emitted before other tasks run."""
 SLACK = 60.0
 """Seconds that the first record of a run may be older than the run in the log, which is stored a little later."""
 
@@ -168,16 +172,15 @@ def all_records(
             observer.on_next(record)
 
         def later(run: StoredRun) -> Observable[Record]:
-            known = last.get(run.id)
-            return run.records if known is None else run.records_after(known)
+            known = last.get(run.id, 0)
+            # The records before those of a run that was put back may still be read.
+            return run.records_after(known) if known > run.begins_after else run.records
 
         async def read() -> None:
             try:
                 async with aclosing(_in_order(log, since, None)) as records:
                     async for record in records:
                         push(record)
-                        if not record.seq % SLICE:
-                            await asyncio.sleep(0)  # a log in memory never waits
             except Exception as error:
                 observer.on_error(error)
                 return
@@ -196,19 +199,23 @@ def all_records(
 async def _in_order(
     log: EventLog, since: float | None, runs: Sequence[str] | None
 ) -> AsyncGenerator[Record, None]:
-    """The stored records of runs, in the order of their times."""
+    """The stored records of runs, in the order of their times. A run that is deleted meanwhile ends, and one that cannot be read is left out, unless it was named."""
+    count = 0
     waiting = await _begun(log, since, runs)  # the first to begin is the last
     heap: list[tuple[float, str, int, Record, AsyncGenerator[Record, None]]] = []
     try:
         while heap or waiting:
             while waiting and (not heap or waiting[-1][0] <= heap[0][0]):
                 _, run, source = waiting.pop()
-                records = _records(log, run, source)
+                records = _records(log, run, source, is_named=runs is not None)
                 if (record := await anext(records, None)) is not None:
                     heappush(heap, (record.time, run, record.seq, record, records))
             if heap:
                 _, run, _, record, records = heap[0]
                 yield record
+                count += 1
+                if not count % SLICE:
+                    await asyncio.sleep(0)  # a log in memory never waits
                 if (following := await anext(records, None)) is None:
                     heappop(heap)
                 else:
@@ -233,12 +240,21 @@ async def _begun(
     return sorted(found, reverse=True)
 
 
-async def _records(log: EventLog, run: str, source: str) -> AsyncGenerator[Record, None]:
+async def _records(
+    log: EventLog, run: str, source: str, *, is_named: bool
+) -> AsyncGenerator[Record, None]:
     """The records of a run; of a fork without those that it has copied."""
     is_copied = bool(source)
-    async with aclosing(log.read(run)) as entries:
-        async for entry in entries:
-            for record in expand(record_of(entry, run)):
-                is_copied = is_copied and is_copy(source, record)
-                if not is_copied:
-                    yield record
+    try:
+        async with aclosing(log.read(run)) as entries:
+            async for entry in entries:
+                for record in expand(record_of(entry, run)):
+                    is_copied = is_copied and is_copy(source, record)
+                    if not is_copied:
+                        yield record
+    except LogError as error:
+        if is_named or error.retryable:
+            raise
+        info = await log.listed(run)
+        if info is not None and info.status != "deleted":
+            logger.warning("%s is not on the board: %s", run, error, extra={"run": run})

@@ -102,6 +102,11 @@ class StoredRun(Struct, frozen=True, eq=False):
         return self.info.run_id
 
     @property
+    def begins_after(self) -> int:
+        """The number of the record before its first one; above 0 for a run that was put back."""
+        return self._part.after
+
+    @property
     def records(self) -> Observable[Record]:
         """Its records from the beginning, without a gap or a double; see `EventLog.records`.
 

@@ -6,16 +6,28 @@ import random
 from collections.abc import Iterable
 from datetime import timedelta
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
+import pytest
 import reactivex
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
-from rxworker.boards import AlertChange, Board, Dashboard, PanelState, above, below, panel
+from rxworker.boards import (
+    AlertChange,
+    Board,
+    Dashboard,
+    PanelState,
+    above,
+    below,
+    board_text,
+    panel,
+)
 from rxworker.boards.dashboard import EVERY
 from rxworker.events import Event, Record, TextDelta, Usage
 from rxworker.operators import fold_sliding, rate
@@ -270,6 +282,44 @@ def test_runs_records_and_an_observable_of_runs_are_taken() -> None:
     board = DASHBOARD.show(runs[0], scheduler=clock)
     clock.advance_by(timedelta(seconds=1))
     assert board.state("peak").value == {"a": 1.0}
+
+
+def record_at(time: float, seq: int = 1) -> Record:
+    return Record(seq, "a", 1, 1, time, TextDelta(0, "x"))
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 1e12])
+def test_a_moment_and_a_record_may_have_a_time_that_no_date_has(time: float) -> None:
+    dashboard = Dashboard([panel("Last", ops.map(seq_of)), panel("Speed", speed, view="line")])
+    [last, _] = dashboard.at([record_at(BEGAN)], time)
+    assert (last.value, last.error) == (1 if not time < 0 else None, "")
+    [last, _] = dashboard.at([record_at(time)])
+    assert (last.value, last.error) == (1, "")
+
+
+def test_a_timer_that_is_due_at_once_again_stops_its_panel_and_not_the_board() -> None:
+    def spinning(_: Observable[Record]) -> Observable[int]:
+        return reactivex.interval(0)
+
+    dashboard = Dashboard([panel("Spinning", spinning), panel("Last", ops.map(seq_of))])
+    spun, last = dashboard.at([record_at(BEGAN), record_at(BEGAN + 1, 2)])
+    assert "period above 0" in spun.error
+    assert (last.value, last.error) == (2, "")
+
+
+class AsArray(Struct, array_like=True):
+    place: str = "a pond"
+
+
+@pytest.mark.parametrize("row", [MappingProxyType({"place": "a pond"}), AsArray()])
+def test_rows_are_mappings_and_structs_of_any_kind(row: object) -> None:
+    def row_of(_: Record) -> object:
+        return row
+
+    dashboard = Dashboard([panel("Rows", ops.map(row_of), view="table")])
+    states = dashboard.at([record_at(BEGAN)])
+    assert states[0].value == [{"place": "a pond"}]
+    assert "a pond" in board_text(dashboard, states)
 
 
 def test_a_board_that_is_disposed_takes_nothing_more_and_completes() -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, fold_log, log_records, panel
+from rxworker.boards.stored import _in_order  # pyright: ignore[reportPrivateUsage]
+from rxworker.errors import LogError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog, fork_run
-from rxworker.log.format import record_of
+from rxworker.log import EventLog, MemoryLog, RunInfo, fork_run
+from rxworker.log.format import Entry, record_of
 from rxworker.panels import count, run_of
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.worker.run import Run
@@ -95,6 +101,86 @@ async def test_a_run_that_is_put_back_goes_on_where_it_was() -> None:
         await reader.has(again.last_seq)
         reader.subscription.dispose()
         assert [record.seq for record in reader.seen] == [*range(1, again.last_seq + 1)]
+
+
+class SlowLog(MemoryLog):  # pyright: ignore[reportGeneralTypeIssues] - in a test
+    """A log whose runs are noticed and read no further than their first entry until they may be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noticed, self.opened = asyncio.Event(), asyncio.Event()
+        self.asked: asyncio.Queue[int] = asyncio.Queue()
+
+    async def changes(
+        self, *, limit: int | None = 100, every: float = 0.25
+    ) -> AsyncGenerator[list[RunInfo], None]:
+        async with aclosing(super().changes(limit=limit, every=every)) as changes:
+            async for infos in changes:
+                if infos:
+                    await self.noticed.wait()
+                yield [now for info in infos if (now := await self.listed(info.run_id))]
+
+    async def pages(
+        self, run_id: str, after: int = 0, *, until_end: bool = True, until: int | None = None
+    ) -> AsyncGenerator[list[Entry], None]:
+        self.asked.put_nowait(after)
+        async with aclosing(
+            super().pages(run_id, after, until_end=until_end, until=until)
+        ) as pages:
+            async for page in pages:
+                for entry in page:
+                    yield [entry]
+                    await self.opened.wait()
+
+
+async def test_a_run_that_is_put_back_while_it_is_read_comes_once() -> None:
+    async with SlowLog() as log:
+        reader = Reader(log)
+        run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        await run.cancel()
+        log.noticed.set()
+        await reader.has(1)
+        assert log.asked.get_nowait() == 0
+        await log.requeue(run.id)
+        again = Worker(ScriptedModel(["Hello."]), log=log).recover(run.id)
+        await again
+        async with asyncio.timeout(30):
+            assert await log.asked.get() == run.last_seq
+        log.opened.set()
+        await reader.has(again.last_seq)
+        reader.subscription.dispose()
+        assert sorted(record.seq for record in reader.seen) == [*range(1, again.last_seq + 1)]
+
+
+@pytest.mark.parametrize("which", [0, -1])
+async def test_a_run_that_is_deleted_while_records_are_read_ends_and_no_other_one(
+    which: int,
+) -> None:
+    async with MemoryLog() as log:
+        runs = [Worker(ScriptedModel(["Hello."]), log=log).run("Hi") for _ in range(3)]
+        for run in runs:
+            await run
+        gone = runs.pop(which)
+        async with aclosing(_in_order(log, None, None)) as records:
+            seen = {key(await anext(records))}
+            await log.delete(gone.id)
+            seen |= {key(record) async for record in records}
+        expected = {key(record) for run in runs async for record in run}
+        assert {place for place in seen if place[0] != gone.id} == expected
+        with pytest.raises(LogError, match="no run"):
+            await fold_log(BOARD, log, runs=[gone.id])
+
+
+async def test_a_long_history_lets_other_tasks_run() -> None:
+    async with MemoryLog() as log:
+        for _ in range(30):
+            await Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        fold = asyncio.create_task(fold_log(BOARD, log))
+        turns = 0
+        while not fold.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 3
 
 
 async def test_what_a_fork_has_copied_and_nested_runs_are_counted_once() -> None:

@@ -10,6 +10,8 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
+from math import isnan
+from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
@@ -18,7 +20,8 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, fold_log
-from rxworker.boards.stored import all_records
+from rxworker.boards.dashboard import Fold
+from rxworker.boards.stored import SLICE, all_records
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
@@ -253,13 +256,22 @@ class Boards:
             LogError: The log cannot be read.
         """
         log = self._log_of(runs, query)
-        now = time.time() if query.time is None else query.time
+        now = time.time()
+        if query.time is not None:
+            if isnan(query.time):
+                raise ApiError(400, "bad_query", "time is no number: give seconds since the epoch")
+            now = min(query.time, now)
         if log is not None:
             return await fold_log(dashboard, log, time=now, since=now - LAST)
         records: list[Record] = []
         for entry in await self._entries(runs, query):
             records += await _records_until(entry, now)
-        return dashboard.at(records, now)
+        fold = Fold(dashboard)
+        for number, record in enumerate(sorted(records, key=attrgetter("time")), 1):
+            fold.take(record)
+            if not number % SLICE:
+                await asyncio.sleep(0)
+        return fold.at(now)
 
     @contextmanager
     def feed(

@@ -185,6 +185,20 @@ async def test_a_moment_of_the_past_is_shown_as_it_was() -> None:
         assert answer["error"]["code"] == "bad_query"
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_moment_of_the_future_is_now_and_none_is_no_moment(is_stored: bool) -> None:
+    async with serving(log=MemoryLog() if is_stored else None) as client:
+        run = await client.begin()
+        await client.ended(run)
+        for query in ("", f"run={run['id']}&conversation=none&"):
+            for later in ("inf", "1e300", "4e9"):
+                shown = await client.states(f"?{query}time={later}")
+                assert shown["deltas"]["value"] == {run["id"]: 3}
+            assert "value" not in (await client.states(f"?{query}time=-1e300"))["deltas"]
+            error = await client.get(f"api/boards/desk?{query}time=nan", 400)
+            assert error["error"]["code"] == "bad_query"
+
+
 async def test_a_board_is_computed_once_and_as_long_as_it_has_clients() -> None:
     async with serving() as client:
         run = await client.begin()
