@@ -231,6 +231,13 @@ class Board:
     def __repr__(self) -> str:
         return f"Board({self.dashboard.title!r}, {len(self._cells)} panels)"
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002 - as IPython calls it
+        """The board as it is now, for a notebook; `rxworker.ui.jupyter.display_board` draws it while it changes."""
+        from rxworker.boards.html import board_html  # few programs are notebooks
+
+        html = board_html(self.dashboard.title, self.dashboard.panels, self.states)
+        return {"text/plain": repr(self), "text/html": html}
+
     @property
     def states(self) -> tuple[PanelState, ...]:
         """What the panels show now, in order."""

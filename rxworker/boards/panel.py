@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
@@ -136,6 +137,9 @@ class AlertChange(Struct, frozen=True):
 
 
 VIEWS: tuple[View, ...] = get_args(View)
+NOTHING_YET = "..."
+MOST_SHOWN = 20
+"""The maximum number of groups, and of rows, that are printed; of rows the last."""
 NUMBERS = frozenset({"number", "line", "area", "bar"})
 """The views that show numbers."""
 
@@ -208,3 +212,18 @@ def slug(title: str) -> str:
     'cost-by-tool-usd'
     """
     return re.sub(r"[^a-z0-9]+", "-", title.casefold()).strip("-")[:80]
+
+
+def number(value: object, unit: str = "") -> str:
+    """A value for people: a number with four digits that count, and its unit.
+
+    >>> number(0.00004213, "USD"), number(1234567), number(2.0, "s"), number(None)
+    ('0.00004213 USD', '1,234,567', '2 s', '...')
+    """
+    if value is None:
+        return NOTHING_YET
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return " ".join(str(value).split())
+    is_whole = float(value).is_integer() and abs(value) < 1e15
+    text = f"{value:,.0f}" if is_whole or abs(value) >= 1000 else f"{Decimal(f'{value:.4g}'):f}"
+    return f"{text} {unit}".rstrip()

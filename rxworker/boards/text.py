@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, cast
 
 from rxworker.boards.dashboard import Dashboard
-from rxworker.boards.panel import Panel, PanelState
+from rxworker.boards.panel import MOST_SHOWN, Panel, PanelState, number
 
 BARS = "▁▂▃▄▅▆▇█"
-NOTHING_YET = "..."
-MOST_SHOWN = 20
-"""The maximum number of groups, and of rows, that are printed; of rows the last."""
 
 
 def board_text(dashboard: Dashboard, states: Sequence[PanelState], *, width: int = 80) -> str:
@@ -120,18 +116,3 @@ def _spark(points: Sequence[tuple[float, float]], room: int) -> str:
     return "".join(
         BARS[round((each - low) / ((high - low) or 1) * (len(BARS) - 1))] for each in steps
     )
-
-
-def number(value: object, unit: str = "") -> str:
-    """A value for people: a number with four digits that count, and its unit.
-
-    >>> number(0.00004213, "USD"), number(1234567), number(2.0, "s"), number(None)
-    ('0.00004213 USD', '1,234,567', '2 s', '...')
-    """
-    if value is None:
-        return NOTHING_YET
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return " ".join(str(value).split())
-    is_whole = float(value).is_integer() and abs(value) < 1e15
-    text = f"{value:,.0f}" if is_whole or abs(value) >= 1000 else f"{Decimal(f'{value:.4g}'):f}"
-    return f"{text} {unit}".rstrip()

@@ -1,6 +1,6 @@
-"""A run in a notebook: drawn in place while it goes on, without a widget. Needs IPython, which every notebook has.
+"""A run or a board in a notebook: drawn in place while it goes on, without a widget. Needs IPython, which every notebook has.
 
-A run that is the value of a cell is drawn once, as it is then: ``Run._repr_mimebundle_``.
+A run or a board that is the value of a cell is drawn once, as it is then: ``_repr_mimebundle_``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from rxworker.boards import Board
 from rxworker.errors import ConfigurationError
 from rxworker.hub import Coalesce
 from rxworker.log import Replica
+from rxworker.transport.clock import loop_clock
 from rxworker.views import RunView, view_html
 from rxworker.worker.run import Run
 
@@ -36,9 +38,7 @@ def display_run(run: Run[Any] | Replica, *, every: float = 0.25) -> asyncio.Task
         ConfigurationError: This is no notebook.
         LocalProtocolError: There is no running event loop.
     """
-    if "IPython" not in sys.modules or import_module("IPython").get_ipython() is None:
-        raise ConfigurationError("display_run() draws in a notebook, and this program runs in none")
-    show: Callable[..., Any] = import_module("IPython.display").display
+    show = _display("display_run")
     view = RunView()
     handle = show(_bundle(run, view), raw=True, display_id=True)
 
@@ -57,6 +57,42 @@ def display_run(run: Run[Any] | Replica, *, every: float = 0.25) -> asyncio.Task
     _FOLLOWING.add(task)
     task.add_done_callback(_FOLLOWING.discard)
     return task
+
+
+def display_board(board: Board) -> Callable[[], None]:
+    """Draw a board below the cell, and draw it again when a panel changes, also when the cell has ended.
+
+    Args:
+        board: The board; on the event loop of the notebook. It draws at most once in its ``every`` seconds.
+
+    Returns:
+        A function that ends the drawing, and not the board.
+
+    Raises:
+        ConfigurationError: This is no notebook.
+    """
+    handle = _display("display_board")(board._repr_mimebundle_(), raw=True, display_id=True)
+    is_waiting = False
+
+    def draw(*_: object) -> None:
+        nonlocal is_waiting
+        is_waiting = False
+        handle.update(board._repr_mimebundle_(), raw=True)
+
+    def note(_: object) -> None:
+        nonlocal is_waiting
+        if not is_waiting:  # panels that change together are drawn together
+            is_waiting = True
+            clock.schedule(draw)
+
+    clock = loop_clock()
+    return board.changes.subscribe(note).dispose
+
+
+def _display(name: str) -> Callable[..., Any]:
+    if "IPython" not in sys.modules or import_module("IPython").get_ipython() is None:
+        raise ConfigurationError(f"{name}() draws in a notebook, and this program runs in none")
+    return import_module("IPython.display").display
 
 
 def _bundle(run: Run[Any] | Replica, view: RunView) -> dict[str, str]:
