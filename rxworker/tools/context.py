@@ -8,7 +8,9 @@ from typing import Any, Generic, NoReturn, TypeVar
 import msgspec
 from msgspec import Struct
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import Record
+from rxworker.events.form import check_form
 from rxworker.events.pause import Begun, Question
 from rxworker.messages import Json
 from rxworker.tools.custom_types import to_json_value
@@ -111,8 +113,13 @@ class ToolContext:
             state: What the tool needs to go on, in ``begun.state``.
 
         Raises:
-            QuestionError: Always. Let it pass.
+            QuestionError: Otherwise. Let it pass.
+            ConfigurationError: The schema describes no form that can be shown.
         """
+        if question.schema is not None and (problem := check_form(question.schema)):
+            raise ConfigurationError(
+                f"the schema of the question is not a form: {problem}. Give an object of texts, numbers, booleans and choices"
+            )
         raise QuestionError(Begun(state, question))
 
     @property

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from rxworker.errors import DecisionError
-from rxworker.events.form import form_problem
+from rxworker.events.form import check_form, form_problem
 from rxworker.events.pause import CLIENT_TOOL, QUESTION, RECOVERY, PauseState, Question, Reply
 from rxworker.hooks.points import Answer
 from rxworker.messages import Json, JsonObject, Message, ToolCall
@@ -309,7 +309,7 @@ def reply_of(question: Question, decision: Approve | Deny) -> Reply:
     if question.schema is None:
         problem = "" if content == {} else "input is given, and there is no form: leave it out"
     else:
-        problem = form_problem(question.schema, content)
+        problem = check_form(question.schema) or form_problem(question.schema, content)
         problem += ": give the content of the form" if problem else ""
     if problem or isinstance(content, str):
         raise DecisionError(f"{problem} ({question})")

@@ -11,16 +11,25 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from rxworker import Answer, Approve, Deny, Finished, Paused, Worker, worker_tool
+from rxworker import (
+    Answer,
+    Approve,
+    Deny,
+    Finished,
+    Paused,
+    Worker,
+    tool,
+    worker_tool,
+)
 from rxworker.errors import DecisionError, RunCancelledError
 from rxworker.events import Record
 from rxworker.events.form import check_form, form_problem
-from rxworker.events.pause import Reply
+from rxworker.events.pause import Question, Reply
 from rxworker.log import MemoryLog
 from rxworker.log.values import RunRow
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
-from rxworker.tools import Toolbox
+from rxworker.tools import Toolbox, ToolContext
 from rxworker.tools.mcp import McpTool
 from rxworker.tools.mcp_call import ROUNDS
 from rxworker.tools.mcp_connection import Connection, question_of
@@ -466,3 +475,29 @@ async def test_an_answer_that_was_given_elsewhere_is_none_where_its_pause_was_im
         )
         result: Any = await worker.resume(replace(paused, pause=pause, is_foreign=True))
         assert (result.hook, small.done) == ("question", [])
+
+
+async def test_a_form_of_a_tool_of_ones_own_is_checked_before_it_is_shown() -> None:
+    @tool
+    async def plant(context: ToolContext) -> str:
+        """Plant a tree."""
+        context.ask(Question("garden", "Which tree?", NESTED))
+
+    worker = Worker(model("plant"), tools=[plant])
+    result = await worker.run("go")
+    assert isinstance(result, Finished)
+    assert "the property 'a' is neither a text" in texts(result)[0]
+
+
+async def test_a_form_of_another_log_that_is_none_can_be_declined() -> None:
+    small = Small()
+    async with connected(small) as tools:
+        worker = Worker(model("book"), tools=tools)
+        paused: Any = await worker.run("go")
+        [waiting] = paused.pause.calls
+        asked = replace(waiting.begun, question=Question("tables", "How many?", {}))
+        pause = replace(paused.pause, calls=(replace(waiting, begun=asked),))
+        with pytest.raises(DecisionError, match="it is no object with properties"):
+            await worker.resume(replace(paused, pause=pause), decisions=[Approve({"guests": 2})])
+        await worker.resume(replace(paused, pause=pause), decisions=[Deny()])
+        assert small.done == ["book [{'action': 'decline'}]"]
