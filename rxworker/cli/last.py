@@ -8,10 +8,11 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class LastChat(Struct, frozen=True, omit_defaults=True):
-    """The options of a chat that the next one without a provider has. It has no key: only the name of the variable that holds one.
+    """The options of a chat that the next one without a provider has. It has no key: only the name of the variable that holds one. An address of a log may have a password.
 
     Attributes:
         provider: The name of the provider.
@@ -38,13 +39,19 @@ def last_chat() -> LastChat | None:
     """What was remembered; ``None`` if there is nothing, or it cannot be read."""
     try:
         return msgspec.json.decode(chat_file().read_bytes(), type=LastChat)
-    except (OSError, RuntimeError, msgspec.DecodeError):
+    except (OSError, RuntimeError, UnicodeError, msgspec.DecodeError):
         return None
 
 
 def remember_chat(chat: LastChat) -> None:
-    """Remember it. A folder that cannot be written is no failure of a chat."""
-    with suppress(OSError, RuntimeError):
-        path = chat_file()
+    """Remember it, with the file of a log as found from any folder. A folder that cannot be written is no failure of a chat."""
+    scheme, _, file = (chat.log or "").partition(":")
+    if scheme == "sqlite":
+        chat = replace(chat, log=f"sqlite:{Path(file).absolute()}")
+    with suppress(OSError, RuntimeError, UnicodeError):
+        path, data = chat_file(), msgspec.json.encode(chat)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.encode(chat))
+        path.unlink(missing_ok=True)
+        # An address may have a password, so that no other user reads it.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(data)
