@@ -195,7 +195,7 @@ async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of
     first: Subject[int] = Subject()
     second: Subject[int] = Subject()
     worker = Worker(ScriptedModel(["Hello!"]))
-    async with WebServer(worker, port=0) as server, line_to(server.url, [300, 1200, 40]) as line:
+    async with WebServer(worker, port=0) as server, line_to(server.url, [1500] * 6) as line:
         url = f"http://127.0.0.1:{line.port}/"
         published = publish("numbers", first, type=int, keep="all")
         serving = server.publish(published)
