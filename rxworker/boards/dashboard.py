@@ -29,6 +29,8 @@ logger = logging.getLogger("rxworker.boards")
 
 EVERY = 0.25
 """Seconds between two changes of a panel that is shown, at least."""
+IN_ORDER = attrgetter("time", "run_id", "seq")
+"""The order of records that are folded: by their times, and at one time by their runs, so that it is the same each time."""
 LATE = 1.0
 """Seconds: a record that is older belongs to a history that is still read. The clocks of the panels stay at its time until none has come for as long."""
 
@@ -113,7 +115,7 @@ class Dashboard(Settings, frozen=True):
 
     def _fold(self, records: Iterable[Record], time: float | None) -> Fold:
         fold = Fold(self)
-        for record in sorted(records, key=attrgetter("time")):
+        for record in sorted(records, key=IN_ORDER):
             if time is not None and record.time > time:
                 break
             fold.take(record)

@@ -89,7 +89,7 @@ def random_records(seed: int, count: int = 60) -> list[Record]:
     chance = random.Random(seed)
     time, records = BEGAN, list[Record]()
     for seq in range(1, count):
-        time = round(time + chance.choice([0.0, 0.01, 0.3, 1.1, 2.5]), 3)
+        time = round(time + chance.choice([0.001, 0.01, 0.3, 1.1, 2.5]), 3)
         event: Event = chance.choice([TextDelta(0, "hi"), Usage(1, 2)])
         records.append(Record(seq, chance.choice("abc"), 1, 1, time, event))
     return records

@@ -131,7 +131,7 @@ def test_every_ready_panel_shows_at_200_moments_live_what_it_shows_when_folded_a
         chance = random.Random(seed)
         time, records = 1000.0, list[Record]()
         for record in RECORDS:
-            time += chance.choice([0.0, 0.02, 0.4, 1.7, 30.0])
+            time += chance.choice([0.001, 0.02, 0.4, 1.7, 30.0])
             records.append(replace(record, time=time))
         clock = HistoricalScheduler(HistoricalScheduler().to_datetime(999.0))
         boards = [d.show(play(records, clock), scheduler=clock) for d in (USAGE, RUNS)]
