@@ -227,6 +227,10 @@ class Commands:
         """Show the trace of the last run."""
         await self._screen.run_action("trace")
 
+    async def usage(self, _argument: str) -> None:
+        """Show what this conversation takes: the dashboard `USAGE`."""
+        await self._screen.run_action("usage")
+
     async def quit(self, _argument: str) -> None:
         """Leave."""
         self._screen.post_message(Quit(0))
@@ -393,6 +397,7 @@ COMMANDS = {
             "TOOL", Commands.tool_choices,
         ),
         SlashCommand("trace", "turns, requests and calls of the last run in time", Commands.trace),
+        SlashCommand("usage", "tokens, cost, waits and tools of this conversation", Commands.usage),
         SlashCommand("theme", "other colours", Commands.theme, "NAME", Commands.theme_choices),
         SlashCommand("copy", "copy the last answer, or all", Commands.copy, "[all]"),
         SlashCommand(

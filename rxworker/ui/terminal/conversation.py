@@ -22,6 +22,9 @@ from textual.widgets import Footer
 
 from rxworker.errors import RxWorkerError
 from rxworker.hub import WatcherState
+from rxworker.log import RunInfo
+from rxworker.log.values import CONVERSATION
+from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.bars import (
     CommandMenu,
@@ -33,7 +36,7 @@ from rxworker.ui.terminal.bars import (
     who_line,
 )
 from rxworker.ui.terminal.commands import Commands, parse_command
-from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen, TraceScreen
+from rxworker.ui.terminal.dialogs import ApprovalScreen, BoardScreen, DetailsScreen, TraceScreen
 from rxworker.ui.terminal.diff import edit_of
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import SessionStatus, TerminalSession
@@ -400,6 +403,15 @@ class ConversationScreen(Screen[None]):
     def action_trace(self) -> None:
         """Show the turns, requests and calls of the last run on a time axis."""
         app_of(self).push_screen(TraceScreen(self.session.last_run))
+
+    def action_usage(self) -> None:
+        """Show what the conversation takes."""
+        name = self.session.id
+
+        def is_of_this(info: RunInfo) -> bool:
+            return info.row.labels.get(CONVERSATION) == name
+
+        app_of(self).push_screen(BoardScreen(USAGE.show(self.session.log.runs(where=is_of_this))))
 
     def action_details(self) -> None:
         """Show watchers, tools and hooks."""

@@ -22,6 +22,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static, TextArea
 
+from rxworker.boards import Board, board_text
 from rxworker.errors import DecisionError
 from rxworker.events.pause import Question
 from rxworker.hub import WatcherState
@@ -322,6 +323,42 @@ class TraceScreen(InfoScreen):
         shown.update(
             draw_trace(rows, span, shown.size.width, plain_colours(app_of(self).theme_variables))
         )
+
+
+class BoardScreen(InfoScreen):
+    """Shows a board, and follows it.
+
+    Args:
+        board: The board; it is disposed with the screen.
+    """
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
+        self._board = board
+
+    def compose(self) -> ComposeResult:
+        """Return the panels."""
+        with VerticalScroll(id="trace"):
+            yield Static(clean(self._board.dashboard.title), classes="head", markup=False)
+            yield Static(id="rows", markup=False)
+
+    def on_mount(self) -> None:
+        """Draw it, and again when a panel changes."""
+        self._board.changes.subscribe(self._draw)
+        self.call_after_refresh(self._draw)
+
+    def on_unmount(self) -> None:
+        """Compute it no more."""
+        self._board.dispose()
+
+    def on_resize(self) -> None:
+        """Draw it for the new width."""
+        self.call_after_refresh(self._draw)
+
+    def _draw(self, _: object = None) -> None:
+        board, shown = self._board, self.query_one("#rows", Static)
+        width = max(shown.size.width, 20)
+        shown.update(clean(board_text(board.dashboard, board.states, width=width)))
 
 
 class DetailsScreen(InfoScreen):
