@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,7 +130,7 @@ async def test_the_address_names_the_dashboard_and_its_scope(
         await page.locator("#board-choice").select_option("other")
         await expect(page.locator(".board-panel")).to_have_count(1)
         await page.locator("#board-scope button", has_text="All runs").click()
-        assert "?board=other&of=all#" in page.url
+        await expect(page).to_have_url(re.compile(r"\?board=other&of=all#"))
         await page.reload()
         await page.locator("#board-panel").scroll_into_view_if_needed()
         await expect(page.locator(".board-panel")).to_contain_text(desk.runs[-1].id)
