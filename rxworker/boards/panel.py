@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias, get_args
@@ -140,6 +141,9 @@ VIEWS: tuple[View, ...] = get_args(View)
 NOTHING_YET = "..."
 MOST_SHOWN = 20
 """The maximum number of groups, and of rows, that are printed; of rows the last."""
+MOST_DIGITS = 1e15
+"""From this number on, only the first digits are printed."""
+MOST_FLOAT = sys.float_info.max
 NUMBERS = frozenset({"number", "line", "area", "bar"})
 """The views that show numbers."""
 
@@ -224,6 +228,12 @@ def number(value: object, unit: str = "") -> str:
         return NOTHING_YET
     if isinstance(value, bool) or not isinstance(value, int | float):
         return " ".join(str(value).split())
-    is_whole = float(value).is_integer() and abs(value) < 1e15
-    text = f"{value:,.0f}" if is_whole or abs(value) >= 1000 else f"{Decimal(f'{value:.4g}'):f}"
+    if abs(value) >= MOST_DIGITS:
+        if isinstance(value, int):  # which may be greater than any float
+            value = min(max(value, -MOST_FLOAT), MOST_FLOAT)
+        text = f"{value:.4g}"
+    elif abs(value) >= 1000 or float(value).is_integer():
+        text = f"{value:,.0f}"
+    else:
+        text = f"{Decimal(f'{value:.4g}'):f}"
     return f"{text} {unit}".rstrip()

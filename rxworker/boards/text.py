@@ -53,7 +53,7 @@ def _lines(panel: Panel, state: PanelState, margin: int, width: int) -> Iterable
 
 def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any], width: int) -> Iterable[str]:
     shown = {name: number(each, panel.unit) for name, each in [*value.items()][:MOST_SHOWN]}
-    names = max(map(len, shown), default=0)
+    names = max((len(_name(name)) for name in shown), default=0)
     room = max(width - names - 6 - max(map(len, shown.values()), default=0), 1)
     most = max((each for each in value.values() if isinstance(each, int | float)), default=0)
     for name, text in shown.items():
@@ -61,10 +61,10 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any], width: in
         if name in state.points:
             bar = _spark(state.points[name], room)
         elif panel.view == "bar" and most > 0:
-            bar = "█" * round(room * max(value[name], 0) / most)
+            bar = "█" * round(room * (max(value[name], 0) / most))
         column = f"{bar:<{room}}  " if panel.view in ("bar", "line", "area") else ""
         mark = " (!)" if name in state.alerts else ""
-        yield f"  {name:<{names}}  {column}{text}{mark}"
+        yield f"  {_name(name):<{names}}  {column}{text}{mark}"
     if len(value) > MOST_SHOWN:
         yield f"  and {len(value) - MOST_SHOWN} more"
 
@@ -75,7 +75,7 @@ def _rows(panel: Panel, rows: list[dict[str, Any]], width: int) -> Iterable[str]
         return
     shown = rows[-MOST_SHOWN:]
     names = list(dict.fromkeys(name for row in shown for name in row))
-    table = [names, *[[number(row.get(name)) for name in names] for row in shown]]
+    table = [[*map(_name, names)], *[[number(row.get(name)) for name in names] for row in shown]]
     widths = [max(len(line[at]) for line in table) for at in range(len(names))]
     for line in table if names else ():
         cells = [text.ljust(room) for text, room in zip(line, widths, strict=True)]
@@ -88,7 +88,7 @@ def _lanes(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
     """The spans of each lane on one axis of time."""
     lanes: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        lanes.setdefault(str(row["lane"]), []).append((row["from"], row["to"]))
+        lanes.setdefault(_name(str(row["lane"])), []).append((row["from"], row["to"]))
     begin = min((row["from"] for row in rows), default=0.0)
     scale = max((row["to"] for row in rows), default=0.0) - begin or 1.0
     names = max(map(len, lanes), default=0)
@@ -112,7 +112,12 @@ def _spark(points: Sequence[tuple[float, float]], room: int) -> str:
         while at + 1 < len(points) and points[at + 1][0] <= until:
             at += 1
         steps[place] = points[at][1]
-    low, high = min(0.0, *steps), max(0.0, *steps)
+    low, high = min(0.0, *steps) / 2, max(0.0, *steps) / 2  # halves, whose difference is finite
     return "".join(
-        BARS[round((each - low) / ((high - low) or 1) * (len(BARS) - 1))] for each in steps
+        BARS[round((each / 2 - low) / ((high - low) or 1) * (len(BARS) - 1))] for each in steps
     )
+
+
+def _name(name: str) -> str:
+    """A name in one line: it may be what a model has written."""
+    return " ".join(name.split())

@@ -110,6 +110,36 @@ async def test_a_log_is_folded_in_the_order_of_time_also_where_runs_overlap() ->
             await fold_log(BOARD, log, runs=["run-0"])
 
 
+FORGED = "look\nCost  0 USD"
+
+
+@pytest.mark.parametrize(
+    ("view", "state"),
+    [
+        ("bar", PanelState("p", value={FORGED: 1.0})),
+        ("state", PanelState("p", value={FORGED: FORGED})),
+        ("lane", PanelState("p", value=[{"lane": FORGED, "from": 1.0, "to": 2.0}])),
+        ("table", PanelState("p", value=[{FORGED: FORGED}])),
+    ],
+)
+def test_a_name_from_a_record_makes_no_line_of_its_own(view: View, state: PanelState) -> None:
+    lines = board_text(Dashboard([panel("P", ops.map(seq_of), view=view)]), [state]).split("\n")
+    assert not [line for line in lines if line.startswith("Cost")]
+
+
+@pytest.mark.parametrize(
+    ("view", "state"),
+    [
+        ("bar", PanelState("p", value={"a": 1e308, "b": 10**308})),
+        ("line", PanelState("p", value=1.0, points={"": [(1.0, -1.7e308), (2.0, 1.7e308)]})),
+        ("table", PanelState("p", value=[{"a": 10**400, "b": -(10**5000), "c": 2**70}])),
+    ],
+)
+def test_the_greatest_numbers_have_a_place(view: View, state: PanelState) -> None:
+    text = board_text(Dashboard([panel("P", ops.map(seq_of), view=view)]), [state])
+    assert all(len(line) <= 80 for line in text.split("\n"))
+
+
 def test_the_command_prints_a_dashboard(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
