@@ -26,7 +26,7 @@ from rxworker.ui.web.agents import (
     post_chat_stop,
     protocol_routes,
 )
-from rxworker.ui.web.boards import BoardQuery, FollowedBoard
+from rxworker.ui.web.boards import BoardQuery, FollowedBoard, encode_state
 from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import TITLE, RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
@@ -527,7 +527,7 @@ async def get_board(state: ServerState, request: WebRequest) -> web.Response:
     dashboard = state.boards.find(request.params["name"])
     query = read_query(request, BoardQuery)
     states = await state.boards.at(dashboard, state.runs_of(request), query)
-    return bytes_response(json_redactor()(encode_json(states)))
+    return bytes_response(json_redactor()(b"[" + b",".join(map(encode_state, states)) + b"]"))
 
 
 async def get_board_events(state: ServerState, request: WebRequest) -> web.Response | None:

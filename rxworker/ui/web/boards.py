@@ -125,7 +125,7 @@ class BoardFeed:
 
     def _encode(self, state: PanelState) -> bytes:
         self.encoded += 1
-        return self._redact(encode_json(state))
+        return self._redact(encode_state(state))
 
     def _note(self, state: PanelState) -> None:
         if not self._pending:
@@ -144,6 +144,14 @@ class BoardFeed:
         seq, now = self.hub.last_seq + 1, time.time()
         item = cast("Event", Item[States](seq, now, changed))
         self.hub.push(Record(seq, self.board.dashboard.name, 0, 0, now, item))
+
+
+def encode_state(state: PanelState) -> bytes:
+    """A state as JSON, or why it has none, such as a whole number of too many digits in a row: the other panels are shown."""
+    try:
+        return encode_json(state)
+    except ValueError as error:
+        return encode_json(PanelState(state.panel, state.time, error=f"ValueError: {error}"))
 
 
 def frame_of(states: Iterable[bytes]) -> bytes:

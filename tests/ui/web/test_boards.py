@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from reactivex import operators as ops
 from rxworker import Worker
 from rxworker.boards import Dashboard, panel
 from rxworker.errors import ConfigurationError
-from rxworker.events import Record, TextDelta
+from rxworker.events import Record, RunStart, TextDelta
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.panels import count, run_of
 from rxworker.testing import ScriptedModel
@@ -92,7 +92,9 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(*replies: str, **options: Any) -> AsyncGenerator[Client, None]:
+async def serving(
+    *replies: str, dashboards: Sequence[Dashboard] = (BOARD,), **options: Any
+) -> AsyncGenerator[Client, None]:
     given = iter(replies or ["An old pond."] * 10)
 
     def make() -> Worker:
@@ -100,7 +102,7 @@ async def serving(*replies: str, **options: Any) -> AsyncGenerator[Client, None]
 
     async with (
         aiohttp.ClientSession(trust_env=False) as http,
-        WebServer(make, port=0, dashboards=[BOARD], **options) as server,
+        WebServer(make, port=0, dashboards=dashboards, **options) as server,
     ):
         yield Client(server, http)
 
@@ -279,6 +281,25 @@ async def test_all_runs_of_a_log_are_shown_after_a_restart(tmp_path: Path) -> No
                 two = await client.begin()
                 both = {run["id"]: 3, two["id"]: 3}
                 await until(states, lambda s: s["deltas"]["value"] == both)
+
+
+async def test_a_panel_that_has_no_json_shows_why_and_the_others_go_on() -> None:
+    def row_of(_: Record) -> dict[str, int]:
+        return {"digits": 10**5000}
+
+    board = Dashboard(
+        [panel("Rows", ops.map(row_of), view="table"), panel("Runs", count(RunStart))],
+        title="Desk",
+    )
+    async with serving(dashboards=[board]) as client:
+        run = await client.begin()
+        await client.ended(run)
+        shown = await client.states(f"?run={run['id']}")
+        assert "digits" in shown["rows"]["error"]
+        assert shown["runs"]["value"] == 1
+        async with client.follow(f"?run={run['id']}") as states:
+            shown = await until(states, lambda known: "value" in known["runs"])
+            assert "digits" in shown["rows"]["error"]
 
 
 async def test_mistakes_are_reported() -> None:
