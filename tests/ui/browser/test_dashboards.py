@@ -132,6 +132,8 @@ async def test_the_address_names_the_dashboard_and_its_scope(
         await page.locator("#board-scope button", has_text="All runs").click()
         await expect(page).to_have_url(re.compile(r"\?board=other&of=all#"))
         await page.reload()
+        # What is drawn above the panel moves it out of view again.
+        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
         await expect(page.locator(".board-panel")).to_contain_text(desk.runs[-1].id)
         await expect(page.locator("#board-scope [aria-pressed=true]")).to_have_text("All runs")

@@ -228,6 +228,7 @@ async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
+        await expect(page.locator(".markdown a")).to_have_count(len(texts))
         shown = await page.locator(".markdown a").all_text_contents()
         assert [text.endswith(" (evil.example)") for text in shown] == [True] * 3 + [False] * 3
 
