@@ -199,15 +199,15 @@ def all_records(
 async def _in_order(
     log: EventLog, since: float | None, runs: Sequence[str] | None
 ) -> AsyncGenerator[Record, None]:
-    """The stored records of runs, in the order of their times. A run that is deleted meanwhile ends, and one that cannot be read is left out, unless it was named."""
-    count = 0
+    """The stored records of runs, in the order of their times. A run that is deleted meanwhile ends, and one that cannot be read is left out, unless it was named or none can be read."""
+    count, unread = 0, list[LogError]()
     waiting = await _begun(log, since, runs)  # the first to begin is the last
     heap: list[tuple[float, str, int, Record, AsyncGenerator[Record, None]]] = []
     try:
         while heap or waiting:
             while waiting and (not heap or waiting[-1][0] <= heap[0][0]):
                 _, run, source = waiting.pop()
-                records = _records(log, run, source, is_named=runs is not None)
+                records = _records(log, run, source, None if runs is not None else unread)
                 if (record := await anext(records, None)) is not None:
                     heappush(heap, (record.time, run, record.seq, record, records))
             if heap:
@@ -220,6 +220,8 @@ async def _in_order(
                     heappop(heap)
                 else:
                     heapreplace(heap, (following.time, run, following.seq, following, records))
+        if unread and not count:
+            raise unread[0]
     finally:
         for *_, records in heap:
             await records.aclose()
@@ -241,7 +243,7 @@ async def _begun(
 
 
 async def _records(
-    log: EventLog, run: str, source: str, *, is_named: bool
+    log: EventLog, run: str, source: str, unread: list[LogError] | None
 ) -> AsyncGenerator[Record, None]:
     """The records of a run; of a fork without those that it has copied."""
     is_copied = bool(source)
@@ -253,8 +255,9 @@ async def _records(
                     if not is_copied:
                         yield record
     except LogError as error:
-        if is_named or error.retryable:
+        if unread is None or error.retryable:
             raise
         info = await log.listed(run)
         if info is not None and info.status != "deleted":
+            unread.append(error)
             logger.warning("%s is not on the board: %s", run, error, extra={"run": run})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from rxworker.boards.stored import _in_order  # pyright: ignore[reportPrivateUsa
 from rxworker.errors import LogError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog, RunInfo, fork_run
+from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog, fork_run
 from rxworker.log.format import Entry, record_of
 from rxworker.panels import count, run_of
 from rxworker.testing import Reply, ScriptedModel, call, say
@@ -169,6 +170,33 @@ async def test_a_run_that_is_deleted_while_records_are_read_ends_and_no_other_on
         assert {place for place in seen if place[0] != gone.id} == expected
         with pytest.raises(LogError, match="no run"):
             await fold_log(BOARD, log, runs=[gone.id])
+
+
+class Flipped:
+    """A codec of a log."""
+
+    def encode(self, data: bytes, run_id: str) -> bytes:
+        return bytes(each ^ 7 for each in data)
+
+    decode = encode
+
+
+async def test_a_run_that_cannot_be_read_is_left_out_and_a_log_of_no_other_is_refused(
+    tmp_path: Path,
+) -> None:
+    async def begin(log: EventLog) -> Run[None]:
+        run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        await run
+        return run
+
+    async with SQLiteLog(tmp_path / "runs.db", codec=Flipped()) as log:
+        await begin(log)
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        with pytest.raises(LogError, match="codec="):
+            await fold_log(BOARD, log)
+        run = await begin(log)
+        [begun, deltas] = await fold_log(BOARD, log)
+        assert (begun.value, deltas.value) == (1, {run.id: 2})
 
 
 async def test_a_long_history_lets_other_tasks_run() -> None:
