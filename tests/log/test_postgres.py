@@ -89,7 +89,7 @@ async def test_a_user_who_may_make_no_table_searches_titles(postgres: PostgresSe
         refusal = LogError("no")
         refusal.__cause__ = psycopg.errors.InsufficientPrivilege()
 
-        async def refuse(query: object, values: object = ()) -> NoReturn:
+        async def refuse(query: object, values: object = (), link: object = None) -> NoReturn:
             raise refusal
 
         log._query = refuse
