@@ -73,6 +73,8 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
+        # What is drawn above the panel moves it out of view again.
+        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
         panels = page.locator(".board-panel")
         await expect(panels).to_have_count(7)
@@ -98,6 +100,8 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(
         await desk.status(page, "finished")
         await desk.ask(page, "More")
         await desk.status(page, "finished")
+        # What is drawn above the panel moves it out of view again.
+        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
         calls_made = page.locator('.board-panel[aria-label="Calls"]')
         await expect(calls_made).to_contain_text("1 calls")
@@ -125,6 +129,8 @@ async def test_the_address_names_the_dashboard_and_its_scope(
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
+        # What is drawn above the panel moves it out of view again.
+        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
         await expect(page.locator(".board-panel")).to_have_count(7)
         await page.locator("#board-choice").select_option("other")
@@ -150,6 +156,7 @@ async def test_nothing_is_received_before_it_is_on_the_screen(
         await desk.status(page, "finished")
         feeds = server.state.boards.feeds
         assert not feeds
+        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
         await expect(page.locator(".board-panel")).to_have_count(7)
         await expect(page.locator(".board-panel").nth(0)).to_contain_text("finished")
