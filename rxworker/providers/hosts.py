@@ -7,6 +7,7 @@ these protocols, and the official clients for Azure (``AnthropicFoundry``) and A
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -109,6 +110,14 @@ def row_of(rows: Mapping[str, A], url: str, otherwise: A) -> A:
     >>> row_of(OPENAI_HOSTS, "http://127.0.0.1:8000/v1", Host("K")).variable
     'K'
     """
+    for end in _ends_of(url):
+        if end in rows:
+            return rows[end]
+    return otherwise
+
+
+@lru_cache(maxsize=64)  # used several times for each request, of the same few addresses
+def _ends_of(url: str) -> tuple[str, ...]:
+    """The host of an address, and what it ends with, the longest first."""
     labels = host_of(url).rstrip(".").split(".")
-    ends = (".".join(labels[place:]) for place in range(len(labels)))
-    return next((rows[end] for end in ends if end in rows), otherwise)
+    return tuple([".".join(labels[place:]) for place in range(len(labels))])
