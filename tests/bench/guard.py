@@ -35,6 +35,9 @@ GUARDED = (
 """What is seen in a second. The others share their code with these."""
 
 STILL: dict[tuple[str, str], float] = {
+    ("tools", "anthropic"): 2.2,
+    ("tools", "chat"): 2.2,
+    ("tools", "responses"): 2.2,
     ("tools10", "anthropic"): 2.0,
     ("tools10", "chat"): 2.0,
     ("tools10", "responses"): 2.0,
