@@ -2,7 +2,8 @@
 
 Theory of operation. Each group has a pipeline of its own, and all of a panel have one `RecordClock`, which is moved to the time of each record before the
 pipelines are given it. Nothing else moves it but `Cell.move_to`, which runs what is due in between. So what a panel shows at a moment depends on the records
-and the moment alone, and folding the records again shows the same. What a pipeline raises, also from its timers, stops its group and no other panel.
+and the moment alone, and folding the records again shows the same. What a pipeline raises when it takes a record stops its group. What a timer raises stops all
+groups of the panel, since the clock does not know whose timer it was. Neither stops another panel.
 """
 
 from __future__ import annotations

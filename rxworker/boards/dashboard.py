@@ -13,7 +13,7 @@ from reactivex.disposable import CompositeDisposable
 from reactivex.internal import noop
 
 from rxworker.boards.cell import Cell
-from rxworker.boards.panel import AlertChange, Panel, PanelState, slug
+from rxworker.boards.panel import AlertChange, Panel, PanelState, read_name
 from rxworker.boards.xray import XRay, explain
 from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import Record
@@ -46,7 +46,7 @@ class Dashboard(Settings, frozen=True):
         name: Its name in addresses; by default made from the title.
 
     Raises:
-        ConfigurationError: There is no panel, something is no panel, or two have the same name.
+        ConfigurationError: There is no panel, something is no panel, two have the same name, or the name of the dashboard is not made of letters, digits and dashes.
 
     Example:
         >>> import asyncio
@@ -83,7 +83,7 @@ class Dashboard(Settings, frozen=True):
         if twice is not None:
             raise ConfigurationError(f"two panels have the name {twice!r}: give one of them name=")
         force_setattr(self, "panels", panels)
-        force_setattr(self, "name", self.name or slug(self.title))
+        force_setattr(self, "name", read_name("dashboard", self.name, self.title))
 
     def at(self, records: Iterable[Record], time: float | None = None) -> tuple[PanelState, ...]:
         """What the panels showed at a moment, by folding the records again.
@@ -324,7 +324,7 @@ class Board:
     def _take_past(self) -> None:
         """Take what was there already, which comes run after run, in the order of its times: the runs may have run at the same time."""
         past, self._past = self._past, []
-        for record in sorted(past, key=attrgetter("time")):
+        for record in sorted(past, key=IN_ORDER):
             for cell in self._cells.values():
                 cell.take(record)
 

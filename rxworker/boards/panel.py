@@ -201,11 +201,7 @@ def panel(
         )
     if alert is not None and view not in NUMBERS:
         raise ConfigurationError(f"the panel {title!r} shows no numbers: it cannot have an alert")
-    name = name or slug(title)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,79}", name):
-        raise ConfigurationError(
-            f"name={name!r}: give the panel {title!r} a name of a-z, 0-9 and dashes"
-        )
+    name = read_name("panel", name, title)
     return Panel(title, pipeline, view, name, unit, group, alert)
 
 
@@ -237,3 +233,20 @@ def number(value: object, unit: str = "") -> str:
     else:
         text = f"{Decimal(f'{value:.4g}'):f}"
     return f"{text} {unit}".rstrip()
+
+
+def read_name(what: str, name: str, title: str) -> str:
+    """The name in addresses: the given one, or that of the title.
+
+    Raises:
+        ConfigurationError: It is not made of letters, digits and dashes.
+
+    >>> read_name("panel", "", "Cost by tool")
+    'cost-by-tool'
+    """
+    name = name or slug(title)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,79}", name):
+        raise ConfigurationError(
+            f"name={name!r}: give the {what} {title!r} a name of a-z, 0-9 and dashes"
+        )
+    return name

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from math import isnan
 from pathlib import Path
 
 from rxworker.boards import Dashboard, board_text, fold_log
@@ -60,8 +61,14 @@ def read_moment(text: str) -> float:
 
     >>> read_moment("2026-01-01T00:00:00+00:00"), read_moment("12.5")
     (1767225600.0, 12.5)
+
+    Raises:
+        ValueError: It is neither.
     """
     try:
-        return float(text)
+        moment = float(text)
     except ValueError:
-        return datetime.fromisoformat(text).timestamp()
+        moment = datetime.fromisoformat(text).timestamp()
+    if isnan(moment):
+        raise ValueError("not a number")
+    return moment

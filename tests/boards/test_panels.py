@@ -248,6 +248,8 @@ def test_an_alert_is_reported_when_its_time_has_passed_and_when_it_is_over() -> 
         (lambda: above("1"), "limit"),  # pyright: ignore[reportArgumentType]
         (lambda: below(1, lasting=-1), "lasting"),
         (lambda: Dashboard([]), "takes a list of panels"),
+        (lambda: Dashboard([panel("A", COUNT)], title="数"), "give the dashboard '数' a name"),
+        (lambda: Dashboard([panel("A", COUNT)], name="a/b"), "of a-z, 0-9 and dashes"),
         (lambda: Dashboard(panel("A", COUNT)), "takes a list of panels"),  # pyright: ignore[reportArgumentType]
         (lambda: Dashboard([COUNT]), "takes a list of panels"),  # pyright: ignore[reportArgumentType]
         (lambda: Dashboard([panel("A", COUNT), panel("a", COUNT)]), "two panels have the name 'a'"),

@@ -160,8 +160,9 @@ def test_the_command_prints_a_dashboard(
     assert capsys.readouterr().out == f"Last  {last}\n"
     assert main([*command, "--at", "2001-01-01T00:00:00"]) == 0
     assert capsys.readouterr().out == "Last  ...\n"
-    assert main([*command, "--at", "noon"]) == 2
-    assert "'noon' is not a moment" in capsys.readouterr().err
+    for moment in ("noon", "nan"):
+        assert main([*command, "--at", moment]) == 2
+        assert f"'{moment}' is not a moment" in capsys.readouterr().err
     assert main([*command[:-1], "my_dash_boards:seq_of"]) == 2
     assert "no Dashboard" in capsys.readouterr().err
     assert main(["dash", "--log", "sqlite:missing.db", "my_dash_boards:board"]) == 1

@@ -635,8 +635,8 @@ def test_a_share_needs_to_know_what_the_model_reads() -> None:
     assert Compact().tokens(Client(known)) == 160_000
     assert Compact(at=1.0).tokens(fallback(large, known)) == 200_000
     assert Compact(at=1).tokens(Client(unknown)) == 1
-    told = OpenAIChat("mine", base_url="http://x", api_key="k", info=ModelInfo(context=10_000))
-    assert Compact(at=0.5).tokens(Client(told)) == 5_000
+    known = OpenAIChat("mine", base_url="http://x", api_key="k", info=ModelInfo(context=10_000))
+    assert Compact(at=0.5).tokens(Client(known)) == 5_000
     for model in (unknown, fallback(known, unknown), ScriptedModel(["x"])):
         with pytest.raises(ConfigurationError, match=r"at=100_000.*ModelInfo\(context"):
             Worker(model, compact=Compact())

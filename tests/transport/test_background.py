@@ -275,7 +275,7 @@ class Slow:
 async def test_leaving_before_the_response_has_a_name_cancels_it_when_it_has_one(
     raw_server: RawServer,
 ) -> None:
-    """The service goes on with what it was sent, also when nobody is connected any more."""
+    """The service goes on with what it was sent, also without a connection."""
     service, got = Slow(), list[ResponseEvent]()
     provider = OpenAIResponses("m", api_key="k", base_url=await raw_server(service))
     subscription = Client(provider, retry=AGAIN).stream(ASKED).subscribe(got.append)

@@ -378,8 +378,8 @@ def test_two_tool_calls_with_text_arguments_can_be_noted() -> None:
     kept = Conversation((Message.user("Hi"), Message.assistant(broken), Message.user("Go on")))
     context = MessageSendContext(conversation=kept, emit=lambda _: None)
     context.messages[2] = Message.user(ToolResult("c", "no"), "Go on")
-    context.note("mend")
-    assert [name for name, _, _ in context.edits] == ["mend"]
+    context.note("repair")
+    assert [name for name, _, _ in context.edits] == ["repair"]
     assert msgspec.to_builtins(context.edits[0][1]) == msgspec.to_builtins(kept)
 
 

@@ -226,8 +226,10 @@ class Boards:
             self._dashboards[each.name] = each
         self._store = store
         is_shown = any(each is meters for each in dashboards)
-        # A name that no address has.
-        self._meters = meters if is_shown else replace(meters, name=f"/{meters.name}")
+        name = meters.name
+        while not is_shown and name in self._dashboards:
+            name = f"{name}-of-metrics"
+        self._meters = replace(meters, name=name)
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._is_closed = False
 

@@ -211,7 +211,7 @@ async def test_a_run_goes_on_behind_its_past(desk: Desk, gated: type[GatedModel]
 
 
 def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let so many seconds be between two records of a run, which nobody waits for."""
+    """Let so many seconds be between two records of a run, without a wait."""
     now = itertools.count(1e9, seconds)
 
     def clock(_loop: asyncio.AbstractEventLoop) -> Callable[[], float]:

@@ -21,7 +21,7 @@ class PanelElement extends Themed {
 
   begin() {
     const src = this.getAttribute("src") ?? "", name = this.getAttribute("panel"), url = URL.canParse(src, document.baseURI) ? new URL(src, document.baseURI) : null;
-    const [, path, board] = url?.pathname.match(/^(.*\/)api\/boards\/([^/]+)$/) ?? [];
+    const [, path, board] = url?.pathname.match(/^(.*\/)api\/boards\/([a-z0-9-]+)$/) ?? [];
     const note = el("p", { class: "board-error", role: "status", hidden: true }), node = el("div", { class: "board" });
     this.shadowRoot.replaceChildren(el("div", { class: "embed", lang: locale }, note, node));
     const problem = (text) => {
@@ -29,7 +29,7 @@ class PanelElement extends Themed {
       show(note, text !== "");
     };
     if (board === undefined) return problem(words.board.source);
-    this.#follow(new URL(path, url).href, decodeURIComponent(board), Object.fromEntries(url.searchParams), name, new BoardView(node), problem);
+    this.#follow(new URL(path, url).href, board, Object.fromEntries(url.searchParams), name, new BoardView(node), problem);
   }
 
   async #follow(server, board, query, name, view, problem) {

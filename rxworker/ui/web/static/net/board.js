@@ -64,7 +64,7 @@ class Feed {
 export class BoardSource {
   // `server` is an address that ends in a slash. handlers: states(list), problem(error or null)
   constructor(server, name, handlers, { makeSource = null, fetch } = {}) {
-    Object.assign(this, { server, name, handlers, makeSource, fetch, feed: null, asked: 0 });
+    Object.assign(this, { server, name, handlers, makeSource, fetch, feed: null, asked: 0, wanted: null, isAsking: false });
   }
 
   // Show the present. `query` names a run or a conversation, or is empty.
@@ -76,23 +76,36 @@ export class BoardSource {
     this.feed.add(this.handlers);
   }
 
-  // Show a moment of the past. What is asked for while an answer is on its way is asked for when it has come.
+  // Show a moment of the past. While an answer is on its way, only the newest moment waits: a slider that moves asks for no more than the server computes.
   async at(query, time) {
-    this.close();
-    const asked = this.asked;
-    try {
-      const states = await boardAt(this.server, this.name, { ...query, time }, this.fetch);
-      if (asked === this.asked) this.handlers.states(states);
-      this.handlers.problem(null);
-    } catch (problem) {
-      if (asked === this.asked) this.handlers.problem(problem);
+    this.leave();
+    this.wanted = { ...query, time };
+    if (this.isAsking) return;
+    this.isAsking = true;
+    while (this.wanted !== null) {
+      const { wanted, asked } = this;
+      this.wanted = null;
+      try {
+        const states = await boardAt(this.server, this.name, wanted, this.fetch);
+        if (asked !== this.asked) continue;
+        this.handlers.states(states);
+        this.handlers.problem(null);
+      } catch (problem) {
+        if (asked === this.asked) this.handlers.problem(problem);
+      }
     }
+    this.isAsking = false;
+  }
+
+  leave() {
+    this.feed?.remove(this.handlers);
+    this.feed = null;
   }
 
   close() {
     this.asked += 1;
-    this.feed?.remove(this.handlers);
-    this.feed = null;
+    this.wanted = null;
+    this.leave();
   }
 }
 
