@@ -42,6 +42,8 @@ sys.exit(f"README.md has no block after {sys.argv[1]}") if found is None else pr
 PY
 }
 
+demo() { "$1" demo --fast </dev/null | tail -n 4; }
+
 environment() { # the README's test command up to the tests
   local command
   step "The environment"
@@ -62,4 +64,30 @@ checks() {
 
   step "Imports"
   .venv/bin/lint-imports --no-cache
+}
+
+packages() { # the wheel and the source distribution, into a folder: built twice and the same, valid, with links that an index can follow, and installed elsewhere
+  local built=$1
+  export RXWORKER_REPOSITORY SOURCE_DATE_EPOCH
+  SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+  step "The files that other projects wrote are those of the registry"
+  "$python" tests/ui/vendored.py
+  step "The packages, built twice"
+  "$python" -m venv "$scratch/build"
+  "$scratch/build/bin/pip" install -q build twine
+  mkdir -p "$built" "$scratch/again"
+  "$scratch/build/bin/python" -m build --outdir "$built" . >"$scratch/built" || { cat "$scratch/built"; return 1; }
+  "$scratch/build/bin/python" -m build --outdir "$scratch/again" . >"$scratch/built" || { cat "$scratch/built"; return 1; }
+  (cd "$built" && sha256sum ./*) >"$scratch/sums"
+  (cd "$scratch/again" && sha256sum --check --quiet "$scratch/sums")
+  "$scratch/build/bin/twine" check --strict "$built"/*
+  if unzip -p "$built"/rxworker-*.whl '*/METADATA' | grep -nE '\]\((docs|examples|\.)'; then
+    echo "these links lead nowhere on a package index: see .ci/metadata_hook.py"
+    return 1
+  fi
+
+  step "The wheel, installed elsewhere"
+  "$python" -m venv "$scratch/venv"
+  "$scratch/venv/bin/pip" install -q "$(ls "$built"/rxworker-*.whl)[cli]"
+  (cd "$scratch" && demo "$scratch/venv/bin/rxworker" && "$scratch/venv/bin/python" -m rxworker --version)
 }

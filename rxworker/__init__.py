@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rxworker.worker.session import Session
     from rxworker.worker.worker import Worker
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The public names, by module. They are imported when they are used first, so that `rxworker.state` needs nothing but msgspec.
 _NAMES = {

@@ -126,8 +126,3 @@ def test_what_stands_in_a_pipe_elsewhere_has_a_drawing_too(room: str, path: str)
         value = getattr(value, part)
     lines = drawing(inspect.getdoc(value) or "")
     assert any("--" in line or "|" in line for line in lines)
-
-
-def test_the_version_is_that_of_the_project() -> None:
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'version = "{rxworker.__version__}"' in project

@@ -148,10 +148,11 @@ def changelog(text: str) -> str:
     """The changelog with the fragments of the changes that are not released."""
     title, _, released = text.partition("\n\n")
     _, _, released = released.partition("\n\n")  # the sentence that leads to the folder
-    parts = [title, "## Unreleased"]
+    parts = [title]
     for kind, heading in KINDS.items():
         fragments = sorted((DOCS / "changes").glob(f"{kind}-*.md"))
         if fragments:
+            parts += ["## Unreleased"] if len(parts) == 1 else []
             items = (" ".join(linked(path, "changelog.md").split()) for path in fragments)
             parts += [f"### {heading}", "\n".join(f"- {item}" for item in items)]
     return "\n\n".join([*parts, released])

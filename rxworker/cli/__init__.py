@@ -39,9 +39,9 @@ def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _is_command() -> bool:
-    name = sys.argv[0] if sys.argv else ""
-    # While a package is imported for ``python -m``, that is all that argv holds.
-    return "rxworker.cli" in sys.orig_argv if name == "-m" else PurePath(name).stem == "rxworker"
+    command = PurePath(sys.argv[0] if sys.argv else "")
+    # ``rxworker``, or ``python -m rxworker``, which runs the file ``rxworker/__main__.py``.
+    return command.stem == "rxworker" or command.parts[-2:] == ("rxworker", "__main__.py")
 
 
 exit_at_once()

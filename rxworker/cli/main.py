@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from math import inf
 from typing import Any, NoReturn
 
+from rxworker import __version__
 from rxworker.cli import exit_at_once, restore
 from rxworker.cli.process import (
     FAILED,
@@ -229,7 +230,7 @@ class Parser(argparse.ArgumentParser):
 def make_parser() -> Parser:
     """The parser of the whole command. The defaults of the options are those of the functions."""
     parser = Parser(prog="rxworker", description=DESCRIPTION)
-    parser.add_argument("--version", action="version", version=f"rxworker {_version()}")
+    parser.add_argument("--version", action="version", version=f"rxworker {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
     for name, (function, text, add_options) in COMMANDS.items():
         command = _add_parser(commands, name, text)
@@ -538,10 +539,3 @@ def _seconds(text: str) -> float:
 def _host_and_port(text: str) -> tuple[str | None, int]:
     host, _, port = text.rpartition(":")
     return host.strip("[]") or None, _port(port)
-
-
-def _version() -> str:
-    try:
-        return metadata.version("rxworker")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"

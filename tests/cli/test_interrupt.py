@@ -62,7 +62,7 @@ def interrupted(folder: Path, module: str, command: list[str]) -> tuple[int, str
 def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(
     module: str, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "rxworker.cli", "--version"]
+    command = [sys.executable, "-m", "rxworker", "--version"]
     assert interrupted(tmp_path, module, command) == (130, "")
 
 
@@ -74,7 +74,7 @@ def test_ctrl_c_while_the_installed_command_is_imported_prints_no_traceback(tmp_
 def test_ctrl_c_while_a_command_imports_what_only_it_needs_prints_no_traceback(
     tmp_path: Path,
 ) -> None:
-    command = [sys.executable, "-m", "rxworker.cli", "demo", "--fast"]
+    command = [sys.executable, "-m", "rxworker", "demo", "--fast"]
     for module in ("rxworker.cli.demo", "aiohttp", "rxworker.worker"):
         assert interrupted(tmp_path, module, command) == (130, "")
 

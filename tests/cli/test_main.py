@@ -1,5 +1,5 @@
 import argparse
-import importlib.metadata
+import importlib
 import inspect
 import subprocess
 import sys
@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
+from rxworker import __version__
 from rxworker.cli import main
 from rxworker.cli.main import COMMANDS, Parser
 from rxworker.cli.resolve import WorkerOptions
 from rxworker.cli.runs import ACTIONS
 from rxworker.testing import anthropic_frames, say
 
-COMMAND = [sys.executable, "-m", "rxworker.cli"]
+COMMAND = [sys.executable, "-m", "rxworker"]
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"rxworker {importlib.metadata.version('rxworker')}\n"
+    assert capsys.readouterr().out == f"rxworker {__version__}\n"
 
 
 @pytest.mark.parametrize("command", [[], ["demo"], ["chat"], ["decode"]])

@@ -19,7 +19,7 @@ from rxworker.cli import main
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
 
-COMMAND = [sys.executable, "-m", "rxworker.cli", "mcp"]
+COMMAND = [sys.executable, "-m", "rxworker", "mcp"]
 WORKERS = """
 import os, subprocess
 from rxworker import Worker, tool

@@ -26,7 +26,7 @@ if sys.platform == "win32":
     pytest.skip("signals are others there", allow_module_level=True)
 
 TOKEN = "a-very-secret-token-0123456789"
-COMMAND = [sys.executable, "-m", "rxworker.cli", "serve"]
+COMMAND = [sys.executable, "-m", "rxworker", "serve"]
 MODEL = ["--provider", "anthropic", "--model", "m"]
 
 

@@ -43,7 +43,7 @@ class Terminal:
         self._ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, (30, columns))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rxworker.cli", *arguments],
+            [sys.executable, "-m", "rxworker", *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

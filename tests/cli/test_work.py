@@ -57,7 +57,7 @@ async def test_a_process_that_drains_is_alive_and_not_ready(tmp_path: Path) -> N
         aiohttp.ClientSession(trust_env=False) as http,
     ):
         one = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rxworker.cli", "work", "--log", "sqlite:runs.db"),
+            *(sys.executable, "-m", "rxworker", "work", "--log", "sqlite:runs.db"),
             *("my_workers:make_worker", *options),
             cwd=tmp_path,
             env={**os.environ, "MY_API_KEY": SECRET, "PYTHONUTF8": "1"},

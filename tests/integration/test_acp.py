@@ -19,7 +19,7 @@ from acp.schema import AllowedOutcome, RequestPermissionResponse, TextContentBlo
 from rxworker.cli import main
 
 HERE = Path(__file__).parent / "acp"
-COMMAND = [sys.executable, "-m", "rxworker.cli", "acp", "desk:make_worker"]
+COMMAND = [sys.executable, "-m", "rxworker", "acp", "desk:make_worker"]
 PATIENCE = 60.0
 
 
@@ -146,7 +146,7 @@ def test_a_process_that_is_terminated_hands_its_run_over(tmp_path: Path) -> None
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     listed = subprocess.run(
-        [sys.executable, "-m", "rxworker.cli", "runs", "--log", log, "list"],
+        [sys.executable, "-m", "rxworker", "runs", "--log", log, "list"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "cut-off" in listed.stdout

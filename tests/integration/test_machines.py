@@ -54,7 +54,7 @@ class Commands:
         return [*RXWORKER, *(self._words.get(word, word) for word in words)]
 
 
-RXWORKER = [sys.executable, "-m", "rxworker.cli"]
+RXWORKER = [sys.executable, "-m", "rxworker"]
 
 
 async def output_of(folder: Path, words: list[str]) -> str:

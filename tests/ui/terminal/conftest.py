@@ -113,7 +113,7 @@ SHOW_CURSOR = "\x1b[?25h"
 CONTROLLED = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "rxworker.cli", *sys.argv[1:]])
+os.execv(sys.executable, [sys.executable, "-m", "rxworker", *sys.argv[1:]])
 """
 HURRIED = """
 import sys
@@ -150,7 +150,7 @@ class Terminal:
         self._ours, self._theirs = os.openpty()
         termios.tcsetwinsize(self._theirs, (30, 100))
         self.before = termios.tcgetattr(self._theirs)
-        command = ["-c", CONTROLLED] if controls else ["-m", "rxworker.cli"]
+        command = ["-c", CONTROLLED] if controls else ["-m", "rxworker"]
         command = ["-c", HURRIED] if hurried else command
         with _heard(signal.SIGINT, signal.SIGHUP), ExitStack() as files:
             self.process = subprocess.Popen(

@@ -1,8 +1,0 @@
-"""``python -m rxworker.cli``, for where the command itself is not on the path."""
-
-import sys
-
-from rxworker.cli.main import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,22 @@
+"""The files of others: each belongs to a package of the bill of materials, is as it was taken, and has its licence beside it."""
+
+from __future__ import annotations
+
+import tomllib
+
+from tests.ui.vendored import BILL, PACKAGES, ROOT, VENDOR, bill
+
+
+def test_the_bill_of_materials_has_every_file_as_it_is() -> None:
+    assert BILL.read_text(encoding="utf-8") == bill(), "run python tests/ui/vendored.py --write"
+    assert {p.name for p in VENDOR.iterdir() if p.is_dir()} == {one.folder for one in PACKAGES}
+
+
+def test_each_package_has_its_licence_and_the_project_names_them_all() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    licences = {"MIT"}
+    for one in PACKAGES:
+        assert "LICENSE" in one.files(), one.folder
+        licences |= set(one.licence.split(" AND "))
+    assert set(project["license"].split(" AND ")) == licences
+    assert (VENDOR / "katex" / "fonts" / "OFL.txt").exists()
