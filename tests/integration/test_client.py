@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import tarfile
-import tomllib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -138,12 +137,6 @@ def text_and_events(records: list[Record]) -> tuple[str, list[Event]]:
 
 def test_the_types_are_those_of_python() -> None:
     assert FILE.read_text() == event_types(), "run python tests/integration/client/event_types.py"
-
-
-def test_the_version_is_that_of_the_library() -> None:
-    package = json.loads((PACKAGE / "package.json").read_text())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert package["version"] == project["version"]
 
 
 @pytest.mark.timeout(3 * PATIENCE)
