@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from rxworker.messages import (
+    Audio,
     Content,
     Document,
     Image,
@@ -183,6 +184,8 @@ def describe_part(part: Content) -> str:
             return _bracketed("picture", kind, _size(data), url or "")
         case Document(media_type=kind, data=data, url=url, title=title):
             return _bracketed(f"document {title or ''}".strip(), kind, _size(data), url or "")
+        case Audio(media_type=kind, data=data):
+            return _bracketed("recording", kind, _size(data))
         case OpaqueBlock(kind=kind):
             return _bracketed("unknown content", kind)
         case _:
@@ -197,7 +200,7 @@ def _size(data: str | None) -> str:
     """The decoded size of base64 data."""
     if not data:
         return ""
-    size = len(data) * 3 // 4
+    size = len(data) * 3 // 4 - data[-2:].count("=")
     return f"{size} B" if size < 1000 else f"{size / 1000:,.1f} kB"
 
 

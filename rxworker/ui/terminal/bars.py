@@ -105,12 +105,14 @@ class Choice(Struct, frozen=True):
         label: The text of the line.
         note: The text after it.
         is_whole: Whether the input can be sent then.
+        rest: What stays in the input after the cursor.
     """
 
     text: str
     label: str
     note: str = ""
     is_whole: bool = True
+    rest: str = ""
 
 
 class CommandMenu(OptionList):
@@ -236,12 +238,19 @@ class Composer(TextArea):
         if sends and choice.is_whole:
             self.post_message(self.Sent(choice.text.strip()))
         else:
-            self.type(choice.text if choice.text.endswith(" ") else f"{choice.text} ")
+            is_open = choice.text.endswith((" ", "/"))  # the name of a folder goes on
+            self.type(choice.text if is_open else f"{choice.text} ", choice.rest)
 
-    def type(self, text: str) -> None:
-        """Replace the text."""
-        self.text = text
-        self.move_cursor(self.document.end)
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The text before the cursor, and that after it."""
+        at, end = self.cursor_location, self.document.end
+        return self.get_text_range((0, 0), at), self.get_text_range(at, end)
+
+    def type(self, text: str, rest: str = "") -> None:
+        """Replace the text, that before the cursor and that after it."""
+        self.text = text + rest
+        self.move_cursor((text.count("\n"), len(text) - text.rfind("\n") - 1))
 
     def _use_menu(self, menu: CommandMenu, key: str) -> None:
         match key:

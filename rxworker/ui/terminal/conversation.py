@@ -20,12 +20,14 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer
 
-from rxworker.errors import RxWorkerError
+from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.hub import WatcherState
 from rxworker.log import RunInfo
 from rxworker.log.values import CONVERSATION
+from rxworker.messages import Message
 from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
+from rxworker.ui.terminal.attach import attach, complete_path
 from rxworker.ui.terminal.bars import (
     CommandMenu,
     Composer,
@@ -151,14 +153,16 @@ class ConversationScreen(Screen[None]):
         self.query_one(Footer).compact = self.size.width < NARROW
 
     def begin(self, text: str) -> None:
-        """Start a new run with a message."""
+        """Start a new run with what was typed."""
+        message = self._message(text)
         try:
-            self.session.begin(text)
+            if message is not None:
+                self.session.begin(message)
+                self.follow()
+                return
         except RxWorkerError as error:
             self.show_error(error)
-            self.query_one(Composer).put_back(text)
-            return
-        self.follow()
+        self.query_one(Composer).put_back(text)
 
     def go_on(self, decision: Decision | None = None, *, always: bool = False) -> None:
         """Decide about the call that waits, or resume a run that waits for no call."""
@@ -263,10 +267,13 @@ class ConversationScreen(Screen[None]):
     # Input.
 
     async def on_text_area_changed(self) -> None:
-        """Complete a command while it is typed."""
-        text, menu = self.query_one(Composer).text, self.query_one(CommandMenu)
-        choices = await self._commands.complete(text) if text.startswith("/") else []
-        menu.show(choices, text)
+        """Complete a command, or the path of a file, while it is typed."""
+        composer, menu = self.query_one(Composer), self.query_one(CommandMenu)
+        text = composer.text
+        if text.startswith("/") and not text.startswith("//"):
+            menu.show(await self._commands.complete(text), text)
+            return
+        menu.show(complete_path(*composer.ends, self.session.worker.workspace), text)
 
     def on_command_menu_chosen(self, message: CommandMenu.Chosen) -> None:
         """Use the choice that was clicked."""
@@ -279,8 +286,7 @@ class ConversationScreen(Screen[None]):
         composer = self.query_one(Composer)
         command = parse_command(message.text)
         if command is None:
-            text = message.text
-            self._send(text[1:] if text.startswith("//") else text)
+            self._send(message.text)
             return
         composer.type(message.text)
         self.query_one(CommandMenu).show([])
@@ -296,21 +302,35 @@ class ConversationScreen(Screen[None]):
             self.notify(DECIDE)
             self.action_resume()
             return
-        if session.active is None and session.paused is None:
-            composer.accept()
-            self.begin(text)
+        message = self._message(text)
+        if message is None:
             return
         try:
             if session.active is not None:
-                session.send(text)
+                session.send(message, text)
                 self.show_status()
+            elif session.paused is not None:
+                session.resume(message)
+                self.follow()
             else:
-                session.resume(text=text)
+                session.begin(message)
                 self.follow()
         except RxWorkerError as error:
             self.show_error(error)
             return
         composer.accept()
+
+    def _message(self, text: str) -> Message | None:
+        """The message of what was typed; ``None`` if a file that it names cannot be attached, which the user is shown."""
+        text = text[1:] if text.startswith("//") else text
+        try:
+            message = attach(text, self.session.worker.workspace)
+            self.session.check(message)
+        except (ConfigurationError, LocalProtocolError) as error:
+            warning = clean(f"{error}. Nothing was sent.")
+            self.notify(warning, severity="warning", timeout=20, markup=False)
+            return None
+        return message
 
     def on_key(self, event: Key) -> None:
         """Redirect keys to the input if another part has the focus."""

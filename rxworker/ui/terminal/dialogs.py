@@ -427,6 +427,7 @@ def _ignore(_error: Exception) -> None:
 KEYS = (
     ("Enter", "send; into the run while one is running"),
     ("Ctrl-J", "insert a line break"),
+    ("@", "attach a file: @path; @@ is an @ of the text"),
     ("Up, Down", "earlier messages, from an empty input"),
     ("Ctrl-C", "cancel the answer; without a run, or again, leave"),
     ("Ctrl-P", "pause the run at the next safe moment"),
@@ -439,7 +440,7 @@ KEYS = (
     ("Ctrl-Y", "trace: turns, requests and calls of the last run in time"),
     ("Ctrl-T", "light or dark"),
     ("Ctrl-\\", "the palette of Textual"),
-    ("Tab, Up, Down", "choose a command, after /"),
+    ("Tab, Up, Down", "choose a command after /, a file after @"),
     ("mouse", "unfold, scroll, select text; Ctrl-C without a run copies it"),
     ("Ctrl-D, -Q", "leave"),
 )

@@ -31,10 +31,10 @@ from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
 from rxworker.log import MemoryLog, set_allowed
 from rxworker.log.values import CONVERSATION
-from rxworker.messages import Message, ToolCall
+from rxworker.messages import Conversation, Message, Text, ToolCall
 from rxworker.messages.usage import Usage
 from rxworker.state import RunState
-from rxworker.transport import Model
+from rxworker.transport import Client, Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.ui.terminal.sessions import StoredSession, new_session_id
@@ -64,19 +64,20 @@ class Sent:
         self.queued: dict[asyncio.Future[None], str] = {}
         self._returned: list[str] = []
 
-    def send(self, run: Run[Any], text: str, *, is_ending: bool) -> None:
+    def send(self, run: Run[Any], message: Message, text: str, *, is_ending: bool) -> None:
         """Send a message into a run.
 
         Args:
             run: The run.
-            text: The message.
+            message: The message.
+            text: What was typed for it, which is returned if it is not read.
             is_ending: Whether the run was cancelled.
 
         Raises:
             RxWorkerError: The message cannot be sent.
         """
         try:
-            future = run.send(text)
+            future = run.send(message)
         except LocalProtocolError:
             # The run has just ended, and the screen has not received its last records yet.
             if not run.done() and not is_ending:
@@ -275,13 +276,26 @@ class TerminalSession:
         """The usage of all runs."""
         return self._before + (self._held if self.active is None else totals_of(self.active.state))
 
-    def begin(self, text: str) -> None:
+    def check(self, message: Message) -> None:
+        """Refuse a message that the model's protocol cannot carry: in the conversation, it would fail each later request.
+
+        Raises:
+            LocalProtocolError: The protocol has no place for a file of the message.
+        """
+        model, worker = self.worker.model, self.worker
+        if isinstance(model, Client) and any(
+            not isinstance(each, Text) for each in message.content
+        ):
+            with suppress(ConfigurationError):  # such as a missing key, which the run reports
+                model.provider.request(Conversation((message,)), (), worker.options)
+
+    def begin(self, message: Message) -> None:
         """Start a new run with a message.
 
         Raises:
             RxWorkerError: The run cannot start.
         """
-        self._started(self.current.run(text))
+        self._started(self.current.run(message))
         self._before, self._held = self._before + self._held, Totals()
 
     def decide(self, decision: Decision, *, always: bool = False) -> bool:
@@ -314,11 +328,11 @@ class TerminalSession:
             raise
         return True
 
-    def resume(self, text: str = "") -> None:
+    def resume(self, message: Message | None = None) -> None:
         """Resume the paused run with the decisions that were made. A call that needs one and has none is not run.
 
         Args:
-            text: A message to add.
+            message: A message to add.
 
         Raises:
             RxWorkerError: The run cannot be resumed.
@@ -328,22 +342,26 @@ class TerminalSession:
         decided = PendingCalls.of(self.paused.pause).without_client()
         for index, decision in self._decided.items():
             decided[index] = decision
-        add = [Message.user(text)] if text else []
+        add = [] if message is None else [message]
         self._decided.clear()
         # A resumed run continues the counts of the paused run.
         self._started(self.current.resume(self.paused, decisions=decided, add=add))
         self._held = Totals()
 
-    def send(self, text: str) -> None:
+    def send(self, message: Message, text: str) -> None:
         """Send a message into the running run.
+
+        Args:
+            message: The message.
+            text: What was typed for it.
 
         Raises:
             RxWorkerError: The message cannot be sent.
         """
         if self.active is None:
-            self.begin(text)
+            self.begin(message)
             return
-        self.sent.send(self.active, text, is_ending=self._cancelling)
+        self.sent.send(self.active, message, text, is_ending=self._cancelling)
 
     def allow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
         """Always allow calls of a tool in this conversation.

@@ -72,6 +72,10 @@ class Person:
         """Wait until this is on the screen."""
         await self.until(lambda: text in self.screen)
 
+    async def is_notified(self, text: str) -> None:
+        """Wait until a notification has this text."""
+        await self.until(lambda: any(text in each.message for each in self.app._notifications))
+
     @property
     def screen(self) -> str:
         """What is on the screen, as text."""

@@ -34,11 +34,6 @@ from rxworker.views import RunView
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
 
 
-async def informs(person: Any, text: str) -> None:
-    """Wait until a notification has this text."""
-    await person.until(lambda: any(text in each.message for each in person.app._notifications))
-
-
 async def test_commands_are_completed_while_they_are_typed(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
         await person.press("/")
@@ -74,7 +69,7 @@ async def test_an_unknown_command_stays_in_the_input_and_two_slashes_are_a_messa
     model = ScriptedModel(["Hello."])
     async with open_app(Worker(model), size=(100, 30)) as person:
         await person.say("/thme")
-        await informs(person, "There is no command /thme. Did you mean /theme?")
+        await person.is_notified("There is no command /thme. Did you mean /theme?")
         assert person.typed == "/thme"
         await person.ask("//thme is a word")
         assert model.requests[0].conversation.messages[-1].text == "/thme is a word"
@@ -87,7 +82,7 @@ async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(
     async with SQLiteLog(tmp_path / "runs.db") as worker.log, open_app(worker) as person:
         await person.ask("First question")
         await person.say("/rename A [bold]trip")
-        await informs(person, "This conversation is called A [bold]trip.")
+        await person.is_notified("This conversation is called A [bold]trip.")
         await person.say("/new")
         await person.until(lambda: not person.lanes)
         await person.ask("Second question")
@@ -114,7 +109,7 @@ async def test_the_app_begins_with_the_conversation_that_was_used_last(
     async with SQLiteLog(tmp_path / "runs.db") as log:
         worker = Worker(ScriptedModel(["One."]), log=log)
         async with open_app(worker, goes_on=True) as person:
-            await informs(person, "There is no stored conversation yet.")
+            await person.is_notified("There is no stored conversation yet.")
             await person.ask("First question")
         model = ScriptedModel(["Two."])
         async with open_app(Worker(model, log=log), goes_on=True) as person:
@@ -169,7 +164,7 @@ async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is
         await person.press("ctrl+a")
         await person.sees("Done.")
         await person.say("/allow delete")
-        await informs(person, "delete needs approval again.")
+        await person.is_notified("delete needs approval again.")
         await person.ask("Once more")
         await person.sees("delete waits for approval")
         await person.press("escape")
@@ -220,10 +215,10 @@ async def test_the_model_is_switched_and_the_conversation_goes_on(open_app: Open
         person.app.session._find_model = find
         await person.ask("Hi")
         await person.say("/model nobody/x")
-        await informs(person, "unknown provider nobody")
+        await person.is_notified("unknown provider nobody")
         await person.press("ctrl+u")
         await person.say("/model scripted/other")
-        await informs(person, "answers from now on")
+        await person.is_notified("answers from now on")
         await person.ask("And?")
         assert [m.text for m in second.requests[0].conversation.messages] == ["Hi", "One.", "And?"]
     assert worker.model is first  # another program may share it
@@ -245,7 +240,7 @@ async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(
         assert "Is it?" in (tmp_path / "out.html").read_text()
         assert (tmp_path / "out.jsonl").read_text().startswith('{"run":')
         await person.say(f"/export {tmp_path / 'out.md'}")
-        await informs(person, "exists already")
+        await person.is_notified("exists already")
 
 
 def test_chat_stores_its_runs_and_resumes_them(chat: Callable[..., Any], tmp_path: Path) -> None:

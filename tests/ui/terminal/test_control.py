@@ -14,7 +14,7 @@ from textual.widgets import Input, TextArea
 from rxworker import Paused, Worker, before_tool_call, on_turn_end, tool
 from rxworker.events.pause import Question
 from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
-from rxworker.messages import JsonObject, ToolMeta
+from rxworker.messages import JsonObject, Message, ToolMeta
 from rxworker.testing import Call, Reply, ScriptedModel, call, say, stall
 from rxworker.tools import ClientTool, ToolContext
 from rxworker.tools.reports import FileEdit, Plan, PlanStep
@@ -263,7 +263,9 @@ async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> N
         session = person.app.session
         person.app.conversation.begin("first")
         await session.active
-        session.send("second")  # it has ended, and the screen does not know yet
+        session.send(
+            Message.user("second"), "second"
+        )  # it has ended, and the screen does not know yet
         await person.sees("Two.")
         await person.rest()
         assert [message.text for message in person.app.session.current.conversation.messages] == [

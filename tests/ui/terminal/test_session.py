@@ -12,7 +12,7 @@ LOADED = Conversation((Message.user("Hi"), Message.assistant("Hello.")), "Be bri
 
 
 async def say(shown: TerminalSession, text: str) -> None:
-    shown.begin(text)
+    shown.begin(Message.user(text))
     async for _ in shown.follow():
         pass
 
