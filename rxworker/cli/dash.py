@@ -9,9 +9,9 @@ from datetime import datetime
 from math import isnan
 from pathlib import Path
 
-from rxworker.boards import Dashboard, board_text, fold_log
-from rxworker.cli.process import MISUSED, CommandError, run_async, write_line
-from rxworker.cli.resolve import import_object
+from rxworker.boards import board_text, fold_log
+from rxworker.cli.process import CommandError, run_async, write_line
+from rxworker.cli.resolve import dashboard_of
 from rxworker.log import open_log
 from rxworker.ui.clean import clean
 
@@ -41,9 +41,7 @@ def dash(
         raise CommandError(
             f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
         )
-    found = import_object(dashboard, dashboard, "my_boards:board")
-    if not isinstance(found, Dashboard):
-        raise CommandError(f"{dashboard}: that is {found!r:.60}, no Dashboard", MISUSED)
+    found = dashboard_of(dashboard)
     since = None if max_age is None else time.time() - max_age
 
     async def main() -> None:

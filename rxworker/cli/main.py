@@ -292,6 +292,8 @@ def _add_serve(serve: Parser) -> None:
     _add_access(serve)
     about = "start runs of this kind in other processes, with rxworker work"
     _add_several(serve, "--queue", "queue", "KIND", about)
+    about = "a dashboard that the page shows, in place of the ready ones"
+    _add_several(serve, "--dashboard", "dashboards", "MODULE:NAME", about)
     about = "at the end, how long it serves while /readyz answers 503, for a load balancer; 0"
     add("--close-delay", type=_seconds, metavar="SECONDS", help=about)
     _add_served(serve)

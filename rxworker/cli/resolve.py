@@ -27,6 +27,7 @@ from rxworker.ui.clean import one_line
 from rxworker.worker.worker import Worker
 
 if TYPE_CHECKING:
+    from rxworker.boards import Dashboard
     from rxworker.ui.web import Settings
 
 A = TypeVar("A")
@@ -277,6 +278,20 @@ def import_object(where: str, name: str, example: str) -> object:
     found: object = _import(where, module_name)
     for part in parts:
         found = _attribute(where, found, part)
+    return found
+
+
+def dashboard_of(name: str) -> Dashboard:
+    """The dashboard of a name such as ``my_boards:board``.
+
+    Raises:
+        CommandError: It does not exist, or is something else.
+    """
+    from rxworker.boards import Dashboard
+
+    found = import_object(name, name, "my_boards:board")
+    if not isinstance(found, Dashboard):
+        raise CommandError(f"{name}: that is {found!r:.60}, not a Dashboard", MISUSED)
     return found
 
 

@@ -14,6 +14,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
+from rxworker.boards import Dashboard
 from rxworker.cli.demo_script import (
     PRICES,
     QUESTION,
@@ -28,7 +29,14 @@ from rxworker.cli.process import (
     run_until_stopped,
     write_line,
 )
-from rxworker.cli.resolve import WorkerOptions, by_name, import_named, parameters_of, settings_of
+from rxworker.cli.resolve import (
+    WorkerOptions,
+    by_name,
+    dashboard_of,
+    import_named,
+    parameters_of,
+    settings_of,
+)
 from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
@@ -50,6 +58,7 @@ def serve(
     demo: bool = False,
     log: str | None = None,
     queue: Sequence[str] = (),
+    dashboards: Sequence[str] | None = None,
     close_delay: float = 0.0,
 ) -> int:
     """Serve until Ctrl-C.
@@ -92,8 +101,15 @@ def serve(
             write_line(f"Open {server.url}?token= with the token of {token_env} after it, once.")
         write_line("Ctrl-C ends it.")
 
+    shown = None if dashboards is None else [dashboard_of(given) for given in dashboards]
     return run_server(
-        workers, host=host, port=port, settings=settings, ready=print_address, log=log
+        workers,
+        host=host,
+        port=port,
+        settings=settings,
+        ready=print_address,
+        log=log,
+        dashboards=shown,
     )
 
 
@@ -106,6 +122,7 @@ def run_server(
     ready: Callable[[WebServer], object],
     log: str | None = None,
     on_run: OnRun | None = None,
+    dashboards: Sequence[Dashboard] | None = None,
 ) -> int:
     """Serve until Ctrl-C or SIGTERM, and shut down cleanly.
 
@@ -117,6 +134,7 @@ def run_server(
         ready: Called when the server listens.
         log: The address of the log in which runs are stored.
         on_run: Called with each run.
+        dashboards: What the page shows of runs; by default the ready dashboards.
 
     Returns:
         0 if it ended after SIGTERM.
@@ -131,7 +149,13 @@ def run_server(
         async with (
             opened as stored,
             WebServer(
-                workers, host=host, port=port, settings=settings, log=stored, on_run=on_run
+                workers,
+                host=host,
+                port=port,
+                settings=settings,
+                log=stored,
+                on_run=on_run,
+                dashboards=dashboards,
             ) as server,
         ):
             ready(server)

@@ -19,6 +19,7 @@ import pytest
 from rxworker import Approve, Finished, Paused
 from rxworker.cli import main
 from rxworker.cli.demo_script import demo_worker
+from rxworker.panels import RUNS
 from rxworker.testing import ReplayServer
 from tests.ports import free_port
 
@@ -204,6 +205,24 @@ def test_workers_of_ones_own_are_served_beside_others(
     given = [f"{makers}:make_clerk", f"chef={makers}:cook", "--queue", "baker", "--demo"]
     assert main(["serve", *given, "--log", "memory:"]) == 0
     assert served == ["clerk", "chef", "baker", "scripted demo"]
+
+
+def test_the_page_shows_the_dashboards_that_are_named(
+    makers: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[object] = []
+
+    def run_server(workers: object, *, dashboards: list[object] | None, **_: object) -> int:
+        shown.append(dashboards)
+        return 0
+
+    monkeypatch.setattr("rxworker.cli.serve.run_server", run_server)
+    given = ["serve", f"{makers}:make_clerk"]
+    assert main(given) == 0
+    assert main([*given, "--dashboard", "rxworker.panels:RUNS"]) == 0
+    assert shown == [None, [RUNS]]
+    assert main([*given, "--dashboard", f"{makers}:cook"]) == 2
+    assert "not a Dashboard" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
