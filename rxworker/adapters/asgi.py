@@ -243,6 +243,7 @@ class AsgiRequest(WebRequest):
 
     async def stream(self, headers: Mapping[str, str]) -> _Stream:
         """Begin a response."""
+        self.has_sent = True
         await self._begin("http.response", 200, CIMultiDict(headers))
         self._cancel_with_client()
         return _Stream(self)

@@ -369,8 +369,8 @@ class SQLiteLog(EventLog):
             done = db.execute(SAVE_FOLD if expected else FIRST_FOLD, values)
             return expected + 1 if done.rowcount else 0
 
-        # It is lost at a loss of power only together with the entries that were written just before it.
-        return await self._to_writer(work)
+        # A link that was taken back does not come back with a loss of power.
+        return await self._to_writer(work, durable=True)
 
     async def _reclaim(self) -> None:
         """Make the file smaller, in steps. A file of an older version has no list of its free pages: it keeps its size, and uses them again."""

@@ -10,15 +10,16 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import replace
 
 import rxworker
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.log.values import is_storable
 from rxworker.messages import Document, Image, Message, Text
 from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
 from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
-from rxworker.protocols.socket import AllowedTool, DeliveryName
+from rxworker.protocols.socket import AllowedTool, DeliveryName, Marks, RunSummary
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import (
     get_chat,
@@ -33,7 +34,7 @@ from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
 from rxworker.ui.web.published import DurableItems, FollowedStream
-from rxworker.ui.web.request import Route, WebRequest, get, post
+from rxworker.ui.web.request import Route, WebRequest, delete, get, post
 from rxworker.ui.web.responses import (
     FLEET,
     INDEX,
@@ -63,6 +64,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/", partial(get_page, state, INDEX), "page"),
         get("/static/{path:.+}", partial(get_static, state), "static"),
         get("/fleet", partial(get_page, state, FLEET), "fleet-page"),
+        get("/shared", partial(get_page, state, INDEX), "shared-page"),
         get("/api/info", partial(get_info, state)),
         get("/api/fleet", partial(get_fleet, state)),
         get("/metrics", partial(get_metrics, state)),
@@ -81,7 +83,7 @@ def routes_of(state: ServerState) -> list[Route]:
         post("/api/conversations/{id}/mark", partial(post_mark, state)),
         post("/api/conversations/{id}/delete", partial(post_delete, state)),
         get("/api/runs/{id}/requests/{seq}", partial(get_request, state)),
-        get("/api/runs/{id}/events", partial(get_events, state), has_head=False),
+        get("/api/runs/{id}/events", partial(get_events, state), "run-events", has_head=False),
         *[get(f"/runs/{{id}}/stream{view}", partial(get_stream, state, view)) for view in FOLDS],
         *protocol_routes(state),
         *openai_routes(state),
@@ -105,6 +107,10 @@ def routes_of(state: ServerState) -> list[Route]:
             "board-events",
             has_head=False,
         ),
+        get("/api/link", partial(get_link, state), "link"),
+        get("/api/links", partial(get_links, state)),
+        post("/api/links", partial(post_link, state)),
+        delete("/api/links/{id}", partial(delete_link, state)),
         get("/api/ws", partial(get_socket, state), SOCKET, has_head=False),
     ]
 
@@ -517,9 +523,11 @@ async def get_durable(state: ServerState, request: WebRequest) -> web.Response |
         return await answer_stream(request, DurableItems(entry), state.streams)
 
 
-async def get_boards(state: ServerState, _request: WebRequest) -> web.Response:
+async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
     """Return the dashboards and their panels."""
-    return json_response({"boards": state.boards.infos()})
+    only = "" if request.link is None else request.link.board
+    found = [each for each in state.boards.infos() if only in ("", each.name)]
+    return json_response({"boards": found})
 
 
 async def get_board(state: ServerState, request: WebRequest) -> web.Response:
@@ -543,3 +551,69 @@ async def get_board_events(state: ServerState, request: WebRequest) -> web.Respo
             followed = FollowedBoard(feed, f"events {request.remote or ''}".strip())
             await state.streams.follow(request, followed, feed.hub.last_seq, bytes, feed.first)
     return None
+
+
+async def get_link(state: ServerState, request: WebRequest) -> web.Response:
+    """Return what the link of the request shows."""
+    link = request.link
+    if link is None:
+        raise ApiError(400, "no_link", "send the token of a link: Authorization: Bearer rxl_...")
+    answer: dict[str, object] = {"title": state.settings.title, "link": link.info}
+    if link.run and not link.board:
+        entry = await state.runs_of(request).find(link.run)
+        answer["run"] = msgspec.Raw(entry.redact(encode_json(shared_summary(entry.summary()))))
+    return json_response(answer)
+
+
+def shared_summary(summary: RunSummary) -> RunSummary:
+    """The summary of a run for the clients of a link, without its conversation, what is noted about that, what it may do, and who watches it."""
+    return replace(
+        summary,
+        conversation="",
+        pause=None,
+        resumes=None,
+        resumed_as=None,
+        watchers=(),
+        allowed=(),
+        can_requeue=False,
+        branch=None,
+        marks=Marks(),
+    )
+
+
+async def get_links(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the links of the user, without their tokens."""
+    links = await state.links.of(request.owner)
+    return json_response({"links": [link.info for link in links]})
+
+
+class LinkBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that makes a link; see `ServerState.share`."""
+
+    run: str = ""
+    board: str = ""
+    conversation: str = ""
+    until: float | None = None
+
+
+async def post_link(state: ServerState, request: WebRequest) -> web.Response:
+    """Make a link. The answer has its token, which is kept nowhere."""
+    body = await read_json(request, LinkBody)
+    try:
+        new = await state.share(
+            body.run,
+            board=body.board,
+            conversation=body.conversation,
+            until=body.until,
+            owner=request.owner,
+        )
+    except ConfigurationError as error:
+        raise ApiError(400, "bad_link", str(error)) from None
+    answer = {"link": new.link.info, "token": new.token, "path": new.path}
+    return json_response(answer, 201)
+
+
+async def delete_link(state: ServerState, request: WebRequest) -> web.Response:
+    """Take a link back."""
+    await state.links.take_back(request.params["id"], request.owner)
+    return json_response({})

@@ -77,7 +77,12 @@ def guarded(guard: Guard, settings: Settings) -> Middleware:
             response = await handler(request)
             return response if isinstance(response, web.Response) else None
 
-        response = await guard.serve(served, handle)
+        try:
+            response = await guard.serve(served, handle)
+        except ConnectionError:
+            if not served.has_sent:
+                raise
+            response = None  # it was broken off, which is no error: a link was taken back
         return served.sent if response is None else response
 
     return check_request
@@ -151,6 +156,7 @@ class AiohttpRequest(WebRequest):
     async def stream(self, headers: Mapping[str, str]) -> _Stream:
         """Begin a response."""
         self._sent = response = web.StreamResponse(headers=headers)
+        self.has_sent = True
         await response.prepare(self._request)
         return _Stream(self._request, response, self._settings.stall_seconds)
 

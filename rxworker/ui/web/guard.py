@@ -28,6 +28,7 @@ from rxworker.errors import (
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.web.health import PROBES
+from rxworker.ui.web.links import PREFIX, Links
 from rxworker.ui.web.request import Handler, WebRequest
 from rxworker.ui.web.responses import ApiError, json_response, log_error, logger, text_response
 from rxworker.ui.web.responses import error_response as json_error_response
@@ -89,6 +90,9 @@ _HTTP_ERRORS = {
 PAGES = frozenset({"page", "fleet-page"})
 """The routes of pages, whose address may contain the token."""
 
+OPEN = frozenset({"static", "shared-page"})
+"""The routes of the files of the page, which are the same for all: the page of a read-only link loads without another token."""
+
 EMBEDDED = frozenset(
     {"static", "run", "streams", "stream", "stream-events", "boards", "board", "board-events"}
 )
@@ -143,10 +147,14 @@ class Guard:
     Args:
         settings: The settings of the server.
         user: Returns the name of the user who sends a request.
+        links: The read-only links.
     """
 
-    def __init__(self, settings: Settings, user: User | None = None) -> None:
+    def __init__(
+        self, settings: Settings, user: User | None = None, links: Links | None = None
+    ) -> None:
         self._user = user
+        self._links = links
         self._hosts = Hosts(settings.allowed_hosts)
         self._origins = settings.allowed_origins
         self._token = None if settings.token is None else Token(settings.token)
@@ -180,15 +188,18 @@ class Guard:
             ApiError: The token is missing or wrong.
         """
         token = self._token
-        if token is None:
-            return
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token.fits(given.strip()):
+        if token is None or token.fits(_bearer(request)):
             return
         if token.fits_cookie(request.cookies.get(token.cookie, "")):
             return
         message = "this needs the token: send Authorization: Bearer ..., or open the page with ?token=... once"
         raise ApiError(401, "token_needed", message)
+
+    def link_token(self, request: WebRequest) -> str | None:
+        """The token of a read-only link that a request has: then it has no other rights, whatever else it has."""
+        given = _bearer(request)
+        is_own = self._token is not None and self._token.fits(given)
+        return given if given.startswith(PREFIX) and not is_own else None
 
     async def check_user(self, request: WebRequest) -> None:
         """Store the user of the request, if the server has users.
@@ -249,9 +260,16 @@ class Guard:
                 exchanged = self.exchange(request)
                 if exchanged is not None:
                     return exchanged
-            if name != "static":
-                self.check_token(request)
-                await self.check_user(request)
+            if name in OPEN:
+                return await handle(request)
+            shared = self.link_token(request)
+            if shared is not None and self._links is not None:
+                request.link = link = await self._links.find(shared)
+                request.owner = link.owner
+                with self._links.opened(link, request):
+                    return await handle(request)
+            self.check_token(request)
+            await self.check_user(request)
             return await handle(request)
         except ApiError as error:
             if error.code == "token_needed" and name in PAGES:
@@ -300,6 +318,12 @@ class Guard:
             return _unexpected_error(request, error, error_response)
         finally:
             self._open_requests -= 1
+
+
+def _bearer(request: WebRequest) -> str:
+    """The token that a request has as its authorization; empty without one."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def _is_foreign(request: WebRequest) -> bool:

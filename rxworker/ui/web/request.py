@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from aiohttp import web
 from msgspec import Struct
 from multidict import CIMultiDictProxy, MultiMapping
+
+if TYPE_CHECKING:
+    from rxworker.ui.web.links import Link
 
 
 class WebRequest(ABC):
@@ -32,6 +35,8 @@ class WebRequest(ABC):
         route: The name of the route; empty for a route without one, ``None`` if there is no route for the request.
         owner: The name of the user, if the server has users.
         origin: The other origin whose page may read the response.
+        link: The read-only link whose token it has.
+        has_sent: Whether a streamed response has begun.
         max_body: The maximum number of bytes of the body.
         body_seconds: Seconds that the body may take to arrive.
     """
@@ -49,6 +54,8 @@ class WebRequest(ABC):
     route: str | None
     owner: str | None = None
     origin: str | None = None
+    link: Link | None = None
+    has_sent: bool = False
     max_body: int
     body_seconds: float
 
@@ -192,3 +199,8 @@ def get(path: str, handle: Handler, name: str = "", *, has_head: bool = True) ->
 def post(path: str, handle: Handler, name: str = "") -> Route:
     """A route for ``POST``."""
     return Route("POST", path, handle, name)
+
+
+def delete(path: str, handle: Handler, name: str = "") -> Route:
+    """A route for ``DELETE``."""
+    return Route("DELETE", path, handle, name)

@@ -21,6 +21,7 @@ from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import Guard, User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
+from rxworker.ui.web.links import Links, NewLink, Shown
 from rxworker.ui.web.published import PublishedStreams, check_loop
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, Page, log_error, logger
@@ -63,7 +64,7 @@ class ServerOptions(TypedDict, total=False):
 class ServerState:
     """The state of one application: ``app[STATE]``, or the ``state`` of a `WebServer`. Belongs to the server's event loop.
 
-    A program uses `add`, `publish`, `all_runs` and, if the server has no users, ``runs.start``; everything else is internal.
+    A program uses `add`, `publish`, `share`, `all_runs` and, if the server has no users, ``runs.start``; everything else is internal.
 
     Attributes:
         settings: The settings.
@@ -79,6 +80,7 @@ class ServerState:
         streams: The clients that watch runs, and their open streams.
         published: The published streams.
         boards: The dashboards.
+        links: The read-only links.
         sockets: The open WebSockets.
         page: The files of the page.
     """
@@ -99,7 +101,9 @@ class ServerState:
             if function is not None and not callable(function):
                 raise ConfigurationError(f"{name} is {function!r:.60}; give a function")
         self.settings = settings = settings or Settings()
-        self.guard = Guard(settings, user)
+        self.has_users = user is not None
+        self.links = Links(log, has_users=self.has_users)
+        self.guard = Guard(settings, user, self.links)
         self.started = time.time()
         # Two servers on one log, or one that was restarted, know the same runs.
         self.instance = secrets.token_hex(8) if log is None else log.id
@@ -110,7 +114,6 @@ class ServerState:
         self.streams = Streams(settings, self.store)
         self.sockets = set[Connection]()
         self.page = Page()
-        self.has_users = user is not None
         rate = settings.writes_per_second
         self.published = PublishedStreams(has_users=self.has_users, rate=rate)
         for stream in streams:
@@ -253,6 +256,51 @@ class ServerState:
             raise
         return served
 
+    async def share(
+        self,
+        run: str = "",
+        *,
+        board: str = "",
+        conversation: str = "",
+        until: float | None = None,
+        owner: str | None = None,
+    ) -> NewLink:
+        """Make a read-only link: to a run with its dashboards; or to one dashboard, of the run, of a conversation, or of all runs.
+
+        Args:
+            run: The id of the run.
+            board: The name of the dashboard.
+            conversation: The id of the conversation.
+            until: When the link ends, in seconds since the epoch; by default not before it is taken back: ``state.links.take_back(link.id)``.
+            owner: The user who owns what is shown, if the server has users.
+
+        Returns:
+            The link, and its token, which is kept nowhere. Its ``path`` comes after the address of the server.
+
+        Raises:
+            ConfigurationError: The arguments do not fit each other, or the end is not in the future.
+            ApiError: There is no such run, conversation or dashboard, or there are too many links.
+            LogError: The log cannot be read or written.
+
+        Example:
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     state = ServerState(Worker(ScriptedModel([])))
+            ...     new = await state.share(board="runs")
+            ...     print(new.path.startswith("shared#link=rxl_"), [link.board for link in await state.links.of()])
+            >>> asyncio.run(main())
+            True ['runs']
+        """
+        shown = Shown(run=run, board=board, conversation=conversation)
+        runs = Runs(self.store, self.workers, owner)
+        if board:
+            self.boards.find(board)
+        if run:
+            await runs.find(run)
+        if conversation and runs.conversation(conversation) is None:
+            raise ApiError(404, "no_conversation", "there is no such conversation")
+        return await self.links.make(shown, owner=owner, until=until)
+
     def runs_of(self, request: WebRequest) -> Runs:
         """Return the runs that the client of this request may see and control."""
         return Runs(self.store, self.workers, request.owner, request)
@@ -357,6 +405,7 @@ class ServerState:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.boards.close()
+        self.links.close()
         await self.store.close()
         closing = [connection.close() for connection in tuple(self.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)

@@ -1,0 +1,77 @@
+"""Small documents that an application keeps with a log, beside its runs, such as the read-only links of a web server. All processes of the log have the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.errors import LogError
+from rxworker.log.codec import Encoding
+
+D = TypeVar("D", bound=Struct)
+
+TRIES = 20
+"""How often a change is made again that other processes were faster with."""
+
+
+class KeepingLog(Protocol):
+    """What a document needs of its log."""
+
+    _encoding: Encoding
+
+    async def _load_fold(self, key: str) -> tuple[int, bytes] | None: ...
+
+    async def _save_fold(self, key: str, expected: int, data: bytes) -> int: ...
+
+
+async def load_kept(log: KeepingLog, key: str, kind: type[D]) -> D:
+    """The document under a key; a new one if there is none.
+
+    Args:
+        log: The log.
+        key: The key.
+        kind: Its type, whose fields have defaults.
+
+    Raises:
+        LogError: The log cannot be read, or what it has under the key is not such a document.
+    """
+    return (await _load(log, key, kind))[1]
+
+
+async def change_kept(log: KeepingLog, key: str, kind: type[D], change: Callable[[D], D]) -> D:
+    """Change the document under a key; of two changes at a time, the second one is made of what the first one has written.
+
+    Args:
+        log: The log.
+        key: The key.
+        kind: As for `load_kept`.
+        change: Returns the new document. It is called again where another process was faster; what it raises is raised.
+
+    Raises:
+        LogError: The log cannot be read or written, or what it has under the key is not such a document.
+    """
+    for _ in range(TRIES):
+        number, found = await _load(log, key, kind)
+        changed = change(found)
+        data = log._encoding.encode(changed, _name(key))
+        if changed == found or await log._save_fold(key, number, data):
+            return changed
+    raise LogError(f"{key!r} is changed by other processes all the time: try again", retryable=True)
+
+
+def _name(key: str) -> str:
+    """By which a codec and errors name it, as what is kept of a fold."""
+    return f"fold:{key}"
+
+
+async def _load(log: KeepingLog, key: str, kind: type[D]) -> tuple[int, D]:
+    found = await log._load_fold(key)
+    if found is None:
+        return 0, kind()
+    number, data = found
+    decode = partial(msgspec.json.decode, type=kind)
+    return number, log._encoding.decode(data, _name(key), decode)

@@ -1,0 +1,363 @@
+"""Read-only links: each shows one run, or one dashboard, to whoever has its token, and can be taken back.
+
+Theory of operation. A token is the id of its link and 256 random bits. Of the bits a digest is kept alone, with the log if there is one, so that a link holds after a restart and on
+all servers of the log. The page has the token in the fragment of its address, which a browser sends to no server, and sends it as a header, which no access log has.
+
+A request with the token of a link has no other rights: it reads what `READABLE` names, and everything else is refused, also what is added to the server later. Links are
+read again every second while a request of one is open; the requests of a link that was taken back, or has ended, are cancelled. If they cannot be read, all are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from hashlib import sha256
+from math import isfinite
+
+from msgspec import Struct, to_builtins
+
+from rxworker.errors import ConfigurationError, LogError
+from rxworker.log import EventLog
+from rxworker.log.kept import change_kept, load_kept
+from rxworker.messages import JsonObject
+from rxworker.ui.web.boards import BoardQuery
+from rxworker.ui.web.request import WebRequest
+from rxworker.ui.web.responses import ApiError, log_error, read_query
+
+PREFIX = "rxl_"
+"""The beginning of the tokens of links, by which a scanner for secrets recognises them."""
+TOKEN = re.compile(PREFIX + r"(?P<id>[0-9a-f]{16})_(?P<secret>[\w-]{43})", re.ASCII)
+
+KEY = "rxworker/links"
+"""The key of the links in a log."""
+EVERY = 1.0
+"""Seconds after which links are read again: until then another server may serve one that was taken back."""
+MOST, MOST_OF_ONE = 1000, 100
+"""The maximum number of links, and of those of one user: all are read at once, and fit in a message of NATS."""
+MOST_OPEN = 64
+"""The maximum number of open requests of one link, so that its clients leave room for others."""
+
+
+class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a link shows: a run with its dashboards; or one dashboard, of a run, of a conversation, or of all runs.
+
+    Attributes:
+        run: The id of the run.
+        board: The name of the dashboard; empty for a run with all of them.
+        conversation: The id of the conversation.
+    """
+
+    run: str = ""
+    board: str = ""
+    conversation: str = ""
+
+    @property
+    def scope(self) -> tuple[str, str]:
+        """What its dashboards are shown of."""
+        return self.run, self.conversation
+
+
+class Link(Shown, frozen=True, kw_only=True, omit_defaults=True):
+    """A link, as it is kept.
+
+    Attributes:
+        id: Its id, which is no secret.
+        created: When it was made, in seconds since the epoch.
+        until: When it ends; ``None``: not before it is taken back.
+        owner: The user who made it, if the server has users.
+        digest: The digest of its secret.
+    """
+
+    id: str
+    created: float
+    until: float | None = None
+    owner: str | None = None
+    digest: str
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has ended."""
+        return self.until is not None and now >= self.until
+
+    @property
+    def info(self) -> JsonObject:
+        """The link for its owner and its clients."""
+        return {name: to_builtins(getattr(self, name)) for name in INFO}
+
+
+INFO = ("id", "run", "board", "conversation", "created", "until")
+
+
+class NewLink(Struct, frozen=True):
+    """A link that was just made.
+
+    Attributes:
+        link: The link.
+        token: Its token, which is kept nowhere.
+    """
+
+    link: Link
+    token: str
+
+    def __repr__(self) -> str:
+        return f"NewLink({self.link.id!r}, token=...)"
+
+    @property
+    def path(self) -> str:
+        """The address of the page that shows it, after that of the server."""
+        return f"shared#link={self.token}"
+
+
+class StoredLinks(Struct, frozen=True):
+    """The links of a log.
+
+    Attributes:
+        links: By their ids.
+    """
+
+    links: dict[str, Link] = {}
+
+
+def _shows_anything(_link: Link, _request: WebRequest) -> bool:
+    """A route whose answer is about the link."""
+    return True
+
+
+def _shows_run(link: Link, request: WebRequest) -> bool:
+    return not link.board and link.run == request.params["id"]
+
+
+def _shows_board(link: Link, request: WebRequest) -> bool:
+    query = read_query(request, BoardQuery)
+    is_it = link.board in ("", request.params["name"])
+    return is_it and link.scope == (query.run, query.conversation)
+
+
+READABLE: dict[str, Callable[[Link, WebRequest], bool]] = {
+    "link": _shows_anything,
+    "boards": _shows_anything,
+    "run-events": _shows_run,
+    "board": _shows_board,
+    "board-events": _shows_board,
+}
+"""What a link may read: the routes by their names, each with whether it shows this. Nothing else is answered."""
+
+
+class Links:
+    """The links of a server.
+
+    Args:
+        log: Where they are kept; ``None`` for the memory of this process.
+        has_users: Whether each link belongs to a user.
+    """
+
+    def __init__(self, log: EventLog | None, *, has_users: bool) -> None:
+        self._log = log
+        self._has_users = has_users
+        self._known = StoredLinks()
+        self._read_at = float("-inf")
+        self._changing = asyncio.Lock()
+        self._open: dict[str, set[asyncio.Task[object]]] = {}
+        self._ended = set[asyncio.Task[object]]()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def make(
+        self, shown: Shown, *, owner: str | None = None, until: float | None = None
+    ) -> NewLink:
+        """Make a link.
+
+        Args:
+            shown: What it shows.
+            owner: The user who makes it, if the server has users.
+            until: When it ends, in seconds since the epoch.
+
+        Raises:
+            ConfigurationError: It shows nothing, the end is not in the future, or the server has users and none is given.
+            ApiError: There are too many links.
+            LogError: The log cannot be read or written.
+        """
+        now = time.time()
+        if (owner is None) is self._has_users:
+            raise ConfigurationError(
+                "owner= is the user of a server with users: give it there alone"
+            )
+        if not (shown.run or shown.board) or (shown.run and shown.conversation):
+            raise ConfigurationError(
+                "a link shows a run, or a dashboard of a run, of a conversation or of all runs: give it run=, or board="
+            )
+        if until is not None and not (isfinite(until) and until > now):
+            raise ConfigurationError(
+                f"until={until!r}: give a time in the future, in seconds since the epoch"
+            )
+        secret = secrets.token_urlsafe(32)
+        link = Link(
+            run=shown.run,
+            board=shown.board,
+            conversation=shown.conversation,
+            id=secrets.token_hex(8),
+            created=now,
+            until=until,
+            owner=owner,
+            digest=_digest(secret),
+        )
+
+        def add(stored: StoredLinks) -> StoredLinks:
+            kept = {one.id: one for one in stored.links.values() if not one.is_over(now)}
+            of_one = Counter(one.owner for one in kept.values())[owner]
+            if len(kept) >= MOST or (self._has_users and of_one >= MOST_OF_ONE):
+                raise ApiError(429, "too_many_links", "there are too many links: take one back")
+            return StoredLinks({**kept, link.id: link})
+
+        await self._change(add)
+        return NewLink(link, f"{PREFIX}{link.id}_{secret}")
+
+    async def of(self, owner: str | None = None) -> list[Link]:
+        """The links of a user, or of a server without users, the newest first.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        async with self._changing:
+            await self._read()
+        now = time.time()
+        own = [one for one in self._known.links.values() if one.owner == owner]
+        own = [one for one in own if not one.is_over(now)]
+        return sorted(own, key=lambda link: -link.created)
+
+    async def take_back(self, link_id: str, owner: str | None = None) -> None:
+        """Take a link back. Its open requests end: at once on this server, and on the others of the log within `EVERY` seconds.
+
+        Args:
+            link_id: The id of the link.
+            owner: The user who made it.
+
+        Raises:
+            ApiError: The user has no such link.
+            LogError: The log cannot be read or written.
+        """
+
+        def remove(stored: StoredLinks) -> StoredLinks:
+            found = stored.links.get(link_id)
+            if found is None or found.owner != owner:
+                raise ApiError(
+                    404, "no_link", "there is no such link: it was taken back, or has ended"
+                )
+            return StoredLinks({id_: one for id_, one in stored.links.items() if id_ != link_id})
+
+        await self._change(remove)
+
+    async def find(self, token: str) -> Link:
+        """The link of a token.
+
+        Raises:
+            ApiError: There is none, it was taken back, or it has ended.
+            LogError: The log cannot be read.
+        """
+        match = TOKEN.fullmatch(token)
+        if match is not None:
+            async with self._changing:
+                if self._clock() > self._read_at + EVERY:
+                    await self._read()
+            link = self._known.links.get(match["id"])
+            if (
+                link is not None
+                and hmac.compare_digest(link.digest, _digest(match["secret"]))
+                and not link.is_over(time.time())
+                and (link.owner is not None) is self._has_users
+            ):
+                return link
+        raise _over()
+
+    @contextmanager
+    def opened(self, link: Link, request: WebRequest) -> Generator[None, None, None]:
+        """Context manager: a request of a link is answered, by this task, which is cancelled when the link is taken back.
+
+        Raises:
+            ApiError: The link does not show that, it has too many requests, or it was taken back meanwhile.
+            ConnectionError: It was taken back, and the response had begun.
+        """
+        shows = READABLE.get(request.route or "") if request.method in ("GET", "HEAD") else None
+        if shows is None or not shows(link, request):
+            raise ApiError(403, "not_shared", "this link does not show that")
+        task = asyncio.current_task()
+        assert task is not None
+        tasks = self._open.setdefault(link.id, set())
+        if len(tasks) >= MOST_OPEN:
+            raise ApiError(429, "too_many_watchers", "too many clients use this link: close a page")
+        tasks.add(task)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="links")
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task not in self._ended or task.uncancel():
+                raise  # it is the server that stops, or the client that has left
+            if request.has_sent:
+                raise ConnectionResetError("the link was taken back, or has ended") from None
+            raise _over() from None
+        finally:
+            self._ended.discard(task)
+            tasks.discard(task)
+            if not tasks and self._open.get(link.id) is tasks:
+                del self._open[link.id]
+
+    def close(self) -> None:
+        """Look for changes no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look(self) -> None:
+        """End the requests of links that were taken back, or have ended, while there are requests."""
+        try:
+            while self._open:
+                await asyncio.sleep(EVERY)
+                try:
+                    async with self._changing:
+                        await self._read()
+                except LogError as error:
+                    log_error("links cannot be read: their clients are disconnected", error)
+                    self._known, self._read_at = StoredLinks(), float("-inf")
+                self._end_others()
+        finally:
+            self._looking = None
+
+    async def _read(self) -> None:
+        if self._log is not None:
+            self._known = await load_kept(self._log, KEY, StoredLinks)
+        self._read_at = self._clock()
+
+    async def _change(self, change: Callable[[StoredLinks], StoredLinks]) -> None:
+        async with self._changing:
+            if self._log is None:
+                self._known = change(self._known)
+            else:
+                self._known = await change_kept(self._log, KEY, StoredLinks, change)
+            self._read_at = self._clock()
+        self._end_others()
+
+    def _end_others(self) -> None:
+        now = time.time()
+        for id_, tasks in self._open.items():
+            link = self._known.links.get(id_)
+            if link is None or link.is_over(now):
+                for task in tasks - self._ended:
+                    self._ended.add(task)
+                    task.cancel()
+
+    @staticmethod
+    def _clock() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _over() -> ApiError:
+    message = "this link was taken back, or has ended: ask for another one"
+    return ApiError(401, "link_over", message)
+
+
+def _digest(secret: str) -> str:
+    return sha256(secret.encode()).hexdigest()

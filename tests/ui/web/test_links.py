@@ -1,0 +1,346 @@
+"""Read-only links: what they show, what they refuse, and how they end."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rxworker import Worker
+from rxworker.errors import ConfigurationError, LogError
+from rxworker.log import EventLog, MemoryLog, SQLiteLog
+from rxworker.testing import ScriptedModel
+from rxworker.ui.web import Settings, WebRequest, WebServer, links
+from rxworker.ui.web.api import routes_of
+from rxworker.ui.web.guard import HEADERS, OPEN
+from rxworker.ui.web.health import PROBES
+from rxworker.ui.web.links import READABLE
+from rxworker.ui.web.responses import ApiError
+
+from .conftest import Body, Desk, OpenDesk, read_frames
+
+TOKEN = "a-very-secret-token-0123456789"
+
+
+async def share(desk: Desk, **shown: Any) -> tuple[Body, dict[str, str]]:
+    """The answer for a new link, and the headers of its clients."""
+    status, made = await desk.post("api/links", shown)
+    assert status == 201, made
+    return made, {"Authorization": f"Bearer {made['token']}"}
+
+
+async def code_of(desk: Desk, path: str, headers: dict[str, str]) -> tuple[int, str]:
+    """The status and the code of a refusal."""
+    status, answer = await desk.get(path, headers=headers)
+    return status, answer["error"]["code"]
+
+
+async def test_a_link_answers_the_routes_of_its_table_alone(open_desk: OpenDesk) -> None:
+    """It walks the routes of the server, so that a new one is refused until it is in the table."""
+    desk = await open_desk("hello")
+    run = await desk.begin()
+    await desk.ended(run["id"])
+    _, headers = await share(desk, run=run["id"])
+    answered: set[str] = set()
+    for route in routes_of(desk.server.state):
+        if route.name in OPEN or route.name in PROBES:  # files of the page, and whether it lives
+            continue
+        path = re.sub(r"\{id\}", run["id"], route.path.lstrip("/"))
+        path = re.sub(r"\{name\}", "usage", re.sub(r"\{seq\}", "1", path))
+        query = {"run": run["id"]} if "boards" in path else {}
+        async with desk.http.request(
+            route.method, desk.url(path), headers=headers, params=query
+        ) as response:
+            if response.status == 200:
+                answered.add(route.name)
+            else:
+                told = await response.text()
+                assert response.status == 403, (route.path, told)
+                assert "does not show that" in told
+            assert response.headers["Referrer-Policy"] == HEADERS["Referrer-Policy"]
+    assert answered == set(READABLE)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "api/runs/OTHER/events",
+        "api/boards/usage",
+        "api/boards/usage?run=OTHER",
+        "api/boards/usage?run=RUN&conversation=CONVERSATION",
+        "api/boards/usage?conversation=CONVERSATION",
+        "api/boards/usage/events?run=OTHER",
+        "api/boards/runs/events",
+        "api/runs?run=RUN",
+        "api/runs/RUN",
+        "api/runs/RUN/requests/3",
+        "api/nothing",
+        "metrics",
+        "",
+    ],
+)
+async def test_a_link_to_a_run_shows_nothing_else(open_desk: OpenDesk, path: str) -> None:
+    desk = await open_desk("one", "two")
+    run, other = await desk.begin("a"), await desk.begin("b")
+    for each in (run, other):
+        await desk.ended(each["id"])
+    _, headers = await share(desk, run=run["id"])
+    for name, value in {
+        "RUN": run["id"],
+        "OTHER": other["id"],
+        "CONVERSATION": run["conversation"],
+    }.items():
+        path = path.replace(name, value)
+    assert await code_of(desk, path, headers) == (403, "not_shared")
+
+
+async def test_a_link_shows_a_run_and_its_dashboards_without_what_is_private(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk("hello", settings=Settings(token=TOKEN, title="Desk"), token=TOKEN)
+    run = await desk.begin("hi")
+    await desk.ended(run["id"])
+    await desk.post(f"api/conversations/{run['conversation']}/mark", {"tags": ["secret"]})
+    made, headers = await share(desk, run=run["id"])
+    assert made["path"] == f"shared#link={made['token']}"
+    async with aiohttp.ClientSession(headers=headers) as stranger:
+        async with stranger.get(desk.url("api/link")) as response:
+            told = await response.json()
+        assert (told["title"], told["link"]) == ("Desk", made["link"])
+        assert (told["run"]["title"], told["run"]["status"]) == ("hi", "finished")
+        assert (told["run"]["conversation"], told["run"]["watchers"]) == ("", [])
+        assert "secret" not in str(told)
+        async with stranger.get(desk.url(f"api/runs/{run['id']}/events")) as response:
+            frames = read_frames(await response.text())
+        assert '"type":"run_start"' in frames[1]["data"]
+        async with stranger.get(desk.url(f"api/boards/usage?run={run['id']}")) as response:
+            assert response.status == 200
+        async with stranger.get(desk.url("shared"), headers={"Authorization": ""}) as response:
+            assert response.status == 200  # the page has nothing of its own to hide
+            assert TOKEN not in await response.text()
+
+
+async def test_a_link_to_a_dashboard_shows_that_one_alone(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one")
+    run = await desk.begin("a")
+    await desk.ended(run["id"])
+    in_it = {"conversation": run["conversation"]}
+    for scope, query in (({}, ""), (in_it, f"?conversation={run['conversation']}")):
+        made, headers = await share(desk, board="runs", **scope)
+        assert made["link"]["board"] == "runs"
+        boards = (await desk.get("api/boards", headers=headers))[1]["boards"]
+        assert [each["name"] for each in boards] == ["runs"]
+        assert "run" not in (await desk.get("api/link", headers=headers))[1]
+        status, states = await desk.get(f"api/boards/runs{query}", headers=headers)
+        assert status == 200
+        assert states
+        for path in (
+            f"api/boards/usage{query}",
+            f"api/boards/runs?run={run['id']}",
+            f"api/runs/{run['id']}/events",
+        ):
+            assert await code_of(desk, path, headers) == (403, "not_shared"), path
+
+
+async def test_a_taken_back_link_ends_its_open_streams_at_once(open_desk: OpenDesk) -> None:
+    desk = await open_desk(always="never", delay=60)
+    run = await desk.begin()
+    made, headers = await share(desk, run=run["id"])
+    _, others = await share(desk, run=run["id"])
+    url = desk.url(f"api/runs/{run['id']}/events")
+    async with (
+        desk.http.get(url, headers=headers) as one,
+        desk.http.get(url, headers=others) as two,
+    ):
+        await one.content.readuntil(b"\n\n")
+        await two.content.readuntil(b"\n\n")
+        async with desk.http.delete(desk.url(f"api/links/{made['link']['id']}")) as response:
+            assert response.status == 200
+        with pytest.raises(aiohttp.ClientError):
+            await one.content.read()
+        assert await code_of(desk, f"api/runs/{run['id']}/events", headers) == (401, "link_over")
+        listed = (await desk.get("api/links"))[1]["links"]
+        assert [each["run"] for each in listed] == [run["id"]]
+        assert (await desk.get("api/link", headers=others))[0] == 200
+        assert not two.content.at_eof()
+    async with desk.http.delete(desk.url(f"api/links/{made['link']['id']}")) as response:
+        assert response.status == 404
+
+
+async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(tmp_path: Path) -> None:
+    def open_log() -> EventLog:
+        return SQLiteLog(tmp_path / "runs.db")
+
+    model = ScriptedModel(["hello"])
+    async with (
+        open_log() as first,
+        open_log() as second,
+        WebServer(Worker(model), port=0, log=first) as a,
+        WebServer(Worker(model), port=0, log=second) as b,
+        aiohttp.ClientSession() as http,
+    ):
+        new = await a.state.share(board="runs")
+        async with http.get(
+            f"{b.url}api/boards/runs/events", headers=_bearer(new.token)
+        ) as response:
+            await response.content.readuntil(b"\n\n")
+            await a.state.links.take_back(new.link.id)
+            with pytest.raises(aiohttp.ClientError):
+                await response.content.read()
+        kept = await a.state.share(board="usage")
+    async with (
+        open_log() as log,
+        WebServer(Worker(model), port=0, log=log) as server,
+        aiohttp.ClientSession() as http,
+    ):
+        async with http.get(f"{server.url}api/link", headers=_bearer(kept.token)) as response:
+            assert response.status == 200
+        assert [link.board for link in await server.state.links.of()] == ["usage"]
+    stored = (tmp_path / "runs.db").read_bytes()
+    secret = kept.token.rpartition("_")[2]
+    assert kept.link.id.encode() in stored
+    assert secret.encode() not in stored
+    assert secret not in repr(kept)
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_a_link_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "EVERY", 0.01)
+    now = time.time()
+    async with (
+        WebServer(Worker(ScriptedModel([])), port=0) as server,
+        aiohttp.ClientSession() as http,
+    ):
+        new = await server.state.share(board="runs", until=now + 3600)
+        url, headers = f"{server.url}api/boards/runs/events", _bearer(new.token)
+        async with http.get(url, headers=headers) as response:
+            await response.content.readuntil(b"\n\n")
+            monkeypatch.setattr(links.time, "time", lambda: now + 3601)
+            with pytest.raises(aiohttp.ClientError):
+                await response.content.read()
+        async with http.get(url, headers=headers) as response:
+            assert response.status == 401
+        assert await server.state.links.of() == []
+
+
+async def test_links_that_cannot_be_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "EVERY", 0.01)
+    async with (
+        MemoryLog() as log,
+        WebServer(Worker(ScriptedModel([])), port=0, log=log) as server,
+        aiohttp.ClientSession() as http,
+    ):
+        new = await server.state.share(board="runs")
+        url, headers = f"{server.url}api/boards/runs/events", _bearer(new.token)
+        async with http.get(url, headers=headers) as response:
+            await response.content.readuntil(b"\n\n")
+
+            async def fail(_: str) -> None:
+                raise LogError("the disk is gone")
+
+            monkeypatch.setattr(log, "_load_fold", fail)
+            with pytest.raises(aiohttp.ClientError):
+                await response.content.read()
+        async with http.get(url, headers=headers) as response:
+            assert response.status == 503
+
+
+def _wrong(token: str) -> list[str]:
+    last = "b" if token.endswith("a") else "a"
+    return [token[:-1] + last, token[:4] + "0" * 16 + token[20:], token + "a", token[:-1], "rxl_"]
+
+
+async def test_a_token_that_is_not_right_is_refused(open_desk: OpenDesk) -> None:
+    desk = await open_desk()
+    made, headers = await share(desk, board="runs")
+    assert (await desk.get("api/link", headers=headers))[0] == 200
+    for wrong in _wrong(made["token"]):
+        assert await code_of(desk, "api/runs", _bearer(wrong)) == (401, "link_over"), wrong
+
+
+async def test_a_link_has_no_more_rights_with_a_cookie_of_its_owner(open_desk: OpenDesk) -> None:
+    desk = await open_desk(settings=Settings(token=TOKEN), token=TOKEN)
+    _, headers = await share(desk, board="runs")
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        async with browser.get(desk.url(f"?token={TOKEN}")) as response:
+            assert response.status == 200
+        async with browser.get(desk.url("api/runs")) as response:
+            assert response.status == 200
+        async with browser.get(desk.url("api/runs"), headers=headers) as response:
+            assert response.status == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ({"run": "no-run"}, 404),
+        ({"board": "no-board"}, 404),
+        ({"board": "runs", "conversation": "none"}, 404),
+        ({"board": "runs", "until": 1.0}, 400),
+        ({"board": "runs", "until": 1e400}, 400),
+        ({"board": "runs", "may": "send"}, 400),
+        ({"conversation": "c"}, 404),
+    ],
+)
+async def test_a_link_that_is_not_understood_is_not_made(
+    open_desk: OpenDesk, body: Body, status: int
+) -> None:
+    desk = await open_desk()
+    assert (await desk.post("api/links", body))[0] == status
+    assert (await desk.get("api/links"))[1] == {"links": []}
+
+
+async def test_links_belong_to_their_users() -> None:
+    def user(request: WebRequest) -> str:
+        return request.headers.get("X-User", "")
+
+    async with (
+        WebServer(Worker(ScriptedModel(["a", "b"])), port=0, user=user) as server,
+        aiohttp.ClientSession() as http,
+    ):
+        async with http.post(
+            f"{server.url}api/runs", json={"input": "hi"}, headers={"X-User": "ann"}
+        ) as response:
+            run = (await response.json())["id"]
+        made: Body = {}
+        for name, status in (("bob", 404), ("ann", 201)):
+            async with http.post(
+                f"{server.url}api/links", json={"run": run}, headers={"X-User": name}
+            ) as response:
+                assert response.status == status
+                made = await response.json()
+        headers = _bearer(made["token"])
+        async with http.get(f"{server.url}api/runs/{run}/events", headers=headers) as response:
+            assert response.status == 200
+        address = f"{server.url}api/links/{made['link']['id']}"
+        for name, status in (("bob", 404), ("ann", 200)):
+            async with http.delete(address, headers={"X-User": name}) as response:
+                assert response.status == status
+        with pytest.raises(ConfigurationError, match="owner"):
+            await server.state.share(board="runs")
+        for _ in range(links.MOST_OF_ONE):
+            await server.state.share(board="runs", owner="ann")
+        with pytest.raises(ApiError, match="too many"):
+            await server.state.share(board="runs", owner="ann")
+        await server.state.share(board="runs", owner="bob")
+
+
+async def test_a_link_has_so_many_open_requests(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "MOST_OPEN", 1)
+    desk = await open_desk()
+    _, headers = await share(desk, board="runs")
+    async with desk.http.get(desk.url("api/boards/runs/events"), headers=headers) as response:
+        await response.content.readuntil(b"\n\n")
+        assert (await desk.get("api/link", headers=headers))[0] == 429
+    while (await desk.get("api/link", headers=headers))[0] == 429:
+        pass  # the server has not noticed yet that the client has left
