@@ -369,7 +369,7 @@ class SQLiteLog(EventLog):
             done = db.execute(SAVE_FOLD if expected else FIRST_FOLD, values)
             return expected + 1 if done.rowcount else 0
 
-        # A link that was taken back does not come back with a loss of power.
+        # A link that was revoked does not come back with a loss of power.
         return await self._to_writer(work, durable=True)
 
     async def _reclaim(self) -> None:

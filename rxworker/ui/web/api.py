@@ -614,6 +614,6 @@ async def post_link(state: ServerState, request: WebRequest) -> web.Response:
 
 
 async def delete_link(state: ServerState, request: WebRequest) -> web.Response:
-    """Take a link back."""
-    await state.links.take_back(request.params["id"], request.owner)
+    """Revoke a link."""
+    await state.links.revoke(request.params["id"], request.owner)
     return json_response({})

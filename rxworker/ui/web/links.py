@@ -1,10 +1,10 @@
-"""Read-only links: each shows one run, or one dashboard, to whoever has its token, and can be taken back.
+"""Read-only links: each shows one run, or one dashboard, to every client with its token, and can be revoked.
 
 Theory of operation. A token is the id of its link and 256 random bits. Of the bits a digest is kept alone, with the log if there is one, so that a link holds after a restart and on
 all servers of the log. The page has the token in the fragment of its address, which a browser sends to no server, and sends it as a header, which no access log has.
 
 A request with the token of a link has no other rights: it reads what `READABLE` names, and everything else is refused, also what is added to the server later. Links are
-read again every second while a request of one is open; the requests of a link that was taken back, or has ended, are cancelled. If they cannot be read, all are.
+read again every second while a request of one is open; the requests of a link that was revoked, or has ended, are cancelled. If they cannot be read, all are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOKEN = re.compile(PREFIX + r"(?P<id>[0-9a-f]{16})_(?P<secret>[\w-]{43})", re.AS
 KEY = "rxworker/links"
 """The key of the links in a log."""
 EVERY = 1.0
-"""Seconds after which links are read again: until then another server may serve one that was taken back."""
+"""Seconds after which links are read again: until then another server may serve one that was revoked."""
 MOST, MOST_OF_ONE = 1000, 100
 """The maximum number of links, and of those of one user: all are read at once, and fit in a message of NATS."""
 MOST_OPEN = 64
@@ -69,7 +69,7 @@ class Link(Shown, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         id: Its id, which is no secret.
         created: When it was made, in seconds since the epoch.
-        until: When it ends; ``None``: not before it is taken back.
+        until: When it ends; ``None``: not before it is revoked.
         owner: The user who made it, if the server has users.
         digest: The digest of its secret.
     """
@@ -210,7 +210,7 @@ class Links:
             kept = {one.id: one for one in stored.links.values() if not one.is_over(now)}
             of_one = Counter(one.owner for one in kept.values())[owner]
             if len(kept) >= MOST or (self._has_users and of_one >= MOST_OF_ONE):
-                raise ApiError(429, "too_many_links", "there are too many links: take one back")
+                raise ApiError(429, "too_many_links", "there are too many links: revoke one")
             return StoredLinks({**kept, link.id: link})
 
         await self._change(add)
@@ -229,8 +229,8 @@ class Links:
         own = [one for one in own if not one.is_over(now)]
         return sorted(own, key=lambda link: -link.created)
 
-    async def take_back(self, link_id: str, owner: str | None = None) -> None:
-        """Take a link back. Its open requests end: at once on this server, and on the others of the log within `EVERY` seconds.
+    async def revoke(self, link_id: str, owner: str | None = None) -> None:
+        """Revoke a link. Its open requests end: at once on this server, and on the others of the log within `EVERY` seconds.
 
         Args:
             link_id: The id of the link.
@@ -245,7 +245,7 @@ class Links:
             found = stored.links.get(link_id)
             if found is None or found.owner != owner:
                 raise ApiError(
-                    404, "no_link", "there is no such link: it was taken back, or has ended"
+                    404, "no_link", "there is no such link: it was revoked, or has ended"
                 )
             return StoredLinks({id_: one for id_, one in stored.links.items() if id_ != link_id})
 
@@ -255,7 +255,7 @@ class Links:
         """The link of a token.
 
         Raises:
-            ApiError: There is none, it was taken back, or it has ended.
+            ApiError: There is none, it was revoked, or it has ended.
             LogError: The log cannot be read.
         """
         match = TOKEN.fullmatch(token)
@@ -275,11 +275,11 @@ class Links:
 
     @contextmanager
     def opened(self, link: Link, request: WebRequest) -> Generator[None, None, None]:
-        """Context manager: a request of a link is answered, by this task, which is cancelled when the link is taken back.
+        """Context manager: a request of a link is answered, by this task, which is cancelled when the link is revoked.
 
         Raises:
-            ApiError: The link does not show that, it has too many requests, or it was taken back meanwhile.
-            ConnectionError: It was taken back, and the response had begun.
+            ApiError: The link does not show that, it has too many requests, or it was revoked meanwhile.
+            ConnectionError: It was revoked, and the response had begun.
         """
         shows = READABLE.get(request.route or "") if request.method in ("GET", "HEAD") else None
         if shows is None or not shows(link, request):
@@ -298,7 +298,7 @@ class Links:
             if task not in self._ended or task.uncancel():
                 raise  # it is the server that stops, or the client that has left
             if request.has_sent:
-                raise ConnectionResetError("the link was taken back, or has ended") from None
+                raise ConnectionResetError("the link was revoked, or has ended") from None
             raise _over() from None
         finally:
             self._ended.discard(task)
@@ -312,7 +312,7 @@ class Links:
             self._looking.cancel()
 
     async def _look(self) -> None:
-        """End the requests of links that were taken back, or have ended, while there are requests."""
+        """End the requests of links that were revoked, or have ended, while there are requests."""
         try:
             while self._open:
                 await asyncio.sleep(EVERY)
@@ -355,7 +355,7 @@ class Links:
 
 
 def _over() -> ApiError:
-    message = "this link was taken back, or has ended: ask for another one"
+    message = "this link was revoked or has ended: its owner can make another one"
     return ApiError(401, "link_over", message)
 
 

@@ -271,7 +271,7 @@ class ServerState:
             run: The id of the run.
             board: The name of the dashboard.
             conversation: The id of the conversation.
-            until: When the link ends, in seconds since the epoch; by default not before it is taken back: ``state.links.take_back(link.id)``.
+            until: When the link ends, in seconds since the epoch; by default not before it is revoked: ``state.links.revoke(link.id)``.
             owner: The user who owns what is shown, if the server has users.
 
         Returns:

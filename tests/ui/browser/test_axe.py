@@ -130,6 +130,11 @@ async def test_axe_finds_nothing_in_any_state(
             await desk.press(page, "Full width")
             await page.locator("#run-more").click()
             await check("menu of a run", dark=False)
+            await page.get_by_role("button", name="Share a read-only link…").click()
+            await page.get_by_role("button", name="Make a link").click()
+            await expect(page.get_by_role("button", name="Revoke")).to_be_visible()
+            await check("links of a run")
+            shared = await page.get_by_label("Address of the link").input_value()
             await page.keyboard.press("Escape")
             entry = server.state.runs.get(desk.runs[-1].id)
             assert entry is not None
@@ -169,6 +174,9 @@ async def test_axe_finds_nothing_in_any_state(
             await page.goto(f"{server.url}fleet")
             await expect(page.locator("#fleet-rows tr")).not_to_have_count(0)
             await check("fleet")
+            await page.goto(shared)
+            await expect(page.locator("#run-head")).to_be_visible()
+            await check("a read-only link")
             await desk.close()
     assert {state: these for state, these in found.items() if these} == {}
 

@@ -146,7 +146,7 @@ async def test_a_link_to_a_dashboard_shows_that_one_alone(open_desk: OpenDesk) -
             assert await code_of(desk, path, headers) == (403, "not_shared"), path
 
 
-async def test_a_taken_back_link_ends_its_open_streams_at_once(open_desk: OpenDesk) -> None:
+async def test_a_revoked_link_ends_its_open_streams_at_once(open_desk: OpenDesk) -> None:
     desk = await open_desk(always="never", delay=60)
     run = await desk.begin()
     made, headers = await share(desk, run=run["id"])
@@ -188,7 +188,7 @@ async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(tmp_path: Pa
             f"{b.url}api/boards/runs/events", headers=_bearer(new.token)
         ) as response:
             await response.content.readuntil(b"\n\n")
-            await a.state.links.take_back(new.link.id)
+            await a.state.links.revoke(new.link.id)
             with pytest.raises(aiohttp.ClientError):
                 await response.content.read()
         kept = await a.state.share(board="usage")

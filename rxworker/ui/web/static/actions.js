@@ -3,7 +3,7 @@
 import * as api from "./net/server.js";
 import { announce, banner, clearBanner, menu, view } from "./views/shell.js";
 import { words } from "./model/language.js";
-import { readLink, writeLink } from "./model/link.js";
+import { readLink, tokenIn, writeLink } from "./model/link.js";
 
 const OVER = ["finished", "aborted"];
 
@@ -19,13 +19,13 @@ export class Actions {
   select(id) {
     const { run, other } = readLink(location.hash);
     if (run === id && other === null) return;
-    location.hash = id === null ? "" : writeLink({ run: id });
+    location.hash = id === null ? "" : hashOf({ run: id });
     this.opened(); // the browser reports the change later, when the user may have sent a message already
   }
 
   // Show the selected run beside another one, or another run beside that one.
   compare(other, id = this.page.selection.id) {
-    location.hash = writeLink({ run: id, other });
+    location.hash = hashOf({ run: id, other });
   }
 
   // A run has begun or was resumed as this one: the draft moves to it.
@@ -197,5 +197,7 @@ export class Actions {
     }
   }
 }
+
+const hashOf = (place) => writeLink({ ...place, token: tokenIn(location.hash) });
 
 const textIn = (input) => (typeof input === "string" ? input : input.map((block) => block.text ?? "").join(""));

@@ -6,15 +6,17 @@ import { factsOf, linesOf, markdownOf } from "./model/export.js";
 import { ago, statusWord } from "./model/format.js";
 import { words } from "./model/language.js";
 import { titleOf } from "./model/run_list.js";
-import { writeLink } from "./model/link.js";
+import { tokenIn, writeLink } from "./model/link.js";
 import { byId, copy } from "./views/dom.js";
 import { htmlOf, save } from "./views/export.js";
 import { isField, Keys } from "./views/keys.js";
 import { Menu } from "./views/palette.js";
 import { announce, isMenuOpen, menu, view } from "./views/shell.js";
+import { ShareDialog } from "./views/share.js";
+import { isLink } from "./net/server.js";
 
 // The address of a run, or of a moment or an entry of it. The token that may be in the address of the page is no part of it.
-export const addressOf = (place) => `${location.origin}${location.pathname}${writeLink(place)}`;
+export const addressOf = (place) => `${location.origin}${location.pathname}${writeLink({ ...place, token: tokenIn(location.hash) })}`;
 
 export class Commands extends Keys {
   // `page`: { store, selection, renderer, views, actions }
@@ -23,6 +25,8 @@ export class Commands extends Keys {
     this.page = page;
     this.runMenu = new Menu(byId("run-menu"), () => COMMANDS.filter(({ isInMenu }) => isInMenu).map((command) => ({ text: nameOf(command), act: () => this.run(command) })), byId("run-more"));
     byId("commands").addEventListener("click", () => this.palette.open());
+    this.share = new ShareDialog();
+    page.views.dashboards.share = (...shown) => this.share.open(...shown);
     byId("time-link").addEventListener("click", () => this.run({ id: "copyLink" }));
   }
 
@@ -39,17 +43,18 @@ export class Commands extends Keys {
       palette: [true, () => this.palette.open()],
       shortcuts: [true, () => this.sheet.open()],
       skip: [!byId("composer").hidden || !byId("approval").hidden, () => { view("conversation"); document.querySelector(".skip").click(); }],
-      newRun: [true, () => byId("new-run").click()],
+      newRun: [!isLink(), () => byId("new-run").click()],
       theme: [true, () => byId("theme").click()],
       fleet: [!byId("fleet-link").hidden, () => byId("fleet-link").click()],
       conversation: shown("conversation", "conversation"),
       timeline: shown("timeline", "lanes"),
       wideTrace: [isAlone && byId("trace-wide").checkVisibility(), () => byId("trace-wide").click()],
       numbers: shown("numbers", "side"),
-      pause: [isRunning, () => views.controls.pause()],
-      cancel: [isRunning, () => views.controls.ask(true, true)],
+      pause: [isRunning && !isLink(), () => views.controls.pause()],
+      cancel: [isRunning && !isLink(), () => views.controls.ask(true, true)],
       compare: [hasRun && page.store.list.length > 1, () => this.palette.open(() => this.others(), words.compare.choose)],
       copyLink: [selection.id !== null, () => this.copyLink()],
+      share: [selection.id !== null && !isLink(), () => this.share.open({ run: selection.id }, this.title, byId("run-more"))],
       saveMarkdown: saved((run) => save(`${run.id}.md`, "text/markdown", markdownOf(this.title, this.facts(run), run))),
       saveHtml: saved(async (run) => save(`${run.id}.html`, "text/html", await htmlOf(this.title, this.facts(run), run))),
       saveRecords: saved((run) => save(`${run.id}.jsonl`, "application/jsonl", linesOf(page.store.tape(run.id).filter(({ seq }) => seq <= run.seq)))),

@@ -7,6 +7,7 @@ import { Bars } from "./views/fleet_chart.js";
 import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
 import { FLEET_COMMANDS } from "./model/commands.js";
+import { ShareDialog } from "./views/share.js";
 import { banner, initTheme } from "./views/shell.js";
 import { fill, translate, words } from "./model/language.js";
 
@@ -239,7 +240,8 @@ class FleetKeys extends Keys {
   }
 }
 
-new DashboardsView("all");
+const dashboards = new DashboardsView("all"), share = new ShareDialog();
+dashboards.share = (...shown) => share.open(...shown);
 const keys = new FleetKeys(FLEET_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());
 initTheme(() => Object.values(bars).forEach((chart) => chart.recolour()));

@@ -19,14 +19,16 @@ import { NumbersView } from "./views/numbers.js";
 import { NotesView, WatchersView } from "./views/panels.js";
 import { Renderer } from "./render.js";
 import { RunsView, WelcomeView } from "./views/runs.js";
-import { Connection } from "./net/server.js";
-import { announceText, hasKeyboard, initShell, initTheme, isWide, menu } from "./views/shell.js";
+import { Connection, isFinal } from "./net/server.js";
+import { LinkSocket } from "./net/shared.js";
+import { readLink, tokenIn, writeLink } from "./model/link.js";
+import { announceText, banner, hasKeyboard, initShell, initTheme, isWide, menu } from "./views/shell.js";
 import { SocketHandlers } from "./net/socket_handlers.js";
 import { Store } from "./model/store.js";
 import { TimeBar } from "./views/time_bar.js";
 import { Selection } from "./model/timeline.js";
 import { Travel } from "./model/travel.js";
-import { translate } from "./model/language.js";
+import { translate, words } from "./model/language.js";
 import { Workers } from "./model/workers.js";
 
 const OWN = `page-${Math.random().toString(36).slice(2, 5)}`;
@@ -34,7 +36,9 @@ const TICK = 200, AGES = 30_000;
 
 const store = new Store(), outbox = new Outbox(), page = { store, outbox };
 const actions = new Actions(page), handlers = new SocketHandlers(page);
-const connection = new Connection(handlers, { name: OWN });
+const token = location.pathname.endsWith("/shared") ? tokenIn(location.hash) ?? "" : null; // of the read-only link that is shown; null on the page itself
+const isShared = token !== null;
+const connection = new Connection(handlers, { name: OWN, ...(isShared && { makeSocket: () => new LinkSocket(showLink) }) });
 const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const lanes = new LanesView(document.querySelector(".panel.timeline"), (run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing));
@@ -42,22 +46,43 @@ Object.assign(lanes, { whole: () => travel.elapsed, moved: () => renderer.schedu
 new WideTrace(lanes);
 const views = {
   lanes,
-  conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),
+  conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), isShared ? null : (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), isShared ? null : { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),
   charts: new ChartsView(), numbers: new NumbersView(() => toolsOfAll()), watchers: new WatchersView(OWN), notes: new NotesView(), dashboards: new DashboardsView("run"), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id), requeue: () => actions.requeue() }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),
-  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), (run, thing) => actions.reveal(run, thing), api.request),
+  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), (run, thing) => actions.reveal(run, thing), isShared ? null : api.request),
   compare: new CompareView({ swap: () => actions.compare(selection.id, selection.otherId), choose: () => commands.run({ id: "compare" }), close: () => actions.select(selection.id) }, () => renderer.schedule()),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
 };
-const workers = new Workers(api.workerOf, () => renderer.schedule());
+const workers = new Workers(isShared ? async () => null : api.workerOf, () => renderer.schedule());
 const renderer = new Renderer(page, selection, travel, views, workers);
 Object.assign(page, {
   selection, renderer, views, actions,
   follow: (id) => actions.follow(id), showError: (text) => views.composer.showNote(text, "bad"), again: (id) => connection.again(id),
-  restarted: loadInfo, probe: () => actions.probe(),
+  restarted: loadInfo, probe: () => (isShared ? probeLink() : actions.probe()),
 });
+
+// What the read-only link shows: its run, or a dashboard.
+function showLink({ title, link, run }, clock) {
+  store.set(clock);
+  setText(byId("title"), title || "rxworker");
+  views.dashboards.restrict(link);
+  document.body.dataset.shared = run ? "run" : "board";
+  if (run && readLink(location.hash).run === null) history.replaceState(null, "", writeLink({ run: run.id, token }));
+  actions.opened();
+}
+
+// A link that was revoked, or has ended, does not come again.
+async function probeLink() {
+  try {
+    await api.linkInfo();
+  } catch (problem) {
+    if (!isFinal(problem)) return;
+    connection.close();
+    banner(token === "" ? words.share.missing : problem.message, "lost");
+  }
+}
 
 let hasFleet = false;
 
@@ -87,7 +112,7 @@ async function loadInfo() {
 renderer.arrive = () => actions.arrive();
 const commands = new Commands(page);
 views.runs.hasKeys = () => commands.hasKeys;
-addEventListener("hashchange", () => actions.opened());
+addEventListener("hashchange", () => (isShared && tokenIn(location.hash) !== token ? location.reload() : actions.opened()));
 addEventListener("online", () => connection.hurry());
 addEventListener("offline", () => connection.drop());
 document.addEventListener("visibilitychange", () => {
@@ -112,7 +137,11 @@ translate(document.body);
 drawFormulas(() => views.conversation.end.follow());
 initShell();
 initTheme(() => views.charts.recolour());
-loadInfo();
+if (isShared) {
+  api.useLink(token);
+  document.body.dataset.shared = "";
+  show(byId("share-note"), true);
+} else loadInfo();
 actions.opened();
 connection.open();
 if (hasKeyboard()) views.composer.field.focus();

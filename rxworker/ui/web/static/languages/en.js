@@ -13,7 +13,7 @@ export const words = {
     shortcutsTitle: "Keyboard shortcuts", close: "Close", single: "Use shortcuts of a single key",
     palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs",
     conversations: "Show the conversations", everything: "Show all runs, without filters", search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", wideTrace: "Timeline at full width, and back", numbers: "Go to the numbers",
-    pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
+    pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link to this view", share: "Share a read-only link…", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
     play: "Play or stop", stepBack: "One record back", stepOn: "One record on", leave: "Return to the present", fork: "Fork from here",
   },
   link: {
@@ -156,6 +156,12 @@ export const words = {
   board: {
     title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", more: "and {n} more", stopped: "Stopped: {error}", most: "at most {value}", over: "over {time}", rows: "Rows",
     past: "as it was then", lost: "The connection was lost. Trying again.", source: "This element has no dashboard: set its src to the address of one, which ends in api/boards/ and its name.", noPanel: "The dashboard has no panel {name}. It has {known}.",
+  },
+  share: {
+    title: "Share a read-only link", what: "Everyone with the link sees “{title}”, also as it goes on, and nothing else. Nothing can be sent, decided or changed with it.", readOnly: "Read only",
+    ends: "It ends", hour: "in an hour", day: "in a day", week: "in a week", month: "in 30 days", never: "when it is revoked", make: "Make a link", address: "Address of the link", copy: "Copy",
+    once: "This address is shown only now: it is kept nowhere.", links: "Links to this", made: "made {ago}", endsIn: "ends in {time}", days: "{n} days", revoke: "Revoke", revokeOf: "Revoke the link: {link}",
+    board: "Share", ofRun: "{board}, of this run", ofConversation: "{board}, of this conversation", ofAll: "{board}, of all runs", missing: "This address has no link: it may have been cut off.",
   },
   fleet: {
     skip: "Skip to the runs", title: "Runs of all processes", conversations: "Conversations", tab: "Fleet · {title}", lost: "The connection was lost. Trying again.",

@@ -1,16 +1,21 @@
 // The fragment of the page's address: a run, and in it a moment (`#run@12`, its record) or an entry of the conversation (`#run/3`); or two runs side by
-// side (`#run~other`). Pure.
+// side (`#run~other`). The page of a read-only link has the token of the link before it: `#link=TOKEN&run@12`. Pure.
 
 const FORM = /^([^@/~]*)(?:@(\d+)|\/(\d+)|~([^@/~]+))?$/;
+const LINK = /^#link=(rxl_[\w-]+)(?:&|$)/;
 const number = (text) => (text === undefined ? null : Number(text));
 
+// The token of the read-only link, or null.
+export const tokenIn = (hash) => LINK.exec(hash)?.[1] ?? null;
+
 export function readLink(hash) {
-  const text = hash.replace(/^#/, ""), [, run, seq, item, other] = FORM.exec(text) ?? [null, text];
+  const text = hash.replace(LINK, "").replace(/^#/, ""), [, run, seq, item, other] = FORM.exec(text) ?? [null, text];
   return { run: decoded(run) || null, seq: number(seq), item: number(item), other: other === undefined || other === run ? null : decoded(other) };
 }
 
-export function writeLink({ run, seq = null, item = null, other = null }) {
-  return `#${encoded(run)}${seq !== null ? `@${seq}` : item !== null ? `/${item}` : other !== null ? `~${encoded(other)}` : ""}`;
+export function writeLink({ run, seq = null, item = null, other = null, token = null }) {
+  const place = seq !== null ? `@${seq}` : item !== null ? `/${item}` : other !== null ? `~${encoded(other)}` : "";
+  return `#${token === null ? "" : `link=${token}&`}${encoded(run)}${place}`;
 }
 
 const encoded = (id) => encodeURIComponent(id).replaceAll("~", "%7E");

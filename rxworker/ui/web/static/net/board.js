@@ -1,10 +1,11 @@
 // A dashboard of a server: what its panels show now and as it changes, or what they showed at a moment of the past.
 
-import { boardAt, boardsAt, isFinal } from "./server.js";
+import { boardAt, boardsAt, isFinal, isLink } from "./server.js";
+import { LinkEvents } from "./shared.js";
 
 const LATER = 2_000; // milliseconds
 
-const eventSource = (url) => new EventSource(url, { withCredentials: true });
+const eventSource = (url) => (isLink() ? new LinkEvents(url) : new EventSource(url, { withCredentials: true }));
 
 // A connection. Those who show the same dashboard of the same runs share one, since a browser opens only six to a server.
 class Feed {

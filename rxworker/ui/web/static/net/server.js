@@ -180,10 +180,17 @@ export const isFinal = ({ status }) => status >= 400 && status < 500 && status !
 // An absolute address needs no page around it.
 const at = (path) => new URL(path, globalThis.document?.baseURI);
 
+let token = null; // of the read-only link that the page shows
+
+// From now on, requests have the token of a read-only link, and no other rights.
+export const useLink = (given) => (token = given);
+export const isLink = () => token !== null;
+export const authorized = (headers = {}) => (token === null ? headers : { ...headers, authorization: `Bearer ${token}` });
+
 async function ask(path, { fetch = globalThis.fetch, ...options } = {}, look = null) {
   let response;
   try {
-    response = await fetch(at(path), { credentials: "same-origin", ...options });
+    response = await fetch(at(path), { credentials: "same-origin", ...options, headers: authorized(options.headers) });
   } catch {
     throw new ApiError(0, "unreachable", words.link.unreachable);
   }
@@ -210,6 +217,12 @@ async function timed(path, options) {
   const found = await ask(path, options, (response) => (clock = Date.parse(response.headers.get("date") ?? "") || clock));
   return [found, clock / 1000];
 }
+
+// What the read-only link of the page shows; and the links of the user: `shown` is what one shows and when it ends.
+export const linkInfo = () => timed("api/link");
+export const links = () => ask("api/links");
+export const makeLink = (shown) => post("api/links", shown);
+export const revoke = (id) => ask(`api/links/${id}`, { method: "DELETE" });
 
 export const workerOf = async (run) => (await ask(of(run, "worker"))).worker;
 // The request of the attempt that starts with a record, as it was sent.

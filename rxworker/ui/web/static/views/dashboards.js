@@ -7,7 +7,7 @@
 import { byId, el, setText, show } from "./dom.js";
 import { BoardView } from "./board.js";
 import { BoardSource, dashboardsOf } from "../net/board.js";
-import { words } from "../model/language.js";
+import { fill, words } from "../model/language.js";
 
 export class DashboardsView {
   constructor(scope) {
@@ -18,10 +18,25 @@ export class DashboardsView {
       note("board", this.choice.value);
       this.open();
     });
+    byId("board-share").addEventListener("click", () => this.offer());
     for (const button of byId("board-scope")?.children ?? []) button.addEventListener("click", () => this.choose(button.value));
     const of = new URLSearchParams(location.search).get("of");
     if ([...(byId("board-scope")?.children ?? [])].some(({ value }) => value === of)) this.press(of);
     new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(byId("board-panel"));
+  }
+
+  // A read-only link shows all dashboards of its run, or one dashboard of what it names.
+  restrict({ run, conversation, board }) {
+    this.scope = run ? "run" : conversation ? "conversation" : "all";
+    if (board) Object.assign(this, { run, conversation, show() {} });
+    this.update();
+  }
+
+  // Offer to share the dashboard that is shown, by `share`.
+  offer() {
+    const { scope, run, conversation, choice } = this, { share } = words, title = choice.selectedOptions[0]?.text ?? "";
+    const [shown, text] = { run: [{ run }, share.ofRun], conversation: [{ conversation }, share.ofConversation], all: [{}, share.ofAll] }[scope];
+    if (choice.value !== "") this.share({ board: choice.value, ...shown }, fill(text, { board: title }), byId("board-share"));
   }
 
   choose(scope) {
