@@ -20,14 +20,13 @@ from contextlib import contextmanager
 from hashlib import sha256
 from math import isfinite
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log import EventLog
 from rxworker.log.kept import change_kept, load_kept
-from rxworker.messages import JsonObject
 from rxworker.ui.web.boards import BoardQuery
-from rxworker.ui.web.request import WebRequest
+from rxworker.ui.web.request import Link, Shown, WebRequest
 from rxworker.ui.web.responses import ApiError, log_error, read_query
 
 PREFIX = "rxl_"
@@ -42,55 +41,6 @@ MOST, MOST_OF_ONE = 1000, 100
 """The maximum number of links, and of those of one user: all are read at once, and fit in a message of NATS."""
 MOST_OPEN = 64
 """The maximum number of open requests of one link, so that its clients leave room for others."""
-
-
-class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a link shows: a run with its dashboards; or one dashboard, of a run, of a conversation, or of all runs.
-
-    Attributes:
-        run: The id of the run.
-        board: The name of the dashboard; empty for a run with all of them.
-        conversation: The id of the conversation.
-    """
-
-    run: str = ""
-    board: str = ""
-    conversation: str = ""
-
-    @property
-    def scope(self) -> tuple[str, str]:
-        """What its dashboards are shown of."""
-        return self.run, self.conversation
-
-
-class Link(Shown, frozen=True, kw_only=True, omit_defaults=True):
-    """A link, as it is kept.
-
-    Attributes:
-        id: Its id, which is no secret.
-        created: When it was made, in seconds since the epoch.
-        until: When it ends; ``None``: not before it is revoked.
-        owner: The user who made it, if the server has users.
-        digest: The digest of its secret.
-    """
-
-    id: str
-    created: float
-    until: float | None = None
-    owner: str | None = None
-    digest: str
-
-    def is_over(self, now: float) -> bool:
-        """Whether it has ended."""
-        return self.until is not None and now >= self.until
-
-    @property
-    def info(self) -> JsonObject:
-        """The link for its owner and its clients."""
-        return {name: to_builtins(getattr(self, name)) for name in INFO}
-
-
-INFO = ("id", "run", "board", "conversation", "created", "until")
 
 
 class NewLink(Struct, frozen=True):

@@ -8,14 +8,62 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from multidict import CIMultiDictProxy, MultiMapping
 
-if TYPE_CHECKING:
-    from rxworker.ui.web.links import Link
+from rxworker.messages import JsonObject
+
+
+class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a link shows: a run with its dashboards; or one dashboard, of a run, of a conversation, or of all runs.
+
+    Attributes:
+        run: The id of the run.
+        board: The name of the dashboard; empty for a run with all of them.
+        conversation: The id of the conversation.
+    """
+
+    run: str = ""
+    board: str = ""
+    conversation: str = ""
+
+    @property
+    def scope(self) -> tuple[str, str]:
+        """What its dashboards are shown of."""
+        return self.run, self.conversation
+
+
+class Link(Shown, frozen=True, kw_only=True, omit_defaults=True):
+    """A link, as it is kept.
+
+    Attributes:
+        id: Its id, which is no secret.
+        created: When it was made, in seconds since the epoch.
+        until: When it ends; ``None``: not before it is revoked.
+        owner: The user who made it, if the server has users.
+        digest: The digest of its secret.
+    """
+
+    id: str
+    created: float
+    until: float | None = None
+    owner: str | None = None
+    digest: str
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has ended."""
+        return self.until is not None and now >= self.until
+
+    @property
+    def info(self) -> JsonObject:
+        """The link for its owner and its clients."""
+        return {name: to_builtins(getattr(self, name)) for name in INFO}
+
+
+INFO = ("id", "run", "board", "conversation", "created", "until")
 
 
 class WebRequest(ABC):

@@ -21,9 +21,9 @@ from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import Guard, User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
-from rxworker.ui.web.links import Links, NewLink, Shown
+from rxworker.ui.web.links import Links, NewLink
 from rxworker.ui.web.published import PublishedStreams, check_loop
-from rxworker.ui.web.request import WebRequest
+from rxworker.ui.web.request import Shown, WebRequest
 from rxworker.ui.web.responses import ApiError, Page, log_error, logger
 from rxworker.ui.web.runs import Runs, new_id
 from rxworker.ui.web.settings import Settings
