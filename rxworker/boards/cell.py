@@ -29,8 +29,14 @@ from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Sink, Source, connect
 
 MOST_GROUPS = 100
-"""The maximum number of groups; all further ones are counted together as `OTHERS`."""
+"""The maximum number of groups that are shown. Of numbers, all further ones are counted together as `OTHERS`; of others, those with the last records are shown."""
+MOST_KEPT = 300
+"""The maximum number of groups of rows and texts; the one that has had no record for the longest time is dropped, and begins anew with its next one."""
 OTHERS = "others"
+LONGEST = 200
+"""The maximum number of characters of the name of a group, which a model may have written; the others are cut off."""
+MOST_EMITTED = 1_000_000
+"""How many values a pipeline may emit at once: one that never ends would stop all that the event loop does."""
 MOST_ROWS = 200
 """The maximum number of rows, and of spans; the oldest are dropped."""
 MOST_POINTS = 300
@@ -91,9 +97,11 @@ class Cell:
         self.version = 0
         self._on_alert = on_alert
         self._clock = RecordClock()
-        self._lanes: dict[str, Source[Record]] = {}
+        self._most = MOST_GROUPS if panel.view in NUMBERS else MOST_KEPT
+        # In the order of their last records where the others are dropped; `None` of one that has stopped.
+        self._lanes: dict[str, Source[Record] | None] = {}
         self._subscriptions: dict[str, abc.DisposableBase] = {}
-        self._stopped: set[str] = set()
+        self._emitted = 0
         self._values: dict[str, Any] = {}
         self._rows: list[dict[str, Any]] = []
         self._series: dict[str, Series] = {}
@@ -121,7 +129,7 @@ class Cell:
 
     def take(self, record: Record) -> None:
         """Take the next record."""
-        self.move_to(record.time)
+        self._move(self._clock.note, record.time)
         self._taken = record.time
         try:
             self._take(record)
@@ -137,8 +145,8 @@ class Cell:
             return
         if found is None:
             return
-        name = self._open(str(found))
-        lane = self._lanes.get(name)
+        name = self._open(str(found)[:LONGEST])
+        lane = self._lanes[name]
         if lane is not None:
             try:
                 lane.on_next(record)
@@ -147,9 +155,13 @@ class Cell:
 
     def move_to(self, time: float) -> None:
         """Run what is due until then."""
+        self._move(self._clock.move_to, time)
+
+    def _move(self, move: Callable[[float], None], time: float) -> None:
+        self._emitted = 0
         while True:
             try:
-                self._clock.move_to(time)
+                move(time)
             except Exception as error:
                 self._stop(None, error)
             else:
@@ -159,17 +171,27 @@ class Cell:
         """Dispose the pipelines."""
         for subscription in self._subscriptions.values():
             subscription.dispose()
-        self._lanes.clear()
+        self._subscriptions.clear()
+        self._lanes = dict.fromkeys(self._lanes)
 
     # Pipelines
 
     def _open(self, name: str) -> str:
         """The name of the group, whose pipeline runs from now on."""
-        if name in self._lanes or name in self._stopped:
+        lanes = self._lanes
+        is_sum = self._most == MOST_GROUPS
+        if name in lanes:
+            if not is_sum:
+                lanes[name] = lanes.pop(name)
             return name
-        if len(self._lanes) + len(self._stopped) >= MOST_GROUPS and name != OTHERS:
-            return self._open(OTHERS)
-        lane = self._lanes[name] = Source[Record]()
+        if len(lanes) >= self._most and name != OTHERS:
+            if is_sum:
+                return self._open(OTHERS)
+            oldest = next(iter(lanes))
+            self._end(oldest)
+            self._values.pop(oldest, None)
+            del lanes[oldest]
+        lane = lanes[name] = Source[Record]()
         sink = Sink[Any](
             partial(self._put, name), partial(self._stop, name), partial(self._end, name)
         )
@@ -184,16 +206,16 @@ class Cell:
 
     def _end(self, name: str) -> None:
         """The pipeline emits nothing more: what it has emitted stays."""
-        self._lanes.pop(name, None)
-        self._stopped.add(name)
+        if name in self._lanes:
+            self._lanes[name] = None
+        subscription = self._subscriptions.pop(name, None)
+        if subscription is not None:
+            subscription.dispose()
 
     def _stop(self, name: str | None, error: Exception) -> None:
         """Stop a group, or, where it is not known, all of them."""
         for each in [*self._lanes] if name is None else [name]:
             self._end(each)
-            subscription = self._subscriptions.pop(each, None)
-            if subscription is not None:
-                subscription.dispose()
         pipeline = self.panel.pipeline
         operator = pipeline.operator_of(error) if isinstance(pipeline, XRay) else ""
         self._error = explained(error, name or "", operator)
@@ -208,6 +230,9 @@ class Cell:
     def _put(self, name: str, value: object) -> None:
         """Take what a pipeline has emitted."""
         panel = self.panel
+        self._emitted += 1
+        if self._emitted > MOST_EMITTED:
+            raise ConfigurationError("the pipeline emits without end: give it a period above 0")
         if panel.view in NUMBERS:
             self._put_numbers(name, value)
         elif panel.view == "table":
@@ -222,8 +247,7 @@ class Cell:
 
     def _put_numbers(self, name: str, value: object) -> None:
         if isinstance(value, Mapping) and not name:
-            numbers = cast("Mapping[object, object]", value).items()
-            found = {str(key): _number(self.panel, each) for key, each in numbers}
+            found = self._greatest(cast("Mapping[object, object]", value))
             for gone in self._values.keys() - found.keys():
                 self._forget(gone)
             self._values = found
@@ -236,10 +260,27 @@ class Cell:
                 self._add_point(key, now, number)
             self._watch(key, number)
 
+    def _greatest(self, given: Mapping[object, object]) -> dict[str, float]:
+        """The numbers by name; those beyond the limit as one, which is their sum."""
+        panel = self.panel
+        found = {str(key)[:LONGEST]: _number(panel, each) for key, each in given.items()}
+        names = found.keys() - {OTHERS}
+        if len(names) <= MOST_GROUPS:
+            return found
+        # Of equal ones the first by name, so that they do not take turns.
+        others = {*sorted(names, key=lambda name: (-found[name], name))[MOST_GROUPS:]}
+        rest = found.pop(OTHERS, 0) + sum(found[name] for name in others)
+        kept = {name: number for name, number in found.items() if name not in others}
+        return {**kept, OTHERS: _number(panel, rest)}
+
     def _add_point(self, key: str, now: float, number: float) -> None:
-        if key not in self._series and len(self._series) >= MOST_GROUPS:
-            return
-        self._series.setdefault(key, Series()).add(now, number)
+        series = self._series
+        if key not in series and len(series) > MOST_GROUPS:
+            gone = next((name for name in series if name not in self._values), None)
+            if gone is None:
+                return
+            del series[gone]
+        series.setdefault(key, Series()).add(now, number)
 
     def _put_rows(self, name: str, value: object) -> None:
         if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -257,6 +298,9 @@ class Cell:
 
     def _shown(self) -> Shown:
         panel, values = self.panel, self._values
+        if self._most == MOST_KEPT and len(values) > MOST_GROUPS:
+            last = {*[name for name in self._lanes if name in values][-MOST_GROUPS:]}
+            values = {name: value for name, value in values.items() if name in last}
         if panel.view in ("table", "lane"):
             return [*self._rows, *values.values()] if self._changed else None
         if "" in values and panel.group is None:

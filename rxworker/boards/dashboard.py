@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
+from time import perf_counter
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import force_setattr, replace
@@ -20,7 +21,7 @@ from rxworker.events import Record
 from rxworker.messages.settings import Settings, check_number
 from rxworker.operators import Records, merge_runs
 from rxworker.operators.disposables import SerialDisposable
-from rxworker.operators.kernel import Sink, Source, connect
+from rxworker.operators.kernel import Sink, Source, Stage, connect
 from rxworker.transport.clock import loop_clock
 
 A = TypeVar("A")
@@ -33,6 +34,8 @@ IN_ORDER = attrgetter("time", "run_id", "seq")
 """The order of records that are folded: by their times, and at one time by their runs, so that it is the same each time."""
 LATE = 1.0
 """Seconds: a record that is older belongs to a history that is still read. The clocks of the panels stay at its time until none has come for as long."""
+TURN = 0.01
+"""Seconds for which records of before are taken until other tasks run."""
 
 NEVER = float("inf")
 
@@ -174,6 +177,19 @@ class Fold:
         return tuple(cell.state for cell in self._cells)
 
 
+class StoredFirst(Stage[Record]):
+    """Records, of which those that are stored come first, in the order of their times: they need not be put in order."""
+
+    def follow(
+        self,
+        observer: abc.ObserverBase[Record],
+        stored: Callable[[Record], object],
+        scheduler: abc.SchedulerBase | None,
+    ) -> abc.DisposableBase:
+        """Subscribe, with a function of its own for what is stored."""
+        raise NotImplementedError
+
+
 class Board:
     """A dashboard that is computed. Made by `Dashboard.show`; belongs to one event loop.
 
@@ -221,10 +237,14 @@ class Board:
         self._source = CompositeDisposable()
         self._runs: Source[Records] = Source()
         self._follow(merge_runs(self._runs), self._take)
-        self._past: list[Record] = []
+        self._past: list[Record] = []  # the first is the last of the list
+        self._is_sorted = True
         self._is_beginning = True
         given: object = getattr(records, "records", records)
-        if isinstance(given, Observable):
+        if isinstance(given, StoredFirst):
+            sink = Sink(self._take, self._fail, noop)
+            self._source.add(given.follow(sink, self._take_stored, self._clock))
+        elif isinstance(given, Observable):
             self._follow(cast("Observable[Record | Records]", given), self._take_any)
         else:
             self._follow(merge_runs(cast("Iterable[Records]", given)), self._take)
@@ -244,6 +264,11 @@ class Board:
     def states(self) -> tuple[PanelState, ...]:
         """What the panels show now, in order."""
         return tuple(self._state(cell) for cell in self._cells.values())
+
+    def soon(self) -> tuple[PanelState, ...]:
+        """As `states`, but if there is much that was there already, without the rest of it: it is among the changes that follow."""
+        self._take_past(TURN)
+        return tuple(cell.state for cell in self._cells.values()) if self._past else self.states
 
     def state(self, name: str) -> PanelState:
         """What a panel shows now.
@@ -309,24 +334,45 @@ class Board:
     def _take(self, record: Record) -> None:
         if self._is_over:
             return
+        is_old = self._note(record)
+        if is_old or self._is_beginning or self._past:
+            self._past.append(record)
+            self._is_sorted = False
+        else:
+            self._fold(record)
+        self._wake(self._last + self._every)
+
+    def _take_stored(self, record: Record) -> None:
+        """Take a record in the order of all times."""
+        if self._is_over:
+            return
+        self._note(record)
+        self._fold(record)
+        self._wake(self._last + self._every)
+
+    def _note(self, record: Record) -> bool:
+        """Let the clocks wait while a history is read. Returns whether the record is of one."""
         now = self._now()
         is_old = record.time < now - LATE
         if is_old or self._reads_until == NEVER:
             self._reads_until = now + LATE if is_old else now
-        if is_old or self._is_beginning:
-            self._past.append(record)
-        else:
-            self._take_past()
-            for cell in self._cells.values():
-                cell.take(record)
-        self._wake(self._last + self._every)
+        return is_old
 
-    def _take_past(self) -> None:
-        """Take what was there already, which comes run after run, in the order of its times: the runs may have run at the same time."""
-        past, self._past = self._past, []
-        for record in sorted(past, key=IN_ORDER):
-            for cell in self._cells.values():
-                cell.take(record)
+    def _fold(self, record: Record) -> None:
+        for cell in self._cells.values():
+            cell.take(record)
+
+    def _take_past(self, seconds: float = NEVER) -> None:
+        """Take what was there already, which comes run after run, in the order of its times: the runs may have run at the same time. At most for so many seconds."""
+        past = self._past
+        if not self._is_sorted:
+            past.sort(key=IN_ORDER, reverse=True)
+            self._is_sorted = True
+        end = perf_counter() + seconds
+        while past:
+            self._fold(past.pop())
+            if perf_counter() > end:
+                return
 
     def _fail(self, error: Exception) -> None:
         self.error = error
@@ -367,8 +413,13 @@ class Board:
 
     def _flush(self, *_: Any) -> None:
         self._wakes_at, now = None, self._now()
+        self._take_past(TURN)
+        if self._past:
+            self._reads_until = max(self._reads_until, now + LATE)
+            if now < self._last + self._every:
+                self._wake(now)
+                return
         self._last = now
-        self._take_past()
         dues: list[float] = []
         for name, cell in self._cells.items():
             if now >= self._reads_until:
@@ -384,7 +435,9 @@ class Board:
                 self._report(change)
         elif self._earlier:
             dues.append(self._reads_until)
-        if dues and not self._is_over:
+        if self._past:
+            self._wake(now)
+        elif dues and not self._is_over:
             self._wake(max(min(dues), now + self._every, self._reads_until))
 
 

@@ -7,12 +7,13 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from heapq import heappop, heappush, heapreplace
+from time import perf_counter
 
 from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
 
-from rxworker.boards.dashboard import Dashboard, Fold
+from rxworker.boards.dashboard import TURN, Dashboard, Fold, StoredFirst
 from rxworker.boards.panel import AlertChange, PanelState
 from rxworker.errors import LogError
 from rxworker.events import Record
@@ -23,12 +24,10 @@ from rxworker.log.replay import keep_task
 from rxworker.log.runs import StoredRun, is_copy
 from rxworker.operators import merge_runs
 from rxworker.operators.disposables import Call, SerialDisposable
-from rxworker.operators.kernel import Sink, Stage, connect
+from rxworker.operators.kernel import Sink, connect
 
 logger = logging.getLogger("rxworker.boards")
 
-SLICE = 100
-"""How many records are folded or emitted before other tasks run."""
 SLACK = 60.0
 """Seconds that the first record of a run may be older than the run in the log, which is stored a little later."""
 
@@ -160,10 +159,31 @@ def all_records(
     log: EventLog, since: float | None, on_read: Callable[[], object]
 ) -> Observable[Record]:
     """As `log_records`; calls a function when the stored records have been emitted."""
+    return _LogRecords(log, since, on_read)
 
-    def subscribe(
-        observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
+
+class _LogRecords(StoredFirst):
+    """The records of a log."""
+
+    def __init__(self, log: EventLog, since: float | None, on_read: Callable[[], object]) -> None:
+        super().__init__()
+        self._log = log
+        self._since = since
+        self._on_read = on_read
+
+    def _subscribe_core(
+        self, observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
+        return self.follow(observer, observer.on_next, scheduler)
+
+    def follow(
+        self,
+        observer: abc.ObserverBase[Record],
+        stored: Callable[[Record], object],
+        scheduler: abc.SchedulerBase | None,
+    ) -> abc.DisposableBase:
+        """Subscribe, with a function of its own for what is stored."""
+        log, since = self._log, self._since
         last: dict[str, int] = {}
         subscription = SerialDisposable()
 
@@ -180,11 +200,12 @@ def all_records(
             try:
                 async with aclosing(_in_order(log, since, None)) as records:
                     async for record in records:
-                        push(record)
+                        last[record.run_id] = record.seq
+                        stored(record)
             except Exception as error:
                 observer.on_error(error)
                 return
-            on_read()
+            self._on_read()
             sink = Sink(push, observer.on_error, observer.on_completed)
             runs = log.runs(since=since).pipe(ops.map(later))
             subscription.put(connect(merge_runs(runs), sink, scheduler))
@@ -193,14 +214,12 @@ def all_records(
         subscription.put(Call(task.cancel))
         return subscription
 
-    return Stage(subscribe)
-
 
 async def _in_order(
     log: EventLog, since: float | None, runs: Sequence[str] | None
 ) -> AsyncGenerator[Record, None]:
     """The stored records of runs, in the order of their times. A run that is deleted meanwhile ends, and one that cannot be read is left out, unless it was named or none can be read."""
-    count, unread = 0, list[LogError]()
+    count, unread, end = 0, list[LogError](), perf_counter() + TURN
     waiting = await _begun(log, since, runs)  # the first to begin is the last
     heap: list[tuple[float, str, int, Record, AsyncGenerator[Record, None]]] = []
     try:
@@ -214,8 +233,9 @@ async def _in_order(
                 _, run, _, record, records = heap[0]
                 yield record
                 count += 1
-                if not count % SLICE:
-                    await asyncio.sleep(0)  # a log in memory never waits
+                if perf_counter() > end:
+                    await asyncio.sleep(0)
+                    end = perf_counter() + TURN
                 if (following := await anext(records, None)) is None:
                     heappop(heap)
                 else:

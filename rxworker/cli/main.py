@@ -294,6 +294,10 @@ def _add_serve(serve: Parser) -> None:
     _add_several(serve, "--queue", "queue", "KIND", about)
     about = "a dashboard that the page shows, in place of the ready ones"
     _add_several(serve, "--dashboard", "dashboards", "MODULE:NAME", about)
+    about = "send the alerts of the dashboards there; see --alert-secret-env"
+    add("--on-alert", metavar="URL", help=about)
+    about = "the environment variable that holds the secret that signs alerts"
+    add("--alert-secret-env", metavar="NAME", help=about)
     about = "at the end, how long it serves while /readyz answers 503, for a load balancer; 0"
     add("--close-delay", type=_seconds, metavar="SECONDS", help=about)
     _add_served(serve)

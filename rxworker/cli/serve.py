@@ -10,11 +10,11 @@ import asyncio
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
-from rxworker.boards import Dashboard
+from rxworker.boards import Dashboard, Webhook
 from rxworker.cli.demo_script import (
     PRICES,
     QUESTION,
@@ -34,7 +34,9 @@ from rxworker.cli.resolve import (
     by_name,
     dashboard_of,
     import_named,
+    misuse,
     parameters_of,
+    read_variable,
     settings_of,
 )
 from rxworker.errors import RxWorkerError
@@ -60,6 +62,8 @@ def serve(
     queue: Sequence[str] = (),
     dashboards: Sequence[str] | None = None,
     close_delay: float = 0.0,
+    on_alert: str | None = None,
+    alert_secret_env: str | None = None,
 ) -> int:
     """Serve until Ctrl-C.
 
@@ -110,7 +114,27 @@ def serve(
         ready=print_address,
         log=log,
         dashboards=shown,
+        webhook=_webhook(shown or (), on_alert, alert_secret_env),
     )
+
+
+def _webhook(
+    dashboards: Sequence[Dashboard], url: str | None, secret_env: str | None
+) -> Webhook | None:
+    secret = read_variable("--alert-secret-env", secret_env)
+    if url is None and secret is None:
+        return None
+    if url is None or secret is None:
+        raise CommandError(
+            "--on-alert URL and --alert-secret-env NAME belong together: alerts are signed", MISUSED
+        )
+    if not any(panel.alert for dashboard in dashboards for panel in dashboard.panels):
+        raise CommandError(
+            "--on-alert needs a --dashboard with a panel that has alert=: the ready ones have none",
+            MISUSED,
+        )
+    with misuse("--on-alert: "):
+        return Webhook(url, secret=secret.split())
 
 
 def run_server(
@@ -123,6 +147,7 @@ def run_server(
     log: str | None = None,
     on_run: OnRun | None = None,
     dashboards: Sequence[Dashboard] | None = None,
+    webhook: Webhook | None = None,
 ) -> int:
     """Serve until Ctrl-C or SIGTERM, and shut down cleanly.
 
@@ -135,6 +160,7 @@ def run_server(
         log: The address of the log in which runs are stored.
         on_run: Called with each run.
         dashboards: What the page shows of runs; by default the ready dashboards.
+        webhook: Sends the alerts of the dashboards.
 
     Returns:
         0 if it ended after SIGTERM.
@@ -145,10 +171,13 @@ def run_server(
     """
 
     async def run() -> None:
-        opened = nullcontext() if log is None else await open_patiently(log)
-        async with (
-            opened as stored,
-            WebServer(
+        async with AsyncExitStack() as opened:
+            stored = None
+            if log is not None:
+                stored = await opened.enter_async_context(await open_patiently(log))
+            if webhook is not None:
+                await opened.enter_async_context(webhook)
+            serving = WebServer(
                 workers,
                 host=host,
                 port=port,
@@ -156,8 +185,9 @@ def run_server(
                 log=stored,
                 on_run=on_run,
                 dashboards=dashboards,
-            ) as server,
-        ):
+                on_alert=None if webhook is None else webhook.send,
+            )
+            server = await opened.enter_async_context(serving)
             ready(server)
             await asyncio.Event().wait()
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
+import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.boards import Dashboard, Panel, PanelState, above, below, panel
+from rxworker.boards import AlertChange, Dashboard, Panel, PanelState, above, below, panel
+from rxworker.boards.cell import MOST_GROUPS, MOST_KEPT, Cell
+from rxworker.boards.clock import AS_DUE
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record, TextDelta, ToolStop, Usage
 from rxworker.operators import Span, rate, spans
@@ -126,6 +130,123 @@ def test_a_hundred_groups_are_shown_and_the_others_are_one() -> None:
     assert isinstance(value, dict)
     assert len(value) == 101
     assert value["others"] == 50
+
+
+def test_of_rows_by_group_those_with_the_last_records_are_shown_and_a_few_more_are_computed() -> (
+    None
+):
+    def row_of(record: Record) -> dict[str, str]:
+        return {"run": record.run_id}
+
+    shown = panel("Records", ops.map(row_of), view="table", group=run_of)
+    cell = Cell(shown, print)
+    for n in range(2 * MOST_KEPT):
+        cell.take(record(1.0 + n, run=f"run-{n}"))
+    cell.take(record(1000.0, run="run-350"))
+    value = cell.state.value
+    assert isinstance(value, list)
+    assert [row["run"] for row in value] == ["run-350", *[f"run-{n}" for n in range(501, 600)]]
+    assert len(cell._lanes) == len(cell._values) == len(cell._subscriptions) == MOST_KEPT
+
+
+@pytest.mark.parametrize("view", ["bar", "line"])
+def test_of_many_numbers_by_name_the_greatest_are_shown_and_the_sum_of_the_others(
+    view: Any,
+) -> None:
+    numbers: dict[str, float] = {f"{n:03}": n for n in range(150)}
+    greatest = {f"{n:03}": n for n in range(50, 150)}
+    late: dict[str, float] = {f"late-{n}": n for n in range(MOST_GROUPS)}
+
+    def at_each(*values: object) -> PanelState:
+        def value_at(record: Record) -> object:
+            return values[record.seq]
+
+        shown = panel("Numbers", ops.map(value_at), view=view)
+        return at(shown, *[record(1.0 + seq, seq=seq) for seq in range(len(values))])
+
+    assert at_each(numbers).value == {**greatest, "others": sum(range(50))}
+    assert at_each({**numbers, "others": 7}).value == {**greatest, "others": 7 + sum(range(50))}
+    assert at_each({**late, "others": 7}).value == {**late, "others": 7}
+    state = at_each(numbers, late)
+    assert state.value == late
+    assert len(state.points) == (101 if view == "line" else 0)
+    assert not state.points or late.keys() < state.points.keys()
+
+
+def test_the_name_of_a_group_is_cut() -> None:
+    shown = panel("Records", COUNT, view="bar", group=lambda _: "x" * 1_000_000)
+    assert at(shown, record(1.0)).value == {"x" * 200: 1}
+    assert at(panel("One", ops.map(lambda _: {"x" * 1000: 1})), record(1.0)).value == {"x" * 200: 1}
+
+
+@pytest.mark.parametrize("period", [1.0, 0.001, 1e-6])
+def test_a_week_without_records_costs_a_timer_a_few_thousand_calls(period: float) -> None:
+    calls = 0
+
+    def ticking(_: Observable[Record]) -> Observable[int]:
+        def tick(number: int) -> int:
+            nonlocal calls
+            calls += 1
+            return number
+
+        return reactivex.interval(period).pipe(ops.map(tick))
+
+    shown = panel("Ticks", ticking)
+    week = 7 * 86400.0
+    state = at(shown, record(1.0), time=1.0 + week)
+    assert 5000 < calls < 25_000
+    assert state.time == pytest.approx(1.0 + week, rel=2 / AS_DUE)  # it is still called
+    calls = 0
+    exact = at(shown, record(1.0), record(1.0 + week), time=1.0 + week + 100 * period)
+    assert exact.time == pytest.approx(1.0 + week + 100 * period, abs=period)
+    assert calls < 25_000
+    calls = 0
+    at(panel("Ticks", ticking), record(1.0), time=1.0 + 900 * period)
+    assert calls == pytest.approx(900, abs=1)  # until there are many, each is
+
+
+def test_the_grid_of_timers_depends_on_the_records_and_the_moment_alone() -> None:
+    def ticks(records: Observable[Record]) -> Observable[int]:
+        return records.pipe(
+            ops.flat_map(lambda _: reactivex.interval(0.7)), ops.scan(lambda n, _: n + 1, 0)
+        )
+
+    shown = panel("Ticks", ticks, alert=above(1500, lasting=600))
+    records = [record(1.0), record(4000.3, seq=2), record(4000.4, seq=3)]
+    random = Random(4)
+    told: list[list[AlertChange]] = []
+    moments = sorted(random.uniform(1.0, 9000.0) for _ in range(200))
+    cell = Cell(shown, (live := list[AlertChange]()).append)
+    waiting = [*records]
+    for moment in moments:
+        while waiting and waiting[0].time <= moment:
+            cell.take(waiting.pop(0))
+        cell.move_to(moment)
+        assert cell.due is None or cell.due > moment
+        told.append([*live])
+        if moment in moments[::20]:
+            folded = Cell(shown, (again := list[AlertChange]()).append)
+            for each in records:
+                if each.time <= moment:
+                    folded.take(each)
+            folded.move_to(moment)
+            assert (cell.state, live) == (folded.state, again)
+    assert told[-1]
+
+
+def test_a_pipeline_that_emits_without_end_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rxworker.boards.cell.MOST_EMITTED", 1000)
+
+    def endless(_: Observable[Record]) -> Observable[int]:
+        return reactivex.repeat_value(1)
+
+    def much(records: Observable[Record]) -> Observable[int]:
+        return records.pipe(ops.flat_map(lambda _: reactivex.range(900)))
+
+    board = Dashboard([panel("Endless", endless), panel("Much", much)])
+    bad, good = board.at([record(1.0), record(2.0)])
+    assert "emits without end" in bad.error
+    assert (good.value, good.error) == (899, "")
 
 
 def test_a_group_that_raises_stops_alone_and_its_error_names_the_function() -> None:

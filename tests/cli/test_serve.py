@@ -7,13 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
+import openai
 import pytest
 
 from rxworker import Approve, Finished, Paused
@@ -148,6 +153,14 @@ def test_the_token_is_needed_and_not_printed() -> None:
         (["--demo", "--allow-host", "10.0.0.1/8"], "allowed_hosts"),
         (["--provider", "owl", "--model", "m"], "unknown provider"),
         ([*MODEL, "--tool", "nothing"], "module:function"),
+        (["--demo", "--dashboard", "nothing"], "my_boards:board"),
+        (["--demo", "--dashboard", "rxworker.panels:runs"], "not a Dashboard"),
+        (["--demo", "--on-alert", "https://example.com/"], "--alert-secret-env"),
+        (["--demo", "--alert-secret-env", "THE_TOKEN"], "--on-alert URL"),
+        (
+            ["--demo", "--on-alert", "https://example.com/", "--alert-secret-env", "THE_TOKEN"],
+            "--dashboard with a panel that has alert=",
+        ),
         # what only the terminal has
         ([*MODEL, "--plain"], "--plain"),
         ([*MODEL, "--no-hooks"], "--no-hooks"),
@@ -249,6 +262,67 @@ def test_a_token_that_is_too_short_is_refused(
     error = capsys.readouterr().err
     assert "too short" in error
     assert "'short'" not in error
+
+
+BOARDS = """
+from rxworker.boards import Dashboard, above, panel
+from rxworker.events import RunStart
+from rxworker.panels import count
+
+board = Dashboard([panel("Runs begun", count(RunStart), alert=above(0))], title="Desk")
+"""
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Receives alerts, and answers the first one with a failure."""
+
+    received: Queue[tuple[Message, bytes]]
+    is_first = True
+
+    def do_POST(self) -> None:
+        self.received.put((self.headers, self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(503 if self.is_first else 204)
+        type(self).is_first = False
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base has it
+        """Be quiet."""
+
+
+def test_alerts_of_ones_own_dashboard_are_sent_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_boards.py").write_text(BOARDS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALERT_SECRET", SECRET)
+    received: Queue[tuple[Message, bytes]] = Queue()
+    handler = type("Handler", (Receiver,), {"received": received})
+    with HTTPServer(("127.0.0.1", 0), handler) as receiver:
+        thread = threading.Thread(target=receiver.serve_forever)
+        thread.start()
+        to = f"http://127.0.0.1:{receiver.server_port}/hooks/hidden"
+        boards = ("--dashboard", "my_boards:board", "--on-alert", to)
+        try:
+            with serving("--demo", *boards, "--alert-secret-env", "ALERT_SECRET") as served:
+                process, url = served
+                shown = ask(f"{url}api/boards")["boards"]
+                assert [each["name"] for each in shown] == ["desk"]
+                ask(f"{url}api/runs", {"input": "Where to?"})
+                first, second = received.get(timeout=60), received.get(timeout=60)
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=60)
+        finally:
+            receiver.shutdown()
+            thread.join()
+    assert first[1] == second[1]
+    verifier = openai.OpenAI(api_key="none", webhook_secret=SECRET).webhooks
+    for headers, body in (first, second):
+        verifier.verify_signature(body, dict(headers.items()))
+        assert json.loads(body)["data"]["panel"] == "runs-begun"
+    assert "an alert was not received" in err
+    for hidden in (SECRET, SECRET.removeprefix("whsec_"), "hidden"):
+        assert hidden not in out + err
 
 
 def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,9 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from math import isnan
-from operator import attrgetter
+from time import perf_counter
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
@@ -20,8 +21,8 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, fold_log
-from rxworker.boards.dashboard import Fold
-from rxworker.boards.stored import SLICE, all_records
+from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
+from rxworker.boards.stored import all_records
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
@@ -45,6 +46,9 @@ LAST = 86400.0
 
 BoardStates: TypeAlias = tuple[Dashboard, tuple[PanelState, ...]]
 """A dashboard, and what its panels show."""
+
+
+_FoldTask: TypeAlias = asyncio.Task[tuple[PanelState, ...]]
 
 
 class PanelInfo(Struct, frozen=True):
@@ -97,6 +101,7 @@ class BoardFeed:
     Attributes:
         board: The board.
         history: As above.
+        began: When it was made.
         clients: How many clients receive it.
         encoded: How many states were encoded.
         hub: The changes.
@@ -105,13 +110,14 @@ class BoardFeed:
     def __init__(self, board: Board, history: asyncio.Event | None = None) -> None:
         self.board = board
         self.history = history or asyncio.Event()
+        self.began = time.time()
         self.clients = 0
         self.encoded = 0
         self.hub = Hub(keep=1)
         self._redact = json_redactor()
         self._newest: dict[str, bytes] = {}
         self._pending: dict[str, bytes] = {}
-        for state in board.states:
+        for state in board.soon():
             self._newest[state.panel] = self._encode(state)
         board.changes.subscribe(self._note, on_completed=self._end)
 
@@ -150,8 +156,9 @@ def encode_state(state: PanelState) -> bytes:
     """A state as JSON, or why it has none, such as a whole number of too many digits in a row: the other panels are shown."""
     try:
         return encode_json(state)
-    except ValueError as error:
-        return encode_json(PanelState(state.panel, state.time, error=f"ValueError: {error}"))
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"
+        return encode_json(PanelState(state.panel, state.time, error=why))
 
 
 def frame_of(states: Iterable[bytes]) -> bytes:
@@ -231,6 +238,8 @@ class Boards:
             name = f"{name}-of-metrics"
         self._meters = replace(meters, name=name)
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
+        self._folds: dict[tuple[str, float | None], _FoldTask] = {}
+        self._turn = asyncio.Lock()
         self._is_closed = False
 
     def infos(self) -> list[BoardInfo]:
@@ -272,16 +281,46 @@ class Boards:
                 raise ApiError(400, "bad_query", "time is no number: give seconds since the epoch")
             now = min(query.time, now)
         if log is not None:
-            return await fold_log(dashboard, log, time=now, since=now - LAST)
+            return await self._of_log(dashboard, log, query.time, now)
         records: list[Record] = []
         for entry in await self._entries(runs, query):
             records += await _records_until(entry, now)
         fold = Fold(dashboard)
-        for number, record in enumerate(sorted(records, key=attrgetter("time")), 1):
+        end = perf_counter() + TURN
+        for record in sorted(records, key=IN_ORDER):
             fold.take(record)
-            if not number % SLICE:
+            if perf_counter() > end:
                 await asyncio.sleep(0)
+                end = perf_counter() + TURN
         return fold.at(now)
+
+    async def _of_log(
+        self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float
+    ) -> tuple[PanelState, ...]:
+        """What the panels show of all runs. Of the past: what they showed then, computed once for all who want it at the same time, and for one moment after the other."""
+        feed = self.feeds.get((None, dashboard.name, ""))
+        if feed is not None and feed.board.error is None:
+            if moment is None and feed.history.is_set():
+                return feed.board.states
+            began = min(now, feed.began)
+        else:
+            began = now
+
+        async def fold() -> tuple[PanelState, ...]:
+            async with self._turn:
+                return await fold_log(dashboard, log, time=now, since=began - LAST)
+
+        key = dashboard.name, moment
+        task = self._folds.get(key)
+        if task is None:
+            task = self._folds[key] = asyncio.create_task(fold())
+            task.add_done_callback(partial(self._folded, key))
+        return await asyncio.shield(task)
+
+    def _folded(self, key: tuple[str, float | None], task: _FoldTask) -> None:
+        del self._folds[key]
+        if not task.cancelled():
+            task.exception()  # also if no client waits for it any more
 
     @contextmanager
     def feed(
@@ -380,6 +419,8 @@ class Boards:
     def close(self) -> None:
         """Compute no board any more."""
         self._is_closed = True
+        for task in self._folds.values():
+            task.cancel()
         for feed in self.feeds.values():
             feed.close()
         self.feeds.clear()
