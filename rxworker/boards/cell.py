@@ -140,12 +140,13 @@ class Cell:
     def _take(self, record: Record) -> None:
         try:
             found = "" if self.panel.group is None else self.panel.group(record)
+            if found is None:
+                return
+            name = str(found)[:LONGEST]
         except Exception as error:
             self._stop(None, error)
             return
-        if found is None:
-            return
-        name = self._open(str(found)[:LONGEST])
+        name = self._open(name)
         lane = self._lanes[name]
         if lane is not None:
             try:
