@@ -164,7 +164,7 @@ def test_the_command_prints_a_dashboard(
         assert main([*command, "--at", moment]) == 2
         assert f"'{moment}' is not a moment" in capsys.readouterr().err
     assert main([*command[:-1], "my_dash_boards:seq_of"]) == 2
-    assert "no Dashboard" in capsys.readouterr().err
+    assert "not a Dashboard" in capsys.readouterr().err
     assert main(["dash", "--log", "sqlite:missing.db", "my_dash_boards:board"]) == 1
     assert "there is no log at missing.db" in capsys.readouterr().err
 
