@@ -125,7 +125,10 @@ async def test_axe_finds_nothing_in_any_state(
             await check("finished, inspector")
             await desk.press(page, "Full width")
             await page.locator("#trace-search").fill("look")
+            await desk.press(page, "Zoom in")  # which shows the overview
+            await expect(page.locator(".overview-part")).to_be_visible()
             await check("timeline at full width")
+            await desk.press(page, "Fit")
             await page.locator("#trace-search").fill("")
             await desk.press(page, "Full width")
             await page.locator("#run-more").click()

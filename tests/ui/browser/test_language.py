@@ -30,7 +30,7 @@ export const words = mark(english);
 """
 """Makes the words of a language of which each text is recognised."""
 DATA = {
-    "Desk", "worker", "gated-1", "Wetter", "Ob es regnet?", "Ich sehe nach.", "look", "Look at a place.", "place", "place: Rom", '{\n  "place": "Rom"\n}',
+    "Desk", "worker", "gated-1", "Wetter", "Ob es regnet?", "Ich sehe nach.", "look", "Look at a place.", "place", "place: Rom", "(place=Rom)", "look(place=Rom)", '{\n  "place": "Rom"\n}',
     '"place"', '"Rom"', "dry", "look requires approval", "Ctrl K", "Esc", "json",
 }  # fmt: skip
 """The texts of the server, the model and the tools, and names of keys and formats: they are shown as they are."""

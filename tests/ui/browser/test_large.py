@@ -64,7 +64,9 @@ async def test_arguments_that_come_in_many_pieces_are_shown_whole(
         await expect(page.locator(".call .outcome")).to_have_text("80000 written")
 
 
-async def test_a_hundred_lanes_and_more_stay_bounded(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
     reply = call("write", text="0")
     for n in range(1, 180):
         reply += call("write", text=f"{n}")
@@ -73,15 +75,31 @@ async def test_a_hundred_lanes_and_more_stay_bounded(desk: Desk, gated: type[Gat
         page = await desk.open()
         await desk.ask(page)
         await expect(page.locator(".call[data-state=done]")).to_have_count(180)
-        await expect(page.locator("#lanes .lane")).to_have_count(150)
         model.let_all()
         await desk.status(page, "finished")
-        await expect(page.locator("#lanes .lane")).to_have_count(150)
-        await expect(page.locator("#timeline-note")).to_contain_text("the last 150 of 183")
-        await expect(page.locator("#lanes .lane .lane-name").last).to_have_text("answer")
-        lanes = await page.query_selector("#lanes")
-        at_end = "(n) => n.scrollHeight - n.scrollTop - n.clientHeight < 48"
-        await page.wait_for_function(at_end, arg=lanes)
+        rows, names = page.locator("#lanes > li"), page.locator("#lanes .lane-name")
+        await expect(names.last).to_have_text("answer")
+        # Three turns with a request each, and 183 lanes, in one height.
+        await expect(rows.last).to_have_attribute("aria-posinset", "189")
+        await expect(rows.last).to_have_attribute("aria-setsize", "189")
+        lanes = page.locator("#lanes")
+        assert await lanes.evaluate("(n) => n.scrollHeight") == 189 * 42
+        assert await rows.count() < 60
+        await page.wait_for_function(
+            "() => { const n = document.querySelector('#lanes'); return n.scrollHeight - n.scrollTop - n.clientHeight < 48; }"
+        )
+        # The rows that come into sight have nodes, and are in order.
+        await lanes.evaluate("(n) => (n.scrollTop = 90 * 42)")
+        await expect(page.locator("#lanes > [aria-posinset='91']")).to_be_visible()
+        places = await rows.evaluate_all("(all) => all.map((n) => Number(n.ariaPosInSet))")
+        assert places == list(range(places[0], places[0] + len(places)))
+        assert len(places) < 60
+        await lanes.evaluate("(n) => (n.scrollTop = 0)")
+        await expect(names.first).to_have_text("Turn 1")
+        # The row that has the focus is left without a node: the focus is that of the list.
+        await rows.first.get_by_role("button").focus()
+        await lanes.evaluate("(n) => (n.scrollTop = n.scrollHeight)")
+        await expect(lanes).to_be_focused()
 
 
 @pytest.mark.parametrize("width", [1280, 360])

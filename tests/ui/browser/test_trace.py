@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @tool
-async def look(place: str) -> str:
+async def look(place: str, days: int = 1) -> str:
     """Look at a place."""
     return f"{place}: <b>nothing</b>"
 
@@ -155,7 +155,7 @@ async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(
 async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
-    calls = call("look", place="Lisbon") + call("look", place="Kyoto")
+    calls = call("look", place="Lisbon") + call("look", place="Kyoto", days=2)
     model = gated([calls, say("Done."), call("book")], free=True)
 
     @tool(requires_approval=True)
@@ -173,7 +173,7 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
         await page.get_by_role("button", name="Full width").click()
         await expect(page.locator("#composer")).to_be_hidden()
         await expect(page.locator(".lane-arguments:visible")).to_have_text(
-            ["place: Lisbon", "place: Kyoto"]
+            ["(place=Lisbon)", "(place=Kyoto, days=2)"]
         )
         # The thumb of the slider is above the end of the tracks, as beside the conversation.
         ends: list[float] = await page.evaluate(
@@ -186,11 +186,13 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
         search = page.get_by_role("searchbox", name="Search the timeline")
         await expect(search).to_be_focused()
         await page.keyboard.type("look kyo")
-        await expect(rows).to_have_count(1)
-        await expect(page.locator("#trace-found")).to_have_text("1 of 7 rows")
-        await rows.get_by_role("button").click()
+        await expect(page.locator("#trace-found")).to_have_text("1 of 1")
+        here = lanes.locator("[data-found=here]")
+        await expect(here).to_have_count(1)
+        await here.get_by_role("button").click()
         await expect(page.locator("#inspector")).to_contain_text("Kyoto")
         await search.press("Escape")
+        await expect(here).to_have_count(0)
         await expect(rows).to_have_count(7)
         # A new run has its box, and what waits for a decision is shown.
         await desk.press(page, "New run")
@@ -206,3 +208,96 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
         # A narrow page has the whole width in any case.
         await page.set_viewport_size({"width": 800, "height": 800})
         await expect(page.get_by_role("button", name="Full width")).to_have_count(0)
+
+
+async def test_a_long_trace_is_searched_and_has_an_overview(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    names = ["Lisbon", "Kyoto", "Quito"]
+    reply = call("look", place="Lisbon")
+    for n in range(1, 60):
+        reply += call("look", place=names[n % 3])
+    shown = "() => { const { style } = document.querySelector('#lanes'); return [Number(style.getPropertyValue('--at')), Number(style.getPropertyValue('--span'))]; }"
+    async with desk.serve(gated([reply + call("wait"), say("Done.")], free=True), [look, wait]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        lanes, here = page.locator("#lanes"), page.locator("#lanes [data-found=here]")
+        strip = page.get_by_role("slider", name="What the timeline shows")
+        await expect(strip).to_be_visible()  # beside the conversation, too
+        found, search = (
+            page.locator("#trace-found"),
+            page.get_by_role("searchbox", name="Search the timeline"),
+        )
+        # From the first to the last and around.
+        await lanes.evaluate("(n) => (n.scrollTop = 0)")
+        await search.fill("kyoto")
+        places: list[str] = []
+        for at in range(1, 21):
+            await expect(found).to_have_text(f"{at} of 20")
+            await expect(here).to_be_in_viewport()
+            places.append(await here.get_attribute("aria-posinset") or "")
+            await search.press("Enter")
+        assert len(set(places)) == 20
+        await expect(found).to_have_text("1 of 20")
+        await search.press("Shift+Enter")
+        await expect(found).to_have_text("20 of 20")
+        await page.get_by_role("button", name="Next", exact=True).click()
+        await expect(here).to_have_attribute("aria-posinset", places[0])
+        await search.fill("nowhere")
+        await expect(found).to_have_text("not found")
+        await expect(page.get_by_role("button", name="Next", exact=True)).to_be_disabled()
+        await search.fill("")
+        # Something is drawn in the band of the tools, and in that of what was found only while something is.
+        drawn = """() => {
+          const strip = document.querySelector(".overview canvas"), { width, height } = strip, copy = Object.assign(document.createElement("canvas"), { width, height });
+          const pen = copy.getContext("2d", { willReadFrequently: true });
+          pen.drawImage(strip, 0, 0);
+          const any = (top, high) => pen.getImageData(0, top, width, high).data.some((n) => n > 0);
+          return [any(17, 9), any(28, Math.min(4, height - 28))];
+        }"""
+        await expect(page.locator("#trace-found")).to_be_empty()
+        assert await page.evaluate(drawn) == [True, False]
+        await search.fill("quito")
+        assert await page.evaluate(drawn) == [True, True]
+        await search.fill("")
+        # A window is drawn with the mouse, moved, and made wider.
+        whole: list[float] = await page.evaluate(shown)
+        box = await strip.bounding_box()
+        assert box is not None
+
+        async def drag(begin: float, end: float) -> list[float]:
+            y = box["y"] + box["height"] / 2
+            await page.mouse.move(box["x"] + begin * box["width"], y)
+            await page.mouse.down()
+            await page.mouse.move(box["x"] + end * box["width"], y, steps=3)
+            await page.mouse.up()
+            window: list[float] = await page.evaluate(shown)
+            return [window[0] / whole[1], window[1] / whole[1]]
+
+        near = 4 / box["width"]
+        assert await drag(0.2, 0.6) == pytest.approx([0.2, 0.4], abs=near)
+        assert await drag(0.4, 0.5) == pytest.approx([0.3, 0.4], abs=near)
+        assert await drag(0.7, 0.9) == pytest.approx([0.3, 0.6], abs=near)
+        await strip.dblclick()
+        assert await page.evaluate(shown) == whole
+        # And with the keyboard.
+        await strip.focus()
+        await page.keyboard.press("ArrowUp")
+        from_, span = await page.evaluate(shown)
+        assert span == pytest.approx(whole[1] / 2)
+        await page.keyboard.press("ArrowRight")
+        assert (await page.evaluate(shown))[0] > from_ or from_ == pytest.approx(whole[1] / 2)
+        await page.keyboard.press("Home")
+        assert await page.evaluate(shown) == [0, pytest.approx(whole[1] / 2)]
+        await expect(strip).to_have_attribute("aria-valuenow", "0")
+        await expect(lanes.locator("[aria-posinset='1']")).to_be_in_viewport()
+        await page.keyboard.press("End")
+        assert await page.evaluate(shown) == pytest.approx([whole[1] / 2, whole[1] / 2])
+        await page.keyboard.press("0")
+        assert await page.evaluate(shown) == whole
+        # A click leads to the rows of its time.
+        await strip.click(position={"x": box["width"] - 2, "y": 10})
+        await expect(lanes.locator(".row").last).to_be_in_viewport()
+        await page.mouse.click(box["x"], box["y"] + 10)
+        await expect(lanes.locator("[aria-posinset='1']")).to_be_in_viewport()

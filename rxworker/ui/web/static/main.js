@@ -136,7 +136,7 @@ setInterval(() => renderer.list(), AGES);
 translate(document.body);
 drawFormulas(() => views.conversation.end.follow());
 initShell();
-initTheme(() => views.charts.recolour());
+initTheme(() => [views.charts, lanes].forEach((view) => view.recolour()));
 if (isShared) {
   api.useLink(token);
   document.body.dataset.shared = "";

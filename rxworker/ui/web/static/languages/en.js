@@ -100,13 +100,13 @@ export const words = {
     add: "Add an item", removeItem: "Remove item {n}", at: "{path}: {problem}", notBoolean: "Write true or false.", unknown: "There is no such argument.", noneFits: "This fits none of the possible kinds.",
   },
   lanes: {
-    title: "Timeline", none: "Blocks and tools appear here as lanes.", cut: "earlier runs are no longer kept", last: "the last {shown} of {n}",
+    title: "Timeline", none: "Blocks and tools appear here as lanes.", cut: "earlier runs are no longer kept",
     paused: "Paused for {seconds}", pausedWhy: "Paused for {seconds}: {reason}",
     text: "answer", thinking: "thinking", refusal: "refusal", tool_result: "result", image: "image",
     characters: { one: "{n} character", other: "{n} characters" }, charactersCut: { one: "{n} character, cut off", other: "{n} characters, cut off" },
   },
   trace: {
-    wide: "Full width", search: "Search the timeline", found: "{found} of {rows}", rows: { one: "{n} row", other: "{n} rows" },
+    wide: "Full width", search: "Search the timeline", previous: "Previous", next: "Next", overview: "What the timeline shows", range: "{from} to {to}",
     zoom: "Zoom", in: "Zoom in", out: "Zoom out", fit: "Fit", turn: "Turn {n}", response: "request", attempt: "attempt {n}", first: "first after {seconds}", retracted: "retracted: {reason}",
     close: "Close", from: "Begins", took: "Takes", firstBlock: "First block", state: "State", inTurn: "Turn", model: "Model", tokens: "Tokens", cost: "Cost", size: "Size",
     raw: "Raw events", events: { one: "{n} raw event", other: "{n} raw events" }, more: "and {n} more", notices: "Notices", show: "Show in the conversation",

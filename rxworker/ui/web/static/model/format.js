@@ -18,6 +18,9 @@ export function seconds(s) {
   return fill(words.units.hours, { n: Math.floor(minutes / 60), m: minutes % 60 });
 }
 
+// A time to the millisecond if that matters.
+export const precise = (s) => (s < 60 ? fill(words.units.second, { n: s < 10 ? s.toFixed(2) : s.toFixed(1) }) : seconds(s));
+
 export function ago(then, now) {
   const s = now - then;
   if (s < 45) return words.units.now;

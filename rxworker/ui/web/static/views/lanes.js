@@ -1,15 +1,19 @@
 // The trace: a row for each turn and each attempt of its request, and a lane for each block and each call, on one time axis.
 //
-// The bars of a row hold seconds, and the list holds the beginning and the width of what is shown: the browser moves the bars when the axis grows, and
-// when the user zooms or pans.
+// Theory of operation. All rows have one height, and the list has nodes only for those that are seen and some beside them: a run may have thousands. A `Row` is what the trace
+// knows of a row; its view is made when it comes into sight. The bars of a view hold seconds, and the list holds the beginning and the width of what is shown: the browser moves
+// the bars when the axis grows, and when the user zooms or pans.
 
-import { el, StickToEnd, setData, setText, show } from "./dom.js";
-import { brief, clip, plural, seconds } from "../model/format.js";
+import { el, setData, setText, show, StickToEnd } from "./dom.js";
+import { Overview } from "./overview.js";
+import { brief, clip, plural, precise, seconds } from "../model/format.js";
 import { outcomeOf } from "../model/recognise.js";
 import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
 import { fill, words } from "../model/language.js";
 
-const MOST = 150; // lanes, and as many rows of turns and attempts
+const HEIGHT = 42; // pixels of a row
+const BESIDE = 16; // rows above and below those that are seen
+const LONG = 40; // rows: a longer trace has an overview
 const ARGUMENTS = 120; // characters of arguments that are shown beside a name
 const NEAREST = 0.02; // seconds: the narrowest window
 
@@ -19,19 +23,29 @@ export class LanesView {
     this.inspect = inspect;
     this.window = null; // [from, to] if the user has zoomed
     this.whole = () => 0; // the seconds that the run has in the present, if its past is shown
-    this.sought = []; // the words that the rows which are shown must have
+    this.sought = []; // the words that are searched for
+    this.found = []; // the rows that have each of them
+    this.here = null; // the one of these that was gone to
     this.drawn = () => {}; // called when rows have changed
     this.moved = () => {}; // called after the user has zoomed or moved
     this.list = root.querySelector(".lanes");
-    this.end = new StickToEnd(this.list);
+    this.list.style.setProperty("--row", `${HEIGHT}px`);
+    this.end = new StickToEnd(this.list, () => this.render());
     this.axis = root.querySelector(".axis");
     this.note = root.querySelector(".panel-head p");
     this.line = root.querySelector(".trace-line");
     this.none = root.querySelector(".empty");
     this.buttons = root.querySelectorAll(".zoom button"); // out, fit, in
     this.reveal = reveal;
+    this.overview = new Overview(this);
+    this.axis.before(this.overview.node);
+    this.height = 0; // pixels of the list that are seen
     this.zooming();
     this.open(new Timeline());
+    new ResizeObserver(() => {
+      this.height = this.list.clientHeight;
+      this.render();
+    }).observe(this.list);
   }
 
   zooming() {
@@ -97,7 +111,7 @@ export class LanesView {
   zoom(by, at = null) {
     const [from, to] = this.shown(), [all] = this.limits(), middle = at ?? (from + Math.max(from, Math.min(to, this.until))) / 2;
     const width = Math.max(NEAREST, (to - from) * by), start = middle - ((middle - from) * width) / (to - from);
-    this.setWindow(width >= all ? null : [Math.max(0, Math.min(start, all - width)), Math.max(0, Math.min(start, all - width)) + width]);
+    this.frame(start, start + width);
   }
 
   pan(by) {
@@ -110,43 +124,75 @@ export class LanesView {
     this.setWindow(null);
   }
 
+  // Show this part of the axis.
+  frame(from, to) {
+    const [all] = this.limits(), width = Math.max(NEAREST, to - from), start = Math.max(0, Math.min(from, all - width));
+    this.setWindow(width >= all ? null : [start, start + width]);
+  }
+
   setWindow(window) {
     this.window = window;
     this.span = 0;
     this.scale(this.elapsed ?? 0);
+    this.overview.draw();
     this.moved();
   }
 
-  // Show only the rows that have each of these words, in their name, their arguments or what is written beside them.
+  // Find the rows that have each of these words, in their name, their arguments or what is written beside them, and go to the first one from the top of what is seen.
   search(text) {
     this.sought = text.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const view of this.rows) this.sift(view);
+    this.here = null;
+    this.find();
+    const top = this.rows[Math.floor(this.list.scrollTop / HEIGHT)], seen = this.found.findIndex((row) => this.rows.indexOf(row) >= this.rows.indexOf(top));
+    this.goTo(Math.max(0, seen));
   }
 
-  get rows() {
-    return [...this.spans.values(), ...this.views.values()];
+  find() {
+    const { sought } = this;
+    this.found = sought.length === 0 ? [] : this.rows.filter((row) => sought.every((word) => row.text.includes(word)));
+    if (!this.found.includes(this.here)) this.here = null;
+    for (const { row, node } of this.views) this.mark(row, node);
   }
 
-  // How many rows are shown, and how many there are.
-  get sifted() {
-    const { rows } = this;
-    return [rows.filter(({ node }) => !node.hidden).length, rows.length];
+  // Go to a row that was found, by its number.
+  goTo(n) {
+    const { length } = this.found;
+    this.here = length === 0 ? null : this.found[(n + length) % length];
+    if (this.here !== null) {
+      this.scrollTo(this.rows.indexOf(this.here), this.height / 2 - HEIGHT);
+      const [from, to] = this.shown(), { begins } = this.here;
+      if (this.window !== null && (begins < from || begins > to)) this.pan((begins - (from + to) / 2) / (to - from));
+    }
+    for (const { row, node } of this.views) this.mark(row, node);
+    this.overview.draw();
   }
 
-  sift(view) {
-    const { input } = view.thing, text = this.sought.length ? `${view.node.textContent} ${input === undefined ? "" : JSON.stringify(input)}`.toLowerCase() : "";
-    show(view.node, this.sought.every((word) => text.includes(word)));
+  mark(row, node) {
+    setData(node, "found", row === this.here ? "here" : String(this.found.includes(row)));
+  }
+
+  // Scroll so that a row is so many pixels below the top.
+  scrollTo(n, below = 0) {
+    this.end.follows = false;
+    this.list.scrollTop = n * HEIGHT - below;
+    this.render();
+  }
+
+  // Scroll to the first row that begins at this time or later.
+  seek(time) {
+    const n = this.rows.findIndex((row) => row.thing && row.begins >= time);
+    this.scrollTo(n < 0 ? this.rows.length : n);
   }
 
   // Marks a time on the axis: the moment that is shown; null for the present.
-  mark(at) {
+  now(at) {
     setData(this.list, "past", String(at !== null));
     if (at !== null) this.list.style.setProperty("--now", at.toFixed(4));
   }
 
   // The line at the pointer, and its time.
   point(x) {
-    const { line } = this, { left, right } = this.track(), isShown = x !== null && x >= left && x <= right && this.count > 0;
+    const { line } = this, { left, right } = this.track(), isShown = x !== null && x >= left && x <= right && this.rows.length > 0;
     show(line, isShown);
     if (!isShown) return;
     line.style.setProperty("left", `${x - this.list.parentElement.getBoundingClientRect().left}px`);
@@ -156,14 +202,14 @@ export class LanesView {
   open(timeline) {
     const isSame = timeline.runs[0]?.id === this.timeline?.runs[0]?.id; // or its past
     this.timeline = timeline;
-    this.views = new Map(); // lanes by item
-    this.waiting = new Map(); // lanes of calls that waited when an earlier run was paused, by the id of the call
+    this.rows = [];
+    this.byThing = new Map();
+    this.waiting = new Map(); // rows of calls that waited when an earlier run was paused, by the id of the call
     this.live = new Set();
-    this.count = 0; // number of all lanes, including those that are no longer shown
+    this.views = [];
     this.next = timeline.runs.map(() => 0);
     this.span = 0;
     if (!isSame) this.window = null;
-    this.spans = new Map(); // rows of turns and attempts
     this.list.replaceChildren();
     this.end.follows = true;
     this.breaks = timeline.breaks();
@@ -173,89 +219,61 @@ export class LanesView {
   // Yields where it may be interrupted.
   *draw(changed, now) {
     const { timeline } = this;
+    this.time = now;
     while (this.begun < timeline.runs.length) {
       const pause = this.breaks.find(({ run }) => run === timeline.runs[this.begun]);
       this.begun += 1;
-      if (pause) this.list.append(breakNode(pause));
-      yield* this.grow(this.begun - 1, now);
+      if (pause) this.rows.push(new Break(pause));
+      yield* this.grow(this.begun - 1);
     }
-    if (timeline.run) yield* this.grow(timeline.runs.length - 1, now);
+    if (timeline.run) yield* this.grow(timeline.runs.length - 1);
     for (const thing of changed) {
-      const view = this.views.get(thing) ?? this.spans.get(thing);
-      if (!view) continue;
-      this.refresh(view, now);
+      const row = this.byThing.get(thing);
+      if (!row) continue;
+      this.refresh(row);
       yield;
     }
-    this.drawn();
-    const isEmpty = this.list.childElementCount === 0;
+    if (this.sought.length > 0) this.find();
+    const isEmpty = this.rows.length === 0;
     show(this.none, isEmpty);
     show(this.axis, !isEmpty);
     if (!timeline.run) setText(this.note, "");
     else this.scale(timeline.elapsed(now));
+    this.render();
+    this.overview.soon();
+    this.drawn();
     this.end.follow();
   }
 
-  // Add the new lanes of a run.
-  *grow(n, now) {
+  // Add the new rows of a run.
+  *grow(n) {
     const run = this.timeline.runs[n], { lanes } = run;
-    if (this.next[n] === lanes.length) return;
-    let left = 0;
-    for (let at = this.next[n]; at < lanes.length; at += 1) left += lanes[at].kind !== "span";
-    for (; left > MOST; this.next[n] += 1) {
-      if (lanes[this.next[n]].kind === "span") continue;
-      left -= 1;
-      this.count += 1;
-    }
     while (this.next[n] < lanes.length) {
-      const thing = lanes[this.next[n]];
+      this.add(run, lanes[this.next[n]]);
       this.next[n] += 1;
-      if (thing.kind === "span") this.addSpan(run, thing, now);
-      else this.add(run, thing, now);
-      this.end.follow();
       yield;
     }
   }
 
-  addSpan(run, span, now) {
-    const view = new SpanView(span, (time) => this.timeline.place(run, time), () => this.inspect(this.runOf(span) ?? run, span));
-    this.insert(view, this.views.get(span.scope.parent));
-    this.spans.set(span, view);
-    this.refresh(view, now);
-    while (this.spans.size > MOST) {
-      const [oldest, gone] = this.spans.entries().next().value;
-      gone.node.remove();
-      this.spans.delete(oldest);
-      this.live.delete(gone);
-    }
-  }
-
-  add(run, thing, now) {
+  add(run, thing) {
     const place = (time) => this.timeline.place(run, time);
-    let view = thing.kind === "call" && thing.writtenFrom === null ? this.waiting.get(thing.id) : undefined;
-    if (view) {
-      this.views.delete(view.thing);
+    let row = thing.kind === "call" && thing.writtenFrom === null ? this.waiting.get(thing.id) : undefined;
+    if (row) {
+      this.byThing.delete(row.thing);
       this.waiting.delete(thing.id);
-      view.continueWith(thing, place);
-    } else {
-      view = new LaneView(thing, place, (shown) => {
-        this.inspect(this.runOf(shown) ?? run, shown);
-        this.reveal(this.runOf(shown) ?? run, shown);
-      });
-      this.insert(view, this.views.get(thing.scope.parent));
-      this.count += 1;
-    }
-    this.views.set(thing, view);
-    if (thing.state === "paused" && run !== this.timeline.run) this.waiting.set(thing.id, view);
-    this.refresh(view, now);
-    while (this.views.size > MOST) this.forget(...this.views.entries().next().value);
+      row.continueWith(thing, place);
+    } else this.insert((row = new Row(thing, place)), this.byThing.get(thing.scope.parent));
+    this.byThing.set(thing, row);
+    if (thing.state === "paused" && run !== this.timeline.run) this.waiting.set(thing.id, row);
+    this.refresh(row);
   }
 
-  // A lane of a nested run is placed after the last lane within the same call.
-  insert(view, parent) {
-    if (!parent?.node.isConnected) return this.list.append(view.node);
-    let before = parent.node;
-    while (Number(before.nextElementSibling?.dataset.depth ?? 0) > parent.depth) before = before.nextElementSibling;
-    before.after(view.node);
+  // A row of a nested run is placed after the last row within the same call.
+  insert(row, parent) {
+    const { rows } = this;
+    let at = parent === undefined ? rows.length : rows.lastIndexOf(parent) + 1;
+    while (at < rows.length && rows[at].depth > parent.depth) at += 1;
+    rows.splice(at, 0, row);
   }
 
   runOf(thing) {
@@ -264,31 +282,70 @@ export class LanesView {
     return this.timeline.runs.find((run) => run.root === scope);
   }
 
-  forget(thing, view) {
-    view.node.remove();
-    this.views.delete(thing);
-    this.live.delete(view);
+  refresh(row) {
+    row.known = null;
+    row.view?.update(this.time);
+    if (row.isOpen) this.live.add(row);
+    else this.live.delete(row);
   }
 
-  refresh(view, now) {
-    if (!view) return;
-    view.update(now);
-    this.sift(view);
-    if (view.isOpen) this.live.add(view);
-    else this.live.delete(view);
+  // Nodes for the rows that are seen; what is before and behind them has the room of the others.
+  render() {
+    const { rows, list } = this, height = Math.max(this.height, 10 * HEIGHT), top = this.end.follows ? rows.length * HEIGHT - height : list.scrollTop;
+    const first = Math.max(0, Math.min(rows.length, Math.floor(top / HEIGHT)) - BESIDE), last = Math.min(rows.length, Math.ceil((top + height) / HEIGHT) + BESIDE);
+    const seen = rows.slice(first, last), isSeen = new Set(seen);
+    for (const { row, node } of this.views) {
+      if (isSeen.has(row)) continue;
+      if (node.matches(":focus-within")) list.focus({ preventScroll: true });
+      node.remove();
+      row.view = null;
+    }
+    let at = list.firstElementChild;
+    this.views = seen.map((row, n) => {
+      row.view ??= this.view(row);
+      const { node } = row.view;
+      if (node === at) at = at.nextElementSibling;
+      else list.insertBefore(node, at);
+      setAttribute(node, "aria-posinset", first + n + 1);
+      setAttribute(node, "aria-setsize", rows.length);
+      return row.view;
+    });
+    list.style.setProperty("--above", `${first * HEIGHT}px`);
+    list.style.setProperty("--below", `${(rows.length - last) * HEIGHT}px`);
+  }
+
+  view(row) {
+    const open = ({ thing }) => {
+      const run = this.runOf(thing) ?? this.timeline.run;
+      this.inspect(run, thing);
+      if (thing.kind !== "span") this.reveal(run, thing);
+    };
+    const view = row.thing === null ? new BreakView(row) : row.thing.kind === "span" ? new SpanView(row, open) : new LaneView(row, open);
+    view.update(this.time);
+    this.mark(row, view.node);
+    return view;
   }
 
   // Time passes although no record arrives.
   tick(now) {
     if (!this.timeline.isRunning) return;
-    for (const view of this.live) view.stretch(now);
+    this.time = now;
+    for (const row of this.live) row.view?.stretch(now);
+    this.overview.soon();
     this.scale(this.timeline.elapsed(now));
   }
 
+  // Another theme.
+  recolour() {
+    this.overview.draw();
+  }
+
+  get isLong() {
+    return this.rows.length > LONG;
+  }
+
   scale(elapsed) {
-    const cut = this.timeline.isCut ? words.lanes.cut : "", shown = this.views.size;
-    const last = this.count > shown ? fill(words.lanes.last, { shown, n: this.count }) : "";
-    setText(this.note, [cut, last, seconds(elapsed)].filter(Boolean).join(" · "));
+    setText(this.note, [this.timeline.isCut ? words.lanes.cut : "", seconds(elapsed)].filter(Boolean).join(" · "));
     this.elapsed = elapsed;
     const [from, to] = this.shown(), span = to - from, steps = this.window ? 4 : this.limits()[1];
     if (span === this.span) return;
@@ -305,88 +362,27 @@ export class LanesView {
   }
 }
 
-// A time to the millisecond if that matters.
-const precise = (s) => (s < 60 ? fill(words.units.second, { n: s < 10 ? s.toFixed(2) : s.toFixed(1) }) : seconds(s));
-
-// A row of a turn or an attempt.
-class SpanView {
-  constructor(span, place, open) {
-    this.thing = span;
-    this.place = place;
-    this.depth = span.scope.depth;
-    this.name = el("span", { class: "lane-name" });
-    this.text = el("span", { class: "lane-text" });
-    this.wait = el("span", { class: "bar wait" });
-    this.bar = el("span", { class: "bar whole" });
-    this.track = el("span", { class: "track", "aria-hidden": "true" }, this.wait, this.bar);
-    this.node = el("li", { class: `row span ${span.type}`, "data-depth": this.depth }, el("button", { type: "button", class: "lane-label", onclick: open }, this.name), this.track, this.text);
-    this.node.style.setProperty("--depth", Math.min(this.depth, 4) + (span.type === "turn" ? 0 : 1));
-    this.marks = 0;
-  }
-
-  get isOpen() {
-    return this.thing.phase === "open";
-  }
-
-  update(now) {
-    const { thing } = this, { marks } = thing;
-    setText(this.name, thing.type === "turn" ? fill(words.trace.turn, { n: thing.number }) : thing.number > 1 ? fill(words.trace.attempt, { n: thing.number }) : words.trace.response);
-    setText(this.text, this.words());
-    setData(this.node, "state", thing.retracted ? "retracted" : thing.phase);
-    for (; this.marks < Math.min(marks.length, 50); this.marks += 1) this.track.append(this.mark(marks[this.marks]));
-    this.stretch(now);
-  }
-
-  mark(note) {
-    const node = el("span", { class: `mark ${note.tone}` });
-    node.style.setProperty("--from", this.place(note.time).toFixed(3));
-    return node;
-  }
-
-  stretch(now) {
-    const { from, first, to } = this.thing, end = to ?? now;
-    if (this.thing.type === "attempt") place(this.wait, this.place(from), (first ?? end) - from);
-    show(this.wait, this.thing.type === "attempt");
-    show(this.bar, this.thing.type === "turn" || first !== null);
-    place(this.bar, this.place(this.thing.type === "turn" ? from : first ?? from), end - (this.thing.type === "turn" ? from : first ?? from));
-  }
-
-  words() {
-    const { thing } = this;
-    if (thing.retracted) return fill(words.trace.retracted, { reason: thing.reason });
-    if (thing.type === "turn") return thing.to === null ? "" : seconds(thing.to - thing.from);
-    const parts = [thing.model];
-    if (thing.first !== null) parts.push(fill(words.trace.first, { seconds: precise(thing.first - thing.from) }));
-    if (thing.usage?.output_tokens) parts.push(plural(words.charts.written, thing.usage.output_tokens));
-    return parts.filter(Boolean).join(" · ");
-  }
+function setAttribute(node, name, value) {
+  if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-function place(bar, from, length) {
-  bar.style.setProperty("--from", Math.max(0, from).toFixed(3));
-  bar.style.setProperty("--for", Math.max(0, length).toFixed(3));
-}
-
-function breakNode({ seconds: pause, reason }) {
-  const text = fill(reason ? words.lanes.pausedWhy : words.lanes.paused, { seconds: seconds(pause), reason });
-  return el("li", { class: "lane-break", text });
-}
-
-export class LaneView {
+// What the trace knows of a row.
+class Row {
   // `place` returns the position of a time on the axis.
-  constructor(thing, place, reveal) {
+  constructor(thing, place) {
     this.thing = thing;
     this.place = place;
-    this.name = el("span", { class: "lane-name" });
-    this.text = el("span", { class: "lane-text" });
-    this.written = el("span", { class: "bar written" });
-    this.ran = thing.kind === "call" ? el("span", { class: "bar ran" }) : null;
-    this.arguments = thing.kind === "call" ? el("span", { class: "lane-arguments" }) : null;
-    const label = el("button", { type: "button", class: "lane-label", onclick: () => reveal(this.thing) }, el("span", { class: "dot", "aria-hidden": "true" }), this.name, this.arguments);
-    this.node = el("li", { class: `row lane ${thing.type}` }, label, el("span", { class: "track", "aria-hidden": "true" }, this.written, this.ran), this.text);
+    this.before = this; // where it was written: an earlier run, if a call has waited since then
     this.depth = thing.scope.depth;
-    this.node.dataset.depth = this.depth;
-    this.node.style.setProperty("--depth", Math.min(this.depth, 4) + 1);
+    this.view = null; // while it is seen
+    this.known = null; // its text, once it is searched
+  }
+
+  // The call was written in an earlier run and continues in this one.
+  continueWith(call, place) {
+    this.before = { thing: this.thing, place: this.place };
+    this.thing = call;
+    this.place = place;
   }
 
   get isOpen() {
@@ -394,53 +390,170 @@ export class LaneView {
     return thing.kind === "call" ? thing.state === "writing" || thing.state === "running" : thing.phase === "open";
   }
 
-  // The call was written in an earlier run and continues in this one. Its written bar stays.
-  continueWith(call, place) {
-    this.thing = call;
-    this.place = place;
+  get isFailed() {
+    const { thing } = this;
+    return thing.kind === "call" ? thing.isError : thing.retracted;
+  }
+
+  get begins() {
+    return this.bars(0)[0]?.[1] ?? 0;
+  }
+
+  // Its bars: kind, position and length, of those that have begun.
+  bars(now) {
+    const { thing, place, before } = this, { from, to } = thing, bars = [];
+    const bar = (kind, begin, end, at = place) => begin !== null && bars.push([kind, Math.max(0, at(begin)), Math.max(0, end - begin)]);
+    if (thing.kind === "block") bar("written", from, to ?? now);
+    else if (thing.kind === "call") {
+      const written = before.thing;
+      bar("written", written.writtenFrom, written.writtenTo ?? (written.phase === "open" ? now : written.writtenFrom), before.place);
+      bar("ran", from, to ?? (thing.state === "running" ? now : from));
+    } else if (thing.type === "turn") bar("whole", from, to ?? now);
+    else {
+      bar("wait", from, thing.first ?? to ?? now);
+      bar("whole", thing.first, to ?? now);
+    }
+    return bars;
+  }
+
+  get name() {
+    const { thing } = this;
+    if (thing.kind === "call") return thing.name || words.call.tool;
+    if (thing.kind === "block") return words.lanes[thing.type] ?? thing.label ?? thing.type;
+    if (thing.type === "turn") return fill(words.trace.turn, { n: thing.number });
+    return thing.number > 1 ? fill(words.trace.attempt, { n: thing.number }) : words.trace.response;
+  }
+
+  // Arguments behind the name of a tool: `(place=Lisbon, days=2)`.
+  get arguments() {
+    const { input } = this.thing;
+    if (input === undefined) return "";
+    const short = (value) => brief(typeof value === "string" ? value : JSON.stringify(value), ARGUMENTS);
+    if (typeof input !== "object" || input === null || Array.isArray(input)) return `(${short(input)})`;
+    return `(${clip(Object.entries(input).map(([name, value]) => `${name}=${short(value)}`).join(", "), ARGUMENTS)})`;
+  }
+
+  // What is written beside it.
+  get words() {
+    const { thing } = this;
+    return thing.kind === "span" ? spanWords(thing) : laneWords(thing);
+  }
+
+  // In lower case, with all arguments.
+  get text() {
+    const { input } = this.thing;
+    return (this.known ??= `${this.name} ${input === undefined ? "" : `${this.arguments} ${JSON.stringify(input)}`} ${this.words}`.toLowerCase());
+  }
+}
+
+// A pause between two runs: a row of no thing.
+class Break {
+  constructor(pause) {
+    Object.assign(this, { pause, thing: null, depth: 0, view: null, text: "", begins: pause.at });
+  }
+
+  bars() {
+    return [];
+  }
+}
+
+class BreakView {
+  constructor(row) {
+    const { seconds: pause, reason } = row.pause, text = fill(reason ? words.lanes.pausedWhy : words.lanes.paused, { seconds: seconds(pause), reason });
+    this.row = row;
+    this.node = el("li", { class: "lane-break", text, title: text });
+  }
+
+  update() {}
+}
+
+// A row of a turn or an attempt.
+class SpanView {
+  constructor(row, open) {
+    const { type, scope } = row.thing;
+    this.row = row;
+    this.name = el("span", { class: "lane-name" });
+    this.text = el("span", { class: "lane-text" });
+    this.bars = { wait: el("span", { class: "bar wait" }), whole: el("span", { class: "bar whole" }) };
+    this.track = el("span", { class: "track", "aria-hidden": "true" }, ...Object.values(this.bars));
+    this.node = el("li", { class: `row span ${type}`, "data-depth": scope.depth }, el("button", { type: "button", class: "lane-label", onclick: () => open(row) }, this.name), this.track, this.text);
+    this.node.style.setProperty("--depth", Math.min(scope.depth, 4) + (type === "turn" ? 0 : 1));
+    this.marks = 0;
   }
 
   update(now) {
-    const { thing } = this;
-    setText(this.name, thing.kind === "call" ? thing.name || words.call.tool : words.lanes[thing.type] ?? thing.label ?? thing.type);
-    setText(this.text, this.words());
-    if (this.arguments && thing.input !== undefined) setText(this.arguments, argumentsOf(thing.input));
+    const { row } = this, { thing } = row, { marks } = thing;
+    setText(this.name, row.name);
+    setText(this.text, row.words);
+    setData(this.node, "state", thing.retracted ? "retracted" : thing.phase);
+    for (; this.marks < Math.min(marks.length, 50); this.marks += 1) this.track.append(this.mark(marks[this.marks]));
+    this.stretch(now);
+  }
+
+  mark(note) {
+    const node = el("span", { class: `mark ${note.tone}` });
+    node.style.setProperty("--from", this.row.place(note.time).toFixed(3));
+    return node;
+  }
+
+  stretch(now) {
+    placeBars(this.bars, this.row.bars(now));
+  }
+}
+
+function spanWords(thing) {
+  if (thing.retracted) return fill(words.trace.retracted, { reason: thing.reason });
+  if (thing.type === "turn") return thing.to === null ? "" : seconds(thing.to - thing.from);
+  const parts = [thing.model];
+  if (thing.first !== null) parts.push(fill(words.trace.first, { seconds: precise(thing.first - thing.from) }));
+  if (thing.usage?.output_tokens) parts.push(plural(words.charts.written, thing.usage.output_tokens));
+  return parts.filter(Boolean).join(" · ");
+}
+
+function placeBars(nodes, bars) {
+  for (const [kind, node] of Object.entries(nodes)) show(node, bars.some((bar) => bar[0] === kind));
+  for (const [kind, from, length] of bars) {
+    nodes[kind].style.setProperty("--from", from.toFixed(3));
+    nodes[kind].style.setProperty("--for", length.toFixed(3));
+  }
+}
+
+class LaneView {
+  constructor(row, open) {
+    const { kind, type } = row.thing, isCall = kind === "call";
+    this.row = row;
+    this.name = el("span", { class: "lane-name" });
+    this.text = el("span", { class: "lane-text" });
+    this.bars = { written: el("span", { class: "bar written" }), ...(isCall ? { ran: el("span", { class: "bar ran" }) } : {}) };
+    this.arguments = isCall ? el("span", { class: "lane-arguments" }) : null;
+    this.label = el("button", { type: "button", class: "lane-label", onclick: () => open(row) }, el("span", { class: "dot", "aria-hidden": "true" }), this.name, this.arguments);
+    this.node = el("li", { class: `row lane ${type}`, "data-depth": row.depth }, this.label, el("span", { class: "track", "aria-hidden": "true" }, ...Object.values(this.bars)), this.text);
+    this.node.style.setProperty("--depth", Math.min(row.depth, 4) + 1);
+  }
+
+  update(now) {
+    const { row } = this, { thing } = row;
+    setText(this.name, row.name);
+    setText(this.text, row.words);
+    if (this.arguments && thing.input !== undefined) {
+      setText(this.arguments, row.arguments);
+      this.label.title = `${this.name.textContent}${this.arguments.textContent}`;
+    }
     setData(this.node, "state", thing.retracted ? "retracted" : thing.kind === "call" ? (thing.isError ? "failed" : thing.state) : thing.phase);
     this.node.classList.toggle("retracted", thing.retracted);
     this.stretch(now);
   }
 
   stretch(now) {
-    const { thing } = this;
-    if (thing.kind !== "call") return this.bar(this.written, thing.from, thing.to ?? now);
-    this.bar(this.written, thing.writtenFrom, thing.writtenTo ?? (thing.phase === "open" ? now : thing.writtenFrom));
-    this.bar(this.ran, thing.from, thing.to ?? (thing.state === "running" ? now : thing.from));
-  }
-
-  bar(bar, from, to) {
-    if (from === null) {
-      show(bar, bar.style.length > 0);
-      return;
-    }
-    show(bar, true);
-    place(bar, this.place(from), to - from);
-  }
-
-  words() {
-    const { thing } = this;
-    if (thing.retracted) return words.call.retracted;
-    if (thing.kind !== "call") {
-      return plural(thing.phase === "aborted" ? words.lanes.charactersCut : words.lanes.characters, thing.size);
-    }
-    if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
-    if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
-    if (thing.state === "done" || thing.state === "failed") return outcomeOf(thing, 60) || words.call[thing.state];
-    return `${words.call[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
+    placeBars(this.bars, this.row.bars(now));
   }
 }
 
-// Arguments beside the name of a tool: `place: Lisbon, days: 2`.
-function argumentsOf(input) {
-  if (typeof input !== "object" || input === null || Array.isArray(input)) return brief(input, ARGUMENTS);
-  return clip(Object.entries(input).map(([name, value]) => `${name}: ${brief(value, ARGUMENTS)}`).join(", "), ARGUMENTS);
+function laneWords(thing) {
+  if (thing.retracted) return words.call.retracted;
+  if (thing.kind !== "call") return plural(thing.phase === "aborted" ? words.lanes.charactersCut : words.lanes.characters, thing.size);
+  if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
+  if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
+  if (thing.state === "done" || thing.state === "failed") return outcomeOf(thing, 60) || words.call[thing.state];
+  return `${words.call[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
 }

@@ -101,7 +101,7 @@ export class TimeBar {
     slider.style.setProperty("--played", Math.min(1, Math.max(0, played)).toFixed(4));
     slider.style.setProperty("--part", part.toFixed(4));
     setData(slider, "outside", String(position < from || position > to));
-    this.lanes.mark(past ? scene.timeline.elapsed(travel.now) : null);
+    this.lanes.now(past ? scene.timeline.elapsed(travel.now) : null);
     const at = seconds(scene.timeline.elapsed(travel.now)), record = fill(words.time.record, scene.run);
     setText(byId("time-at"), at);
     setText(byId("time-record"), record);

@@ -1,7 +1,7 @@
-// The trace at the full width of the page, in place of the conversation: names have their arguments there, and rows are searched.
+// The trace at the full width of the page, in place of the conversation, where names have their arguments beside them; and the search of a trace that is long or has that width.
 
 import { byId, setText, show } from "./dom.js";
-import { plural } from "../model/format.js";
+import { count } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 
 export class WideTrace {
@@ -9,15 +9,12 @@ export class WideTrace {
     this.lanes = lanes;
     this.button = byId("trace-wide");
     this.field = byId("trace-search");
+    this.steps = [byId("trace-previous"), byId("trace-next")];
     this.button.addEventListener("click", () => this.toggle());
     this.field.addEventListener("input", () => this.search());
-    this.field.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || this.field.value === "") return;
-      event.preventDefault();
-      event.stopPropagation();
-      this.clear();
-    });
-    lanes.drawn = () => this.count();
+    this.field.addEventListener("keydown", (event) => this.key(event));
+    this.steps.forEach((button, n) => button.addEventListener("click", () => this.step(n === 0 ? -1 : 1)));
+    lanes.drawn = () => this.draw();
   }
 
   get isOn() {
@@ -28,9 +25,20 @@ export class WideTrace {
     const isOn = !this.isOn;
     byId("main").dataset.trace = isOn ? "wide" : "";
     this.button.setAttribute("aria-pressed", String(isOn));
-    show(this.field.parentNode, isOn);
+    this.draw();
     if (isOn) this.field.focus();
     else this.clear();
+  }
+
+  key(event) {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      this.step(event.shiftKey ? -1 : 1);
+    } else if (event.key === "Escape" && this.field.value !== "") {
+      event.preventDefault();
+      event.stopPropagation();
+      this.clear();
+    }
   }
 
   clear() {
@@ -40,12 +48,21 @@ export class WideTrace {
 
   search() {
     this.lanes.search(this.field.value);
-    this.count();
+    this.draw();
   }
 
-  // How many of the rows are shown.
-  count() {
-    const [found, all] = this.lanes.sifted;
-    setText(byId("trace-found"), this.field.value.trim() === "" ? "" : fill(words.trace.found, { found: String(found), rows: plural(words.trace.rows, all) }));
+  // To the next row that was found, or to the one before.
+  step(by) {
+    const { found, here } = this.lanes;
+    this.lanes.goTo(here === null ? Math.min(0, by) : found.indexOf(here) + by);
+    this.draw();
+  }
+
+  // Which of how many rows that were found is shown.
+  draw() {
+    const { found, here, isLong } = this.lanes, isSought = this.field.value.trim() !== "";
+    show(this.field.parentNode, this.isOn || isLong || isSought);
+    for (const button of this.steps) button.disabled = found.length === 0;
+    setText(byId("trace-found"), !isSought ? "" : found.length === 0 ? words.result.foundNone : fill(words.result.foundAt, { at: count(found.indexOf(here) + 1), n: count(found.length) }));
   }
 }
