@@ -1,4 +1,4 @@
-"""What a message is made of besides the text that is typed: files that it names as ``@path``, and folded pastes.
+"""What a message is made of besides the text that is typed: files that it names as ``@path``, and pastes that are folded.
 
 A name begins after a space or at the begin of a line, and ends at a space; one with spaces is written as ``@"my notes.txt"``. ``@@`` is an ``@`` that names no file.
 """
@@ -11,12 +11,12 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Audio, Document, Image, Message
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.terminal.bars import Choice
 
 MOST = 5_000_000
 """Bytes of a file that is attached; the page takes as many."""
@@ -26,6 +26,7 @@ MOST_SCANNED = 5_000
 
 _NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s"@]\S*))')
 _BEGUN = re.compile(r'(?<!\S)@(?:"([^"\n]*)|([^\s"@]*))$')
+_AT = re.compile(r"(?<!\S)@")
 _LITERAL = re.compile(r"(?<!\S)@@")
 _AFTER = ".,;:!?)]}'"
 """Characters that end a sentence and no name, unless there is such a file."""
@@ -39,7 +40,7 @@ def attach(text: str, folder: Path, pastes: Mapping[str, str] | None = None) -> 
     Args:
         text: The text.
         folder: The folder of relative paths.
-        pastes: The texts that were pasted, by what stands for them in the text. A file that one names is not attached.
+        pastes: The texts that are folded, by what stands for them in the text. What they name is not attached.
 
     Raises:
         ConfigurationError: A file is missing, empty, too large or binary, or cannot be read.
@@ -56,32 +57,31 @@ def attach(text: str, folder: Path, pastes: Mapping[str, str] | None = None) -> 
     return Message.user(text, *attached)
 
 
-def has_name(text: str) -> bool:
-    """Whether a text names a file, or something that looks like one.
+def escape(text: str) -> str:
+    r"""Return the text as it is typed so that no ``@`` of it names a file.
 
-    >>> has_name("Read @notes.txt"), has_name("Mail me@example.org")
-    (True, False)
+    >>> escape("@dataclass\nclass Frog:")
+    '@@dataclass\nclass Frog:'
     """
-    return _NAMED.search(text) is not None
+    return _AT.sub("@@", text)
 
 
-def complete_path(text: str, rest: str, folder: Path) -> list[Choice]:
+def complete_path(text: str, folder: Path) -> list[tuple[str, str]]:
     """Return the files and folders that may follow an ``@``.
 
     Args:
         text: The input before the cursor.
-        rest: The input after it.
         folder: The folder of relative paths.
 
     Returns:
-        The choices; none if the text does not end with the begin of a name, or the name is that of a file.
+        The input before the cursor with each, and its name; none if the text does not end with the begin of a name, or that is the name of a file.
     """
     begun = _BEGUN.search(text)
     if begun is None:
         return []
     sought = begun[1] or begun[2] or ""
     head, slash, tail = sought.rpartition("/")
-    choices: list[Choice] = []
+    choices: list[tuple[str, str]] = []
     try:
         with os.scandir(_path(head + slash, folder)) as entries:
             for _, entry in zip(range(MOST_SCANNED), entries, strict=False):
@@ -99,10 +99,10 @@ def complete_path(text: str, rest: str, folder: Path) -> list[Choice]:
                 quote = '"' if " " in path or begun[1] is not None else ""
                 end = "/" if is_folder else quote
                 written = f"{text[: begun.start()]}@{quote}{path}{end}"
-                choices.append(Choice(written, name + "/" * is_folder, "", False, rest))
+                choices.append((written, name + "/" * is_folder))
     except (OSError, ValueError):
         return []
-    return sorted(choices, key=lambda choice: choice.label)[:MOST_CHOICES]
+    return sorted(choices, key=itemgetter(1))[:MOST_CHOICES]
 
 
 def _path(name: str, folder: Path) -> Path:

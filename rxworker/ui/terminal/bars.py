@@ -6,22 +6,27 @@ down browse the messages that were sent before.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar
 
 from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
+from textual.widgets.text_area import Edit, EditResult, Location
 
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
-from rxworker.ui.clean import one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_usage, plural
+from rxworker.ui.terminal.attach import escape
+from rxworker.ui.terminal.themes import app_of
 
 
 class TwoEnds(Static):
@@ -94,6 +99,10 @@ def who_line(provider: str, model: str, tools: int) -> str:
 
 
 MOST_REMEMBERED = 200
+MOST_LINES = 10
+MOST_CHARACTERS = 1_000
+"""A paste that has more is folded."""
+_LINE_END = re.compile("\r\n?")
 MENU_KEYS = frozenset(("up", "down", "tab", "enter", "escape"))
 
 
@@ -187,10 +196,11 @@ class Quit(Message):
 
 
 class Composer(TextArea):
-    """An input that grows with its text.
+    """An input that grows with its text. A long paste is folded: a few words in brackets stand for it, which keys delete and pass over as one.
 
     Attributes:
         menu: Takes the keys that choose while it is open.
+        pastes: The texts that were folded, by the words that stand for them.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -213,6 +223,7 @@ class Composer(TextArea):
             compact=True, highlight_cursor_line=False, tab_behavior="focus", id="composer"
         )
         self.menu: CommandMenu | None = None
+        self.pastes: dict[str, str] = {}
         self._sent: list[str] = []
         self._at: int | None = None
 
@@ -232,6 +243,71 @@ class Composer(TextArea):
                 self.post_message(self.Sent(self.text.strip()))
             return
         await super()._on_key(event)
+
+    async def _on_paste(self, event: Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self.paste(event.text)
+
+    def action_paste(self) -> None:
+        """Insert what was copied in the app."""
+        self.paste(app_of(self).clipboard)
+
+    def paste(self, text: str) -> None:
+        """Insert a text without its control characters; a long one is folded. In one of several lines no ``@`` names a file."""
+        text = clean(_LINE_END.sub("\n", text))
+        lines = text.strip("\n").count("\n") + 1
+        if lines > MOST_LINES or len(text) > MOST_CHARACTERS:
+            text = self._fold(
+                text, plural(lines, "line") if lines > 1 else f"{len(text):,} characters"
+            )
+        elif lines > 1:
+            text = escape(text)
+        self._replace_via_keyboard(text, *self.selection)
+
+    def unfold(self) -> bool:
+        """Show the folded paste at the cursor, or else the last one. Returns whether there is one."""
+        folded, at = self.folded, self.cursor_location
+        if not folded:
+            return False
+        chosen = next((each for each in folded if each[0] <= at <= each[1]), folded[-1])
+        start, end = chosen
+        text = escape(self.pastes[self.get_text_range(start, end)])
+        self.replace(text, start, end, maintain_selection_offset=False)
+        return True
+
+    @property
+    def folded(self) -> list[tuple[Location, Location]]:
+        """Where the words stand that stand for pastes."""
+        if not self.pastes:
+            return []
+        labels = re.compile("|".join(map(re.escape, self.pastes)))
+        lines = enumerate(self.text.split("\n"))
+        return [
+            ((row, m.start()), (row, m.end())) for row, line in lines for m in labels.finditer(line)
+        ]
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Edit the text. No edit leaves a part of the words that stand for a paste."""
+        top, bottom = edit.top, edit.bottom
+        for start, end in self.folded:
+            if top == bottom and start < top < end:
+                top = bottom = end
+            elif top != bottom:
+                top = start if start < top < end else top
+                bottom = end if start < bottom < end else bottom
+        if (top, bottom) != (edit.top, edit.bottom):
+            edit = Edit(edit.text, top, bottom, edit.maintain_selection_offset)
+        return super().edit(edit)
+
+    def _fold(self, text: str, size: str) -> str:
+        """The words that stand for a paste."""
+        labels = (f"[pasted {size}{f' #{n}' if n > 1 else ''}]" for n in count(1))
+        label = next(each for each in labels if self.pastes.get(each, text) == text)
+        self.pastes[label] = text
+        for old in [*self.pastes][:-MOST_REMEMBERED]:
+            del self.pastes[old]
+        return label
 
     def choose(self, choice: Choice, *, sends: bool) -> None:
         """Take over a choice of the menu, and send it if it is whole."""

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer
@@ -29,6 +29,7 @@ from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.attach import attach, complete_path
 from rxworker.ui.terminal.bars import (
+    Choice,
     CommandMenu,
     Composer,
     Quit,
@@ -209,7 +210,7 @@ class ConversationScreen(Screen[None]):
         self.query_one(Composer).placeholder = (
             DECIDE if session.waiting_call is not None else PLACES[status]
         )
-        can_fold = self.query_one(Transcript).can_fold
+        can_fold = self.query_one(Transcript).can_fold or bool(self.query_one(Composer).folded)
         if can_fold != self.can_fold or not self.has_class(f"-{status}"):
             self.can_fold = can_fold
             for each in PLACES:
@@ -269,11 +270,14 @@ class ConversationScreen(Screen[None]):
     async def on_text_area_changed(self) -> None:
         """Complete a command, or the path of a file, while it is typed."""
         composer, menu = self.query_one(Composer), self.query_one(CommandMenu)
+        self.show_status()
         text = composer.text
         if text.startswith("/") and not text.startswith("//"):
             menu.show(await self._commands.complete(text), text)
             return
-        menu.show(complete_path(*composer.ends, self.session.worker.workspace), text)
+        before, rest = composer.ends
+        found = complete_path(before, self.session.worker.workspace)
+        menu.show([Choice(path, name, "", False, rest) for path, name in found], text)
 
     def on_command_menu_chosen(self, message: CommandMenu.Chosen) -> None:
         """Use the choice that was clicked."""
@@ -324,7 +328,8 @@ class ConversationScreen(Screen[None]):
         """The message of what was typed; ``None`` if a file that it names cannot be attached, which the user is shown."""
         text = text[1:] if text.startswith("//") else text
         try:
-            message = attach(text, self.session.worker.workspace)
+            pastes = self.query_one(Composer).pastes
+            message = attach(text, self.session.worker.workspace, pastes)
             self.session.check(message)
         except (ConfigurationError, LocalProtocolError) as error:
             warning = clean(f"{error}. Nothing was sent.")
@@ -344,6 +349,10 @@ class ConversationScreen(Screen[None]):
         elif event.key == "enter" and composer.text.strip():
             event.stop()
             composer.post_message(Composer.Sent(composer.text.strip()))
+
+    def on_paste(self, event: Paste) -> None:
+        """Redirect a paste to the input if another part has the focus."""
+        self.query_one(Composer).focus().paste(event.text)
 
     # Actions on the run.
 
@@ -408,8 +417,9 @@ class ConversationScreen(Screen[None]):
     # Actions on the display.
 
     def action_fold(self) -> None:
-        """Fold or unfold the last part that can be folded."""
-        self.query_one(Transcript).fold_last()
+        """Unfold a paste in the input; without one, fold or unfold the last part that can be folded."""
+        if not self.query_one(Composer).unfold():
+            self.query_one(Transcript).fold_last()
 
     def action_fold_all(self) -> None:
         """Fold or unfold all parts."""

@@ -432,7 +432,7 @@ KEYS = (
     ("Ctrl-C", "cancel the answer; without a run, or again, leave"),
     ("Ctrl-P", "pause the run at the next safe moment"),
     ("Ctrl-R", "resume a paused run, or decide about its call"),
-    ("Ctrl-O", "unfold the last folded part, or fold it"),
+    ("Ctrl-O", "unfold a paste, or else the last folded part, or fold it"),
     ("Alt-O", "unfold all parts, or fold them"),
     ("PgUp, PgDn", "scroll the conversation"),
     ("Tab, Enter", "go to a folded part, and unfold it"),

@@ -4,6 +4,9 @@ Theory of operation. Textual writes in a thread, from a queue of thirty pieces. 
 blocked on a terminal that is not read, the queue would fill and the event loop would block forever. Therefore `Output`
 never raises, and its wait can be interrupted: it opens the terminal a second time, non-blocking for this process only, and
 while the terminal is full, the thread waits for room or for `limit_wait`. What a terminal does not accept is dropped.
+
+Textual's parser takes all characters between an escape character within pasted text and the end of the paste for keys: such a paste could send
+messages and approve calls. Therefore `Pastes` replaces it before the parser reads them.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ import os
 import select
 import sys
 import termios
+from codecs import getincrementaldecoder
 from contextlib import suppress
 from typing import IO, Any, cast
 
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
+from rxworker.ui.clean import clean
 from rxworker.ui.terminal.lifecycle import is_terminal
 
 WRITE_TIMEOUT = 0.5
@@ -105,6 +111,44 @@ def _open_again(fileno: int) -> int:
         return fileno
 
 
+PASTE, END = "\x1b[200~", "\x1b[201~"
+"""Before and after pasted text."""
+READ_SECONDS = 0.1
+
+
+class Pastes:
+    r"""Replaces the control characters in pasted text, but ends of lines. It is fed with what a terminal sends, cut anywhere.
+
+    >>> Pastes().feed("\x1b[A\x1b[200~red: \x1b[31m\x1b[201~\x1b")
+    '\x1b[A\x1b[200~red: ␛[31m\x1b[201~\x1b'
+    """
+
+    def __init__(self) -> None:
+        self._is_inside = False
+        self._before = self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Return what the parser may read. Of pasted text, what could be the begin of its end is held back."""
+        shown: list[str] = []
+        while text:
+            if self._is_inside:
+                inside, end, rest = (self._held + text).partition(END)
+                cuts = range(0 if end else len(END) - 1, 0, -1)
+                held = next((size for size in cuts if inside.endswith(END[:size])), 0)
+                self._held = inside[len(inside) - held :]
+                lines = inside[: len(inside) - held].split("\r")
+                shown += ["\r".join(map(clean, lines)), end]
+                text, self._is_inside, self._before = rest, not end, ""
+            else:
+                # The begin is not held back: an escape character may be a key.
+                known = len(self._before)
+                before, begin, rest = (self._before + text).partition(PASTE)
+                outside = before + begin
+                shown.append(outside[known:])
+                text, self._is_inside, self._before = rest, bool(begin), outside[1 - len(PASTE) :]
+        return "".join(shown)
+
+
 RESTORED = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 """Escape sequences that restore the terminal: no mouse, no bracketed paste, wrapped lines, plain keys, previous screen, cursor."""
 
@@ -145,9 +189,20 @@ class TerminalDriver(LinuxDriver):
         self.exit_event.set()
 
     def run_input_thread(self) -> None:
-        """Read keys. End of input is not an error; `Guard` detects it too."""
+        """Read keys and pastes. End of input is not an error; `Guard` detects it too."""
+        parser, pastes = XTermParser(self._debug), Pastes()
+        decode = getincrementaldecoder("utf-8")("replace").decode
         with suppress(OSError):
-            super().run_input_thread()
+            while not self.exit_event.is_set():
+                if select.select([self.fileno], [], [], READ_SECONDS)[0]:
+                    data = os.read(self.fileno, 4096)
+                    if not data:
+                        return
+                    if text := pastes.feed(decode(data)):  # an empty one would end the parser
+                        for event in parser.feed(text):
+                            self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)
 
     def restore(self) -> None:
         """Restore the terminal at once, bypassing all queues, as far as possible."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -9,8 +10,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rxworker.ui.terminal.driver import Output
+from rxworker.ui.terminal.driver import Output, Pastes
 from rxworker.ui.terminal.lifecycle import on_signals
 
 if sys.platform == "win32":
@@ -109,3 +112,24 @@ def test_other_threads_receive_no_signals() -> None:
     looking.start()
     looking.join(SOON)
     assert seen == [before]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["\x1b", "\x1b[200~", "\x1b[201~", "[201~", "\x1b[20", "1~", "a", "\r"])
+    ),
+    st.lists(st.integers(0, 60)),
+)
+def test_pastes_are_the_same_under_every_cut_and_have_no_escape_characters(
+    parts: list[str], cuts: list[int]
+) -> None:
+    text, whole, cut = "".join(parts), Pastes(), Pastes()
+    ends = [0, *sorted(min(each, len(text)) for each in cuts), len(text)]
+    passed = whole.feed(text)
+    assert "".join(cut.feed(text[a:b]) for a, b in itertools.pairwise(ends)) == passed
+    outside, *pastes = passed.split("\x1b[200~")
+    assert text.startswith(outside)
+    for paste in pastes:
+        inside, end, _ = paste.partition("\x1b[201~")
+        assert "\x1b" not in inside
+        assert end or paste == pastes[-1]

@@ -59,6 +59,25 @@ def test_it_fills_the_screen_when_only_standard_error_is_redirected(
     assert errors.read_text() == "10 tokens in, 5 out\n"  # as on leaving any terminal
 
 
+def test_a_paste_presses_no_keys_and_moves_no_cursor(chat: Open) -> None:
+    lines = "\r".join(f"{number} \x1b]0;owned\x07\x1b[2J\x11\x13" for number in range(20))
+    with ReplayServer(["Hello there!"]) as server:
+        opened = chat(server.base_url)
+        opened.wait_for("Type a message to begin.")
+        opened.type(f"\x1b[200~{lines}\x1b[201~")
+        opened.wait_for("[pasted 20 lines]")
+        opened.type("\x1b[200~end\x1b[31m\x11\x1b[201~")
+        opened.wait_for("end␛[31m␑")
+        opened.type("\r")
+        opened.wait_for("Hello there!")
+        opened.type("\x11")
+        assert opened.end() == 0
+        sent = str(server.requests[0].body)
+    assert "owned" not in opened.raw.partition("[pasted 20 lines]")[0]
+    assert "\x1b]0;owned" not in opened.raw
+    assert "19 ␛]0;owned␇␛[2J␑␓end␛[31m␑" in sent
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_the_terminal_as_it_was(
     chat: Open, number: signal.Signals, code: int

@@ -1,0 +1,121 @@
+"""What is pasted into the input: folded where it is long, and without its control characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+import pytest
+from textual.events import Paste
+
+from rxworker import Worker
+from rxworker.testing import ScriptedModel, say, stall
+from rxworker.ui.terminal.bars import Composer
+
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+LONG = "\n".join(f"line {number} of @many" for number in range(42))
+FOLDED = "[pasted 42 lines]"
+
+
+async def paste(person: Any, text: str) -> None:
+    """Paste as a terminal does, whose lines end with a carriage return."""
+    person.app.post_message(Paste(text.replace("\n", "\r")))
+    await person.pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("one line", "one line"),
+        ("\n".join("0123456789"), "\n".join("0123456789")),
+        ("\n".join("01234567890"), "[pasted 11 lines]"),
+        ("x" * 1000, "x" * 1000),
+        ("x" * 1001, "[pasted 1,001 characters]"),
+        (f"a\n{'x' * 1000}\n", "[pasted 2 lines]"),
+        ("red \x1b[31m\x07\x9b bell", "red ␛[31m␇� bell"),
+        ("@notes.txt", "@notes.txt"),
+        ("@dataclass\nclass Frog:", "@@dataclass\nclass Frog:"),
+    ],
+)
+async def test_a_long_paste_is_folded(open_app: Open, text: str, typed: str) -> None:
+    async with open_app(Worker(ScriptedModel([]))) as person:
+        await paste(person, text)
+        assert person.typed == typed
+
+
+async def test_a_folded_paste_is_sent_whole_and_comes_back_folded(open_app: Open) -> None:
+    model = ScriptedModel(["Yes.", "Again."])
+    async with open_app(Worker(model)) as person:
+        await person.press(*"See ")
+        await paste(person, LONG)
+        await person.press(*" and ")
+        await paste(person, LONG)
+        await paste(person, LONG.upper())
+        await person.press("!")
+        typed = f"See {FOLDED} and {FOLDED}[pasted 42 lines #2]!"
+        assert person.typed == typed
+        await person.press("enter")
+        await person.rest()
+        await person.press("up")
+        assert person.typed == typed
+        await person.press("enter")
+        await person.rest()
+    for request in model.requests:
+        texts = [each.text for each in request.conversation.messages if each.role == "user"]
+        assert texts[-1] == f"See {LONG} and {LONG}{LONG.upper()}!"
+
+
+@pytest.mark.parametrize(
+    ("keys", "typed"),
+    [
+        (["backspace"], "ab"),
+        (["left", "left", "backspace"], "ab"),
+        (["left", "left", "x"], f"a{FOLDED}xb"),
+        (["home", "right", "delete"], "ab"),
+        (["home", "right", "right", "ctrl+k"], "a"),
+        (["shift+left", "x"], "axb"),
+        (["backspace", "ctrl+z"], f"a{FOLDED}b"),
+    ],
+)
+async def test_keys_take_a_folded_paste_as_one(open_app: Open, keys: list[str], typed: str) -> None:
+    async with open_app(Worker(ScriptedModel([]))) as person:
+        await person.press("a", "b", "left")
+        await paste(person, LONG)
+        await person.press(*keys)
+        assert person.typed == typed
+
+
+async def test_a_folded_paste_is_unfolded_with_a_key_and_sent_as_it_was(open_app: Open) -> None:
+    model = ScriptedModel(["Yes."])
+    async with open_app(Worker(model)) as person:
+        await paste(person, LONG)
+        await person.sees("^o Unfold")
+        await paste(person, LONG.upper())
+        await person.press("home", "ctrl+o")
+        assert person.typed == LONG.replace("@", "@@") + "[pasted 42 lines #2]"
+        await person.press("ctrl+o")
+        assert "[" not in person.typed
+        await person.press("enter")
+        await person.rest()
+    assert model.requests[0].conversation.messages[0].text == LONG + LONG.upper()
+
+
+async def test_a_paste_into_a_message_that_is_not_read_comes_back_folded(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel([say("Once") + stall()]))) as person:
+        await person.say("Tell me.")
+        await person.sees("Once")
+        await paste(person, LONG)
+        await person.press("enter")
+        await person.sees(f"queued: {FOLDED}")
+        await person.press("ctrl+c")
+        await person.rest()
+        assert person.typed == FOLDED
+
+
+async def test_a_paste_reaches_the_input_while_a_part_has_the_focus(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel([]))) as person:
+        person.app.screen.set_focus(None)
+        await paste(person, "hi")
+        assert person.typed == "hi"
+        assert person.app.query_one(Composer).has_focus
