@@ -31,7 +31,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
 from rxworker.errors import ConfigurationError
 from rxworker.ui.web.api import SOCKET, routes_of
 from rxworker.ui.web.guard import add_headers
-from rxworker.ui.web.request import Route, WebRequest
+from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, with_authorization
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.state import ServerOptions, ServerState
@@ -203,10 +203,12 @@ class AsgiRequest(WebRequest):
         pairs = parse_qsl(query.decode("utf-8", "replace"), keep_blank_values=True)
         self.query = MultiDictProxy(MultiDict(pairs))
         headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
-        self.headers = CIMultiDictProxy(
-            CIMultiDict(
-                (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
-                for name, value in headers
+        self.headers = with_authorization(
+            CIMultiDictProxy(
+                CIMultiDict(
+                    (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+                    for name, value in headers
+                )
             )
         )
         self.cookies = dict(_cookies(self.headers.getall("Cookie", [])))
@@ -272,7 +274,10 @@ class AsgiRequest(WebRequest):
         await self._receive()  # websocket.connect
         headers: CIMultiDict[str] = CIMultiDict()
         add_headers(headers, self.origin)
-        await self._send({"type": "websocket.accept", "headers": _encoded(headers)})
+        accept: Message = {"type": "websocket.accept", "headers": _encoded(headers)}
+        if SUBPROTOCOL in self._scope.get("subprotocols", ()):
+            accept["subprotocol"] = SUBPROTOCOL
+        await self._send(accept)
         return _Socket(self, self._receive, max_message)
 
     async def answer(self, response: web.Response) -> None:

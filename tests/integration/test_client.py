@@ -19,14 +19,19 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from reactivex.subject import Subject
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.boards import publish
 from rxworker.events import Event, Record, TextDelta
 from rxworker.hub.history import expand
+from rxworker.log import MemoryLog
+from rxworker.log.replica import Replica
 from rxworker.protocols import decode_record
 from rxworker.state import fold_run
-from rxworker.testing import ScriptedModel
+from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.guard import Guard
+from rxworker.ui.web.request import WebRequest
 from tests.integration.client.event_types import FILE, event_types
 from tests.integration.served_log import WORDS
 from tests.integration.test_native_clients import line_to, missing, talking
@@ -59,7 +64,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(packed) as files:
         files.extractall(folder, filter="data")
     (folder / "package").rename(modules / "rxworker-client")
-    for each in ("client.mjs", "use.ts"):
+    for each in ("client.mjs", "use.ts", "use.tsx"):
         shutil.copy(HERE / each, folder)
     return folder
 
@@ -142,9 +147,11 @@ def test_the_types_are_those_of_python() -> None:
 @pytest.mark.timeout(3 * PATIENCE)
 def test_a_program_compiles_against_the_types(installed: Path) -> None:
     compiler = installed / "node_modules/typescript/bin/tsc"
-    flags = "--noEmit --strict --target es2022 --module nodenext --skipLibCheck false"
+    flags = (
+        "--noEmit --strict --target es2022 --module nodenext --jsx react-jsx --skipLibCheck false"
+    )
     done = subprocess.run(
-        ["node", str(compiler), *flags.split(), "use.ts"],
+        ["node", str(compiler), *flags.split(), "use.ts", "use.tsx"],
         cwd=installed, capture_output=True, text=True, timeout=2 * PATIENCE,
     )  # fmt: skip
     assert done.stdout == ""
@@ -299,6 +306,83 @@ async def test_a_server_that_refuses_the_client_is_not_tried_again(
             while None in (seen.ended[0], seen.ended[2]) or not seen.received[1]:
                 await seen.next()
             assert (seen.ended[0], seen.ended[2]) == ("complete", "complete")
+
+
+@tool(requires_approval=True)
+def book(seat: str) -> str:
+    """Book a seat."""
+    return f"{seat} is booked"
+
+
+async def test_a_program_starts_and_steers_runs_with_a_token_that_is_in_no_address(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = "a very secret tökên, ?&"
+    monkeypatch.setenv("RXWORKER_TOKEN", token)
+    addresses: list[str] = []
+
+    check = Guard.check_source
+
+    def note(guard: Guard, request: WebRequest) -> None:
+        addresses.append(f"{request.raw_path}?{request.query}")
+        check(guard, request)
+
+    monkeypatch.setattr(Guard, "check_source", note)
+    replies = [call("book", seat="12A"), say("Booked."), call("book", seat="13B"), say("A pity.")]
+    replies += [stall(), say("Branched.")]
+    async with (
+        MemoryLog() as log,
+        WebServer(
+            Worker(ScriptedModel(replies), tools=[book]),
+            port=0,
+            settings=Settings(token=token),
+            log=log,
+        ) as server,
+    ):
+        first = server.state.runs.start("Book 12A")
+        call_id = await waiting_call(first)
+        asked = [
+            ["deny", first.id, "none", "why"],
+            ["approve", first.id, call_id, {"input": {"seat": "12B"}}],
+            ["records$", "$1"],
+        ]
+        async with watching(installed, server.url, *asked) as seen:
+            await seen.end()
+        assert (seen.ended[0]["status"], seen.ended[0]["code"]) == (400, "bad_decision")
+        assert seen.received[1][0]["resumes"] == first.id
+        assert "12B is booked" in json.dumps(seen.received[2])
+        conversation = {"conversation": first.conversation.id}
+        second = server.state.runs.start("Book 13B", **conversation)
+        asked = [
+            ["deny", second.id, await waiting_call(second), "No money."],
+            ["records$", "$0"],
+            ["start", "Wait", conversation],
+            ["send", "$2", "Hello?"],
+            ["cancel", "$2", {"reason": "enough"}],
+            ["send", "$2", "Hello?"],
+            ["fork", first.id, 2],
+            ["board$", "usage", {"run": first.id, "at": 1.0}],
+        ]
+        async with watching(installed, server.url, *asked) as seen:
+            await seen.end()
+        assert (seen.ended[5]["status"], seen.ended[5]["code"]) == (409, "conflict")
+        assert [*seen.ended[:5], *seen.ended[6:]] == ["complete"] * 7
+        assert "No money." in json.dumps(seen.received[1])
+        assert [seen.received[n][0]["status"] for n in (3, 4)] == ["running", "aborted"]
+        assert seen.received[4][0]["reason"].endswith("enough")
+        assert seen.received[6][0]["title"] == "Book 12A"
+    assert len(addresses) > len(asked)
+    assert not any("secret" in address for address in addresses)
+
+
+async def waiting_call(entry: RunEntry) -> str:
+    """The id of the only call that a run waits for."""
+    run = entry.run
+    assert isinstance(run, Replica)
+    await run.ended()
+    assert run.state.pause is not None
+    [waiting] = run.state.pause.calls
+    return waiting.call.id
 
 
 @pytest.mark.parametrize(

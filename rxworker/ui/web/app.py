@@ -14,7 +14,7 @@ from aiohttp.typedefs import Middleware
 
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.guard import Guard, add_headers
-from rxworker.ui.web.request import Route, WebRequest
+from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, with_authorization
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.state import ServerOptions, ServerState
 from rxworker.ui.web.workers import Workers
@@ -118,7 +118,7 @@ class AiohttpRequest(WebRequest):
         self.path = request.path
         self.raw_path = request.rel_url.raw_path
         self.query = request.query
-        self.headers = request.headers
+        self.headers = with_authorization(request.headers)
         self.cookies = request.cookies
         self.remote = request.remote
         self.is_secure = request.secure
@@ -167,6 +167,7 @@ class AiohttpRequest(WebRequest):
             max_msg_size=max_message,
             compress=False,
             timeout=CLOSE_SECONDS,
+            protocols=(SUBPROTOCOL,),
         )
         if not socket.can_prepare(self._request):
             return None

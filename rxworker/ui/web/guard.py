@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hmac
 import inspect
+import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from hashlib import sha256
@@ -93,10 +94,10 @@ PAGES = frozenset({"page", "fleet-page"})
 OPEN = frozenset({"static", "shared-page"})
 """The routes of the files of the page, which are the same for all: the page of a read-only link loads without another token."""
 
-EMBEDDED = frozenset(
-    {"static", "run", "streams", "stream", "stream-events", "boards", "board", "board-events"}
+EMBEDDED = re.compile(
+    r"/static/.|/api/(info|boards|streams|runs(/[^/]+(/(send|pause|cancel|resume|fork))?)?)$|/api/(boards|streams)/."
 )
-"""The routes of what a page of an allowed origin loads to show a run, published streams or dashboards in its own page; records also come over the WebSocket."""
+"""The addresses that a page of an allowed origin may use to show and steer runs, published streams and dashboards in its own page; records also come over the WebSocket."""
 
 CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
 """The routes of ``useChat``, which shows the body of an error to its user unchanged."""
@@ -134,7 +135,7 @@ def add_headers(headers: MutableMapping[str, str], origin: str | None = None) ->
 
 
 PREFLIGHT = {
-    "Access-Control-Allow-Headers": "*, Authorization",
+    "Access-Control-Allow-Headers": "*, Authorization, Content-Type",
     "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Max-Age": "600",
 }
@@ -176,7 +177,9 @@ class Guard:
             if not is_own_origin(origin, hosts[0], self._origins):
                 message = "a page of another origin may send no requests here: see allowed_origins"
                 raise ApiError(403, "foreign_origin", message)
-            if origin in self._origins and (request.route in EMBEDDED or _is_openai(request)):
+            if origin in self._origins and (
+                EMBEDDED.search(request.raw_path) or _is_openai(request)
+            ):
                 request.origin = origin
         if "Origin" not in request.headers and _is_foreign(request):
             raise ApiError(403, "foreign_origin", "another site's page may send no requests here")

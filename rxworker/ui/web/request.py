@@ -7,12 +7,13 @@ arrives, a streamed response, and a WebSocket.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias
 
 from aiohttp import web
 from msgspec import Struct, to_builtins
-from multidict import CIMultiDictProxy, MultiMapping
+from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from rxworker.messages import JsonObject
 
@@ -64,6 +65,31 @@ class Link(Shown, frozen=True, kw_only=True, omit_defaults=True):
 
 
 INFO = ("id", "run", "board", "conversation", "created", "until")
+
+SUBPROTOCOL = "rxworker"
+"""The protocol of the WebSocket, which a client must name if it names any."""
+
+_TOKEN = f"{SUBPROTOCOL}.token."
+
+
+def with_authorization(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
+    """The headers, with the token that a WebSocket of a browser brings as the name of a protocol, since it cannot send ``Authorization``.
+
+    >>> sent = CIMultiDict({"Sec-WebSocket-Protocol": "rxworker, rxworker.token.YSBzZWNyZXQ"})
+    >>> with_authorization(CIMultiDictProxy(sent))["Authorization"]
+    'Bearer a secret'
+    """
+    if "Authorization" in headers:
+        return headers
+    for each in headers.get("Sec-WebSocket-Protocol", "").split(","):
+        if not (name := each.strip()).startswith(_TOKEN):
+            continue
+        try:
+            token = urlsafe_b64decode(name.removeprefix(_TOKEN) + "==").decode()
+        except ValueError:
+            return headers
+        return CIMultiDictProxy(CIMultiDict(headers, Authorization=f"Bearer {token}"))
+    return headers
 
 
 class WebRequest(ABC):

@@ -1,27 +1,27 @@
-// Subscribes with the package to what its arguments name, and prints a line for each notification: [which, "next", value]. It ends when nothing is connected
-// any more.
-import { EventSource } from "eventsource";
+// Does with the package what its arguments name, one after the other: subscribes to an observable, or calls a method. It prints a line for each notification:
+// [which, "next", value], and ends when nothing is connected any more. `$0` in an argument is the id of the run that the first call has returned.
 import { connect, textOf, usageOf } from "rxworker-client";
 import WebSocket from "ws";
 
 const [url, ...asked] = process.argv.slice(2);
-const headers = process.env.RXWORKER_TOKEN ? { Authorization: `Bearer ${process.env.RXWORKER_TOKEN}` } : {};
-const withHeaders = (at, init = {}) => fetch(at, { ...init, headers: { ...init.headers, ...headers } });
-const client = connect(url, {
-  makeSocket: (at) => new WebSocket(at, { headers }),
-  makeSource: (at) => new EventSource(at, { fetch: withHeaders }),
-  fetch: withHeaders,
-});
+const client = connect(url, { token: process.env.RXWORKER_TOKEN, makeSocket: (at, protocols) => new WebSocket(at, protocols) });
 const print = (...notification) => console.log(JSON.stringify(notification));
+const results = [];
 
 // A view refers to itself, so that it is no JSON.
 const plain = (view) => ({ seq: view.seq, status: view.status, tokens: usageOf(view).output_tokens, items: view.root.items.map((item) => [item.kind, item.text ?? textOf(item)]) });
 
-asked.forEach((text, which) => {
-  const [name, ...args] = JSON.parse(text), found = client[name];
-  (typeof found === "function" ? found.apply(client, args) : found).subscribe({
-    next: (value) => print(which, "next", name === "view$" ? plain(value) : value),
-    error: ({ status, code, message }) => print(which, "error", { status, code, message }),
-    complete: () => print(which, "complete"),
-  });
-});
+for (const [which, text] of asked.entries()) {
+  const [name, ...args] = JSON.parse(text.replace(/\$(\d)/g, (_, n) => results[n]?.id)), found = client[name];
+  const made = typeof found === "function" ? found.apply(client, args) : found;
+  const error = ({ status, code, message }) => print(which, "error", { status, code, message });
+  if (made instanceof Promise) {
+    try {
+      results[which] = await made;
+      print(which, "next", results[which]);
+      print(which, "complete");
+    } catch (problem) {
+      error(problem);
+    }
+  } else made.subscribe({ next: (value) => print(which, "next", name === "view$" ? plain(value) : value), error, complete: () => print(which, "complete") });
+}

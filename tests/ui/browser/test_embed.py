@@ -1,7 +1,8 @@
-"""The custom element ``<rx-run>``: runs in a page of one's own, which another server serves."""
+"""The custom elements ``<rx-run>`` and ``<rx-panel>``: runs and dashboards in a page of one's own, which another server serves."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -31,7 +32,7 @@ CSP = "default-src 'none'; script-src 'nonce-own' {url}; style-src 'nonce-own'; 
 HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href="data:,">
 <style nonce="own">body {{ font: 40px serif; color: red; text-transform: uppercase }} p, div, button {{ color: red; padding: 99px }} rx-run {{ padding: 0; height: 300px; --accent: rgb(1, 2, 3) }}</style>
 <script nonce="own">const seen = []; for (const name of ["error", "status"]) addEventListener(name, ({{ detail }}) => seen.push(detail.code ?? detail.status), true);</script>
-<script type="module" src="{url}static/embed.js"></script>
+<script type="module" src="{url}static/embed.js"></script><script type="module" src="{url}static/panel.js"></script>
 <h2 class="text">mine</h2>{body}</html>"""
 
 
@@ -272,3 +273,145 @@ async def test_an_element_shows_why_there_is_no_run(
         # The browser reports what was refused.
         assert desk.problems
         desk.problems.clear()
+
+
+NOTE = """(element, { types, token }) => {
+  window.noted = Object.fromEntries(types.map((type) => [type, []]));
+  for (const type of types) element.addEventListener(type, ({ detail }) => noted[type].push(detail));
+  window.until = (type, isWanted) => new Promise((done) => {
+    const look = () => noted[type].some(isWanted) && done();
+    look();
+    element.addEventListener(type, look);
+  });
+  element.token = token;
+}"""
+"""Notes the events of an element, and defines what waits for one."""
+
+
+async def test_a_page_starts_and_steers_runs_with_its_own_input(
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
+) -> None:
+    """The token is a property: of the element, and not of the document."""
+    token = "a long secret"
+    model = gated(reply)
+    async with own_site() as site, site.served(model, [book], token=token):
+        page = site.page
+        await site.show(
+            f'<rx-run src="{desk.url}"><h3 slot="header">Desk</h3><p slot="empty">Nothing yet</p>'
+            '<button slot="input">Book</button><small slot="footer">By us</small></rx-run>'
+        )
+        element = page.locator("rx-run")
+        for name in ("Desk", "Nothing yet", "Book", "By us"):
+            await expect(page.get_by_text(name, exact=True)).to_be_visible()
+        await expect(element.locator(".embed")).to_be_hidden()
+        types = ["status", "question", "record", "error"]
+        await element.evaluate(NOTE, {"types": types, "token": token})
+        await page.evaluate(
+            "void (document.querySelector('button').onclick = () => document.querySelector('rx-run').send('Book'))"
+        )
+        await page.get_by_role("button", name="Book").click()
+        await expect(element.locator(".call-name")).to_have_text("book")
+        await expect(page.get_by_text("Nothing yet")).to_be_hidden()
+        await page.evaluate("until('question', () => true)")
+        [question] = await page.evaluate("noted.question")
+        [waiting] = question["pause"]["calls"]
+        assert (waiting["call"]["name"], waiting["call"]["input"]) == ("book", {"seat": "12A"})
+        refused = "(e) => e.approve('other').catch(({ status, code }) => [status, code])"
+        assert await element.evaluate(refused) == [400, "bad_decision"]
+        approve = "(e, call) => e.approve(call, { input: { seat: '12B' } })"
+        resumed = await element.evaluate(approve, waiting["call"]["id"])
+        assert resumed["resumes"] == question["run"]
+        # What is sent after the end goes into the conversation; then the run is cancelled.
+        await expect(element.locator(".call .outcome")).to_contain_text("12B is booked")
+        model.let(2)
+        await page.evaluate("until('status', ({ status }) => status === 'finished')")
+        begun = await element.evaluate("(e) => e.send('Count')")
+        assert begun["conversation"] == resumed["conversation"]
+        await expect(element.locator(".message.user .text")).to_have_text(["Book", "Count"])
+        assert (await element.evaluate("(e) => e.send('Faster')"))["id"] == begun["id"]
+        assert (await element.evaluate("(e) => e.cancel()"))["status"] == "aborted"
+        await page.evaluate("until('status', ({ status }) => status === 'aborted')")
+        noted: dict[str, Any] = await page.evaluate("noted")
+        runs = [question["run"], resumed["id"], begun["id"]]
+        assert list(dict.fromkeys(one["run"] for one in noted["status"])) == runs
+        for run in runs:
+            records = [one for one in noted["record"] if one["run"] == run]
+            firsts = [one["seq"] - one.get("covers", 1) for one in records]
+            assert firsts == [0, *(one["seq"] for one in records)][:-1]
+        assert noted["error"] == []
+        assert token not in await page.content()
+        # The browser reports what was refused.
+        assert len(desk.problems) == 1
+        desk.problems.clear()
+
+
+async def test_an_element_shows_a_moment_of_the_past(
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
+) -> None:
+    async with own_site() as site, site.served(gated(reply, free=True)):
+        page, run = site.page, await site.start("Count")
+        await desk.runs[0]
+        address = f"{desk.url}api/runs/{run}"
+        await site.show(
+            f'<rx-run src="{address}"></rx-run><rx-run view="trace" src="{address}"></rx-run>'
+        )
+        talk, trace = page.locator("rx-run").first, page.locator("rx-run").last
+        await talk.evaluate(NOTE, {"types": ["record"], "token": None})
+        answer = talk.locator(".block.text .text")
+        await expect(answer).to_have_text("One <b>and</b> two.")
+        # From now on the records come one by one.
+        await page.evaluate("noted.record.length = 0; document.querySelector('rx-run').at = 1")
+        await page.evaluate("until('record', ({ event }) => event.type === 'run_stop')")
+        await expect(answer).to_have_count(0)
+        records: list[dict[str, Any]] = await page.evaluate("noted.record")
+        texts = [one for one in records if one["event"]["type"] == "text_delta"]
+        for one in (texts[0], texts[-1], texts[1]):
+            moment = one["time"]
+            shown = "".join(each["event"]["text"] for each in texts if each["time"] <= moment)
+            await talk.evaluate("(e, moment) => (e.at = moment)", moment)
+            await expect(answer).to_have_text(shown)
+        await talk.evaluate("(e) => (e.at = null)")
+        await expect(answer).to_have_text("One <b>and</b> two.")
+        # A link names the record.
+        link = f"{desk.url}#{run}@{texts[0]['seq']}"
+        await talk.evaluate("(e, link) => (e.src = link)", link)
+        await expect(answer).to_have_text(texts[0]["event"]["text"])
+        await expect(trace.locator(".turn .lane-name")).to_have_count(1)
+        await trace.evaluate("(e) => (e.at = 1)")
+        await expect(trace.locator(".lane")).to_have_count(0)
+
+
+async def test_elements_that_are_removed_leave_nothing_and_begin_again(
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
+) -> None:
+    model = gated(reply)
+    async with own_site() as site, site.served(model) as server:
+        page, run = site.page, await site.start("Count")
+        panel = f"{desk.url}api/boards/usage?run={run}"
+        await site.show(
+            f'<main><rx-run src="{desk.url}api/runs/{run}"></rx-run>'
+            f'<rx-panel src="{panel}" panel="tokens"><p slot="empty">No figures</p></rx-panel>'
+            f'<rx-panel src="{panel}"></rx-panel><rx-panel src="{panel}" panel="none"></rx-panel></main>'
+        )
+        tokens = page.locator("rx-panel .board-panel[aria-label='Tokens']")
+        taken: list[int] = []
+        for _ in range(2):
+            await expect(page.locator("rx-run .message.user .text")).to_have_text("Count")
+            await expect(tokens.locator(".board-value > *")).to_have_count(2)
+            await expect(page.locator("rx-panel .board-error").last).to_contain_text(
+                "no panel none"
+            )
+            taken.append(server.state.streams.taken)
+            await page.evaluate("window.main = document.querySelector('main'), main.remove()")
+            for socket in site.sockets:
+                await closed(socket)
+            async with asyncio.timeout(30):
+                while server.state.streams.taken:
+                    await page.evaluate("new Promise(requestAnimationFrame)")
+            await page.evaluate("document.body.append(main)")
+        # The run, its socket, and the connection that both panels share.
+        assert taken == [3, 3]
+        await expect(tokens.locator(".board-value > *")).to_have_count(2)
+        seen: list[str] = await page.evaluate("seen")
+        assert sorted(seen)[:2] == ["no_panel"] * 2
+        model.let_all()

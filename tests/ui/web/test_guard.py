@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from rxworker import Worker
 from rxworker.testing import ScriptedModel, say, stall
@@ -137,15 +139,60 @@ async def test_a_page_of_the_servers_own_may_do_both(open_desk: OpenDesk) -> Non
         assert (await socket.receive_json())["type"] == "hello"
 
 
-async def test_a_page_that_was_allowed_may_send_but_no_answer_lets_it_read(
-    open_desk: OpenDesk,
+SHOWN = [
+    "static/embed.js", "api/info", "api/runs", "api/runs/run-1", "api/runs/run-1/send", "api/runs/run-1/resume", "api/runs/run-1/pause",
+    "api/runs/run-1/cancel", "api/runs/run-1/fork", "api/boards", "api/boards/usage/events", "api/streams/numbers",
+]  # fmt: skip
+"""What a page of an allowed origin uses to show and steer runs."""
+
+OTHERS = [
+    "", "fleet", "api/fleet", "api/runs/run-1/worker", "api/runs/run-1/requeue", "api/runs/run-1/requests/1", "api/conversations/x/delete",
+    "api/conversations/api%2Fruns/delete", "api/chat", "metrics",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "may"), [(p, True) for p in SHOWN] + [(p, False) for p in OTHERS])
+async def test_a_page_that_was_allowed_may_use_what_shows_and_steers_runs_alone(
+    open_desk: OpenDesk, path: str, may: bool
 ) -> None:
     page = "https://desk.example.com"
-    desk = await open_desk("one", settings=Settings(allowed_origins=(page,)))
-    async with desk.http.get(desk.url("api/runs"), headers={"Origin": page}) as response:
-        assert response.status == 200
-        assert not [n for n in response.headers if n.lower().startswith("access-control")]
-    assert not is_own_origin(page, "desk.example.com.evil.com")
+    desk = await open_desk("one", settings=Settings(token=TOKEN, allowed_origins=(page,)))
+    url = URL(desk.url(path), encoded=True)
+    async with desk.http.get(url, headers={"Origin": page}) as response:
+        assert (response.headers.get("Access-Control-Allow-Origin") == page) is may
+    asked = {"Origin": page, "Access-Control-Request-Method": "POST"}
+    async with desk.http.options(url, headers=asked) as response:
+        assert (response.status == 204) is may
+        # With cookies, * is not a wildcard.
+        allowed = response.headers.get("Access-Control-Allow-Headers", "").split(", ")
+        assert ({"Authorization", "Content-Type"} <= set(allowed)) is may
+
+
+def test_an_origin_that_begins_like_an_allowed_one_is_another() -> None:
+    assert not is_own_origin("https://desk.example.com", "desk.example.com.evil.com")
+
+
+def token_protocol(token: str) -> str:
+    """The name of a protocol that brings a token, as a browser sends it."""
+    return f"rxworker.token.{urlsafe_b64encode(token.encode()).decode().rstrip('=')}"
+
+
+async def test_a_socket_of_a_browser_brings_the_token_as_a_protocol(open_desk: OpenDesk) -> None:
+    token = "a secret, with ümlauts and ~?>"
+    desk = await open_desk(settings=Settings(token=token))
+    protocols = ["rxworker", token_protocol(token)]
+    async with desk.http.ws_connect(desk.url("api/ws"), protocols=protocols) as socket:
+        assert socket.protocol == "rxworker"
+        assert (await socket.receive_json())["type"] == "hello"
+    for wrong in (
+        token_protocol("another"),
+        "rxworker.token.",
+        "rxworker.token.!",
+        "rxworker.token._w",
+    ):
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await desk.http.ws_connect(desk.url("api/ws"), protocols=["rxworker", wrong])
+        assert refused.value.status == 401
 
 
 async def test_a_page_that_was_allowed_may_load_what_shows_a_run(open_desk: OpenDesk) -> None:

@@ -1,18 +1,18 @@
 import type { Observable } from "rxjs";
 
-import type { Delivery, Message, PanelState, PauseState, Record, RunSummary, ToolResult, Usage } from "./events.js";
+import type { Delivery, Document, Image, Message, PanelState, PauseState, Record, RunSummary, Text, ToolResult, Usage } from "./events.js";
 
 export type * from "./events.js";
 
-/** How a client reaches its server. In a browser, and in Node 22 for all but dashboards, nothing of it is needed. */
+/** How a client reaches its server. In a browser with a cookie of the server, and in Node 22, nothing of it is needed. */
 export interface ConnectOptions {
+  /** The token of the server. It is sent in a header, never in an address. Who can read the page can read it: see the manual on tokens in pages. */
+  token?: string;
   /** The name of the watcher, which the server shows. */
   name?: string;
-  /** Makes a socket, for a runtime without `WebSocket`, or to send headers: the package `ws`, for example. */
-  makeSocket?: (url: URL) => WebSocket;
-  /** Makes a source of server-sent events, for a runtime without `EventSource`, or to send headers: the package `eventsource`, for example. */
-  makeSource?: (url: URL) => EventSource;
-  /** Sends requests. */
+  /** Makes a socket, for a runtime without `WebSocket`, such as Node 20: the package `ws`, for example. The names of protocols contain the token. */
+  makeSocket?: (url: URL, protocols: string[]) => WebSocket;
+  /** Sends requests, and receives dashboards. */
   fetch?: typeof fetch;
 }
 
@@ -34,7 +34,43 @@ export interface Client {
   board$(board: string, options?: BoardOptions): Observable<PanelState[]>;
   /** What one panel of a dashboard shows, and again after each change. With `at`, what it showed then, once. */
   panel$(board: string, panel: string, options?: BoardOptions): Observable<PanelState>;
+  /** Start a run: of a new conversation, the next one of a conversation, or one in place of an earlier message. All of these reject with an `ApiError`. */
+  start(input: UserInput, options?: StartOptions): Promise<RunSummary>;
+  /** Send a message into a running run. */
+  send(id: string, message: UserInput): Promise<RunSummary>;
+  /** Pause a run at the next safe moment. */
+  pause(id: string, options?: { reason?: string }): Promise<RunSummary>;
+  /** Cancel a run. A paused one can no longer be resumed. */
+  cancel(id: string, options?: { when?: "now" | "after_turn"; reason?: string }): Promise<RunSummary>;
+  /** Continue a copy of a stored run, up to the record with this number, as a new run. */
+  fork(id: string, seq: number): Promise<RunSummary>;
+  /** Approve the call that a paused run waits for, with these arguments in place of its own. Resolves to the run that continues it. */
+  approve(id: string, call: string, options?: { input?: { [key: string]: unknown } | string; always?: boolean }): Promise<RunSummary>;
+  /** Deny it; the model receives the reason. */
+  deny(id: string, call: string, reason?: string): Promise<RunSummary>;
+  /** Give the result of a call that a client runs. */
+  answer(id: string, call: string, content: string): Promise<RunSummary>;
+  /** Continue a paused run with all decisions at once; without them, one that waits for no call. Each call that needs a decision must have one. */
+  resume(id: string, decisions?: { [call: string]: Decision } | (Decision | null)[]): Promise<RunSummary>;
 }
+
+/** What a person sends: a text, or content blocks. */
+export type UserInput = string | (Text | Image | Document)[];
+
+export interface StartOptions {
+  /** The worker, where the server has several. */
+  worker?: string;
+  /** The conversation to continue. */
+  conversation?: string;
+  /** The message of the user, counted from 0, in whose place the input begins a new conversation, and its text. */
+  edits?: { run: string; message: number; text: string };
+}
+
+/** A decision about a call that waits. */
+export type Decision =
+  | { type: "approve"; input?: { [key: string]: unknown } | string; always?: boolean }
+  | { type: "deny"; reason?: string }
+  | { type: "answer"; content: string };
 
 /** What a dashboard is shown of: a run, a conversation, or all runs that the user may see. */
 export interface BoardOptions {

@@ -1,4 +1,4 @@
-// The runs, streams and dashboards of a server as RxJS observables, over the connection and the fold that the page of the server uses.
+// The runs, streams and dashboards of a server as RxJS observables, and what is done with its runs, over the connection and the fold that the page of the server uses.
 //
 // Theory of operation. An observable requests at each subscription, and again after each lost connection from the last that it has received. A socket carries
 // each run and each stream once; a second subscription to the same one takes another socket. What shows the present (the list of runs, the view of a run, a
@@ -9,7 +9,7 @@ import { defer, distinctUntilChanged, finalize, map, mergeMap, Observable, Repla
 import { newRun, step } from "../static/model/fold.js";
 import { words } from "../static/model/language.js";
 import { BoardSource } from "../static/net/board.js";
-import { ApiError, Connection, infoAt, isFinal, socketAt } from "../static/net/server.js";
+import { ApiError, Connection, infoAt, isFinal, socketAt, verbsAt } from "../static/net/server.js";
 
 export { resultText, textOf, usageOf } from "../static/model/run_state.js";
 export { ApiError };
@@ -22,10 +22,11 @@ class Client {
   #shared = new Map();
   #links = new Set();
 
-  constructor(url, { name = "client", ...options } = {}) {
+  constructor(url, { name = "client", ...reach } = {}) {
     this.url = new URL(url.endsWith("/") ? url : `${url}/`, globalThis.document?.baseURI).href;
     this.name = name;
-    this.options = options;
+    Object.defineProperty(this, "reach", { value: reach }); // not shown where the client is logged: it has the token
+    Object.assign(this, verbsAt(this.url, reach));
     this.runs$ = this.#share("runs", new Observable((observer) => {
       const link = new Link(this, true);
       link.take("runs", { observer, watch() {}, unwatch() {} });
@@ -75,7 +76,7 @@ class Client {
         if (at !== undefined) observer.complete();
       };
       const problem = (error) => error && (at !== undefined || isFinal(error)) && observer.error(error);
-      const source = new BoardSource(this.url, board, { states, problem }, this.options);
+      const source = new BoardSource(this.url, board, { states, problem }, this.reach);
       if (at === undefined) source.follow(scope);
       else source.at(scope, at);
       return () => source.close();
@@ -132,9 +133,9 @@ class Client {
 
 // A socket and the takers of what it carries: { observer, watch(connection), unwatch(connection), next(list, epoch) }.
 class Link {
-  constructor({ url, name, options }, isListing) {
-    Object.assign(this, { url, fetch: options.fetch, takers: new Map() });
-    this.connection = new Connection(this, { makeSocket: () => socketAt(url, options.makeSocket), name, isListing });
+  constructor({ url, name, reach }, isListing) {
+    Object.assign(this, { url, reach, takers: new Map() });
+    this.connection = new Connection(this, { makeSocket: () => socketAt(url, reach), name, isListing });
     this.connection.open();
   }
 
@@ -202,7 +203,7 @@ class Link {
   async state(word) {
     if (word !== "lost") return;
     try {
-      await infoAt(this.url, this.fetch);
+      await infoAt(this.url, this.reach);
     } catch (error) {
       if (isFinal(error)) this.fail(error);
     }

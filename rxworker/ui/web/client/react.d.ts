@@ -1,3 +1,6 @@
+import type { DetailedHTMLProps, HTMLAttributes } from "react";
+
+import type { PanelAttributes, PanelElement, PanelEventMap, RunAttributes, RunElement, RunEventMap } from "./elements.js";
 import type { ApiError, BoardOptions, Client, PanelState, RunView } from "./index.js";
 
 /** What a hook knows of an observable. */
@@ -15,3 +18,15 @@ export function useRun(client: Client, id: string | null | undefined): Newest<Ru
 
 /** What a panel of a dashboard shows, now or at a moment. */
 export function usePanel(client: Client, board: string, panel: string, options?: BoardOptions): Newest<PanelState>;
+
+type Handlers<M, K extends keyof M & string> = { [E in K as `on${E}`]?: (event: M[E]) => void };
+
+declare module "react" {
+  namespace JSX {
+    interface IntrinsicElements {
+      /** Its events are handled in React 19, as `onstatus={...}`. */
+      "rx-run": DetailedHTMLProps<HTMLAttributes<RunElement>, RunElement> & RunAttributes & Handlers<RunEventMap, "status" | "record" | "question" | "error">;
+      "rx-panel": DetailedHTMLProps<HTMLAttributes<PanelElement>, PanelElement> & PanelAttributes & Handlers<PanelEventMap, "states" | "error">;
+    }
+  }
+}

@@ -75,11 +75,11 @@ export class Actions {
   }
 
   pause() {
-    return this.attempt(() => api.pause(this.page.selection.id));
+    return this.attempt(() => api.pause(this.page.selection.id, { reason: "paused from the page" }));
   }
 
   cancel(when) {
-    return this.attempt(() => api.cancel(this.page.selection.id, when));
+    return this.attempt(() => api.cancel(this.page.selection.id, { when, reason: "cancelled from the page" }));
   }
 
   async decide(id, decisions) {
@@ -138,7 +138,7 @@ export class Actions {
       if (status === "running" || status === "new") await this.send(id, input);
       else {
         const conversation = OVER.includes(status) ? summary?.conversation : null;
-        const begun = await api.start(input, conversation ? null : worker, conversation ? { conversation } : {});
+        const begun = await api.start(input, conversation ? { conversation } : worker ? { worker } : {});
         store.summaries.set(begun.id, begun);
         // If the user has selected another run meanwhile, stay there.
         if (selection.id === id) this.follow(begun.id);
@@ -153,7 +153,7 @@ export class Actions {
   edit(run, message, input, original) {
     const { selection } = this.page, shown = selection.id;
     return this.attempt(async () => {
-      const begun = await api.start(input, null, { edits: { run, message, text: original } });
+      const begun = await api.start(input, { edits: { run, message, text: original } });
       this.page.store.summaries.set(begun.id, begun);
       if (selection.id === shown) this.select(begun.id);
       return begun;

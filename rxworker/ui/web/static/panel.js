@@ -5,55 +5,74 @@ import { el, setText, show } from "./views/dom.js";
 import { BoardView } from "./views/board.js";
 import { BoardSource, dashboardsOf } from "./net/board.js";
 import { fill, locale, words } from "./model/language.js";
-import { sheetsOf, Themed } from "./views/host.js";
+import { define, sheetsOf, Themed } from "./views/host.js";
 
 const sheets = await sheetsOf(["theme", "board"]);
 
 class PanelElement extends Themed {
-  static observedAttributes = ["src", "panel", "at", "theme"];
+  static observedAttributes = ["src", "panel", "at", "theme", "token"];
 
-  #source = null;
-  #states = [];
+  #source = null; // until it ends
+  #query = {};
+  #isOpen = false; // whether its panels are known
 
   constructor() {
     super(sheets);
   }
 
   begin() {
-    const src = this.getAttribute("src") ?? "", name = this.getAttribute("panel"), url = URL.canParse(src, document.baseURI) ? new URL(src, document.baseURI) : null;
+    const src = this.src ?? "", url = URL.canParse(src, document.baseURI) ? new URL(src, document.baseURI) : null;
     const [, path, board] = url?.pathname.match(/^(.*\/)api\/boards\/([a-z0-9-]+)$/) ?? [];
-    const note = el("p", { class: "board-error", role: "status", hidden: true }), node = el("div", { class: "board" });
-    this.shadowRoot.replaceChildren(el("div", { class: "embed", lang: locale }, note, node));
-    const problem = (text) => {
-      setText(note, text);
-      show(note, text !== "");
+    const note = el("p", { class: "board-error", part: "banner", role: "status", hidden: true }), node = el("div", { class: "board" });
+    this.put(el("div", { class: "embed", lang: locale }, note, node));
+    this.setEmpty(true);
+    let shown = null;
+    const problem = (error) => {
+      const message = error === null ? "" : error.status === 0 && error.code !== "source" ? words.board.lost : error.message;
+      setText(note, message);
+      show(note, message !== "");
+      if (error === null || error.code === shown) return void (shown = error?.code ?? null);
+      shown = error.code;
+      this.setEmpty(false);
+      this.report("error", { code: error.code, message });
     };
-    if (board === undefined) return problem(words.board.source);
-    this.#follow(new URL(path, url).href, board, Object.fromEntries(url.searchParams), name, new BoardView(node), problem);
+    if (board === undefined) return problem({ status: 0, code: "source", message: words.board.source });
+    this.#query = Object.fromEntries(url.searchParams);
+    this.#open(new URL(path, url).href, board, new BoardView(node), problem);
   }
 
-  async #follow(server, board, query, name, view, problem) {
-    const at = this.getAttribute("at");
-    const source = new BoardSource(server, board, {
-      states: (states) => {
-        view.draw(states);
-        this.dispatchEvent(new CustomEvent("states", { detail: states.filter(({ panel }) => name === null || panel === name) }));
-      },
-      problem: (error) => problem(error === null ? "" : error.status ? error.message : words.board.lost),
-    });
+  async #open(server, board, view, problem) {
+    const { panel: name, reach } = this, states = (list) => {
+      view.draw(list);
+      this.setEmpty(false);
+      this.report("states", list.filter(({ panel }) => name === null || panel === name));
+    };
+    const source = new BoardSource(server, board, { states, problem }, reach);
     this.#source = source;
+    this.#isOpen = false;
     let panels = [];
     try {
-      panels = (await dashboardsOf(server)).find((each) => each.name === board)?.panels ?? [];
+      panels = (await dashboardsOf(server, reach)).find((each) => each.name === board)?.panels ?? [];
     } catch (error) {
-      return problem(error.status ? error.message : words.board.lost);
+      if (source === this.#source) problem(error);
+      return;
     }
-    const shown = panels.filter((panel) => name === null || panel.name === name);
-    if (name !== null && shown.length === 0 && panels.length > 0) return problem(fill(words.board.noPanel, { name, known: panels.map((panel) => panel.name).join(", ") }));
-    view.open(shown);
     if (source !== this.#source) return;
-    if (at === null) source.follow(query);
-    else source.at(query, Number(at));
+    const shown = panels.filter((panel) => name === null || panel.name === name);
+    if (name !== null && shown.length === 0 && panels.length > 0) {
+      return problem({ status: 404, code: "no_panel", message: fill(words.board.noPanel, { name, known: panels.map((panel) => panel.name).join(", ") }) });
+    }
+    view.open(shown);
+    this.#isOpen = true;
+    this.move();
+  }
+
+  // Show the moment of `at`, or the present.
+  move() {
+    if (!this.#isOpen) return this.#source !== null; // it will
+    if (this.at === null) this.#source.follow(this.#query);
+    else this.#source.at(this.#query, Number(this.at));
+    return true;
   }
 
   end() {
@@ -62,4 +81,4 @@ class PanelElement extends Themed {
   }
 }
 
-customElements.define("rx-panel", PanelElement);
+define("rx-panel", PanelElement);

@@ -30,11 +30,11 @@ function decoded(text) {
 
 const ADDRESS = /^(.*\/)api\/runs\/([^/]+)\/?$/;
 
-// The server and the run of an address: that of the run in the API, or of the page with a fragment. Null if it is neither.
+// The server, the run and its record of an address: that of the run in the API, or of the page with a fragment. Null if it is neither.
 export function readSource(text, base) {
   try {
-    const url = new URL(text, base), [, server, run] = ADDRESS.exec(url.pathname) ?? [null, ".", readLink(url.hash).run];
-    return run === null || text === "" || !url.protocol.startsWith("http") ? null : { server: new URL(server, url).href, run: server === "." ? run : decoded(run) };
+    const url = new URL(text, base), link = readLink(url.hash), [, server, run] = ADDRESS.exec(url.pathname) ?? [null, ".", link.run];
+    return run === null || text === "" || !url.protocol.startsWith("http") ? null : { server: new URL(server, url).href, run: server === "." ? run : decoded(run), seq: link.seq };
   } catch {
     return null;
   }

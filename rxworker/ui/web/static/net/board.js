@@ -1,31 +1,39 @@
 // A dashboard of a server: what its panels show now and as it changes, or what they showed at a moment of the past.
 
-import { boardAt, boardsAt, isFinal, isLink } from "./server.js";
-import { LinkEvents } from "./shared.js";
+import { ApiError, boardAt, boardsAt, eventsAt, isFinal, waitOf } from "./server.js";
+import { words } from "../model/language.js";
 
-const LATER = 2_000; // milliseconds
-
-const eventSource = (url) => (isLink() ? new LinkEvents(url) : new EventSource(url, { withCredentials: true }));
+const LOST = new ApiError(0, "lost", words.board.lost);
 
 // A connection. Those who show the same dashboard of the same runs share one, since a browser opens only six to a server.
 class Feed {
   static all = new Map();
 
-  constructor(url, makeSource, check) {
-    Object.assign(this, { url, makeSource, check, followers: new Set(), states: new Map(), trouble: null, source: null, timer: null });
+  constructor(url, reach, key) {
+    Object.assign(this, { url, reach, key, followers: new Set(), states: new Map(), trouble: null, ending: new AbortController(), timer: null, tries: 0 });
     this.open();
   }
 
-  open() {
-    const source = this.makeSource(this.url);
-    this.source = source;
-    source.onopen = () => this.report(null);
-    source.onmessage = (event) => {
-      const states = JSON.parse(event.data);
-      for (const state of states) this.states.set(state.panel, state);
-      for (const follower of this.followers) follower.states(states);
-    };
-    source.onerror = () => source === this.source && this.lost();
+  // A connection that is lost, or refused for now, is opened again after a growing wait.
+  async open() {
+    const { signal } = this.ending;
+    try {
+      for await (const data of eventsAt(this.url, this.reach, signal, () => this.report(null))) this.take(JSON.parse(data));
+      if (!signal.aborted) this.report(LOST);
+    } catch (problem) {
+      if (signal.aborted) return;
+      this.report(problem);
+      if (isFinal(problem)) return;
+    }
+    if (signal.aborted) return;
+    this.timer = setTimeout(() => this.open(), waitOf(this.tries));
+    this.tries += 1;
+  }
+
+  take(states) {
+    this.tries = 0;
+    for (const state of states) this.states.set(state.panel, state);
+    for (const follower of this.followers) follower.states(states);
   }
 
   add(follower) {
@@ -37,43 +45,29 @@ class Feed {
   remove(follower) {
     this.followers.delete(follower);
     if (this.followers.size > 0) return;
-    if (Feed.all.get(this.url.href) === this) Feed.all.delete(this.url.href);
+    if (Feed.all.get(this.key) === this) Feed.all.delete(this.key);
     clearTimeout(this.timer);
-    this.source.close();
-    this.source = null;
+    this.ending.abort();
   }
 
   report(problem) {
     this.trouble = problem;
     for (const follower of this.followers) follower.problem(problem);
   }
-
-  // The browser reconnects by itself, unless the server has refused: then ask why, and try again if it is for now.
-  async lost() {
-    const { source } = this;
-    if (source.readyState !== source.CLOSED) return this.report({ status: 0 });
-    try {
-      await this.check();
-    } catch (problem) {
-      this.report(problem);
-      if (isFinal(problem)) return;
-    }
-    if (source === this.source) this.timer = setTimeout(() => this.open(), LATER);
-  }
 }
 
 export class BoardSource {
   // `server` is an address that ends in a slash. handlers: states(list), problem(error or null)
-  constructor(server, name, handlers, { makeSource = null, fetch } = {}) {
-    Object.assign(this, { server, name, handlers, makeSource, fetch, feed: null, asked: 0, wanted: null, isAsking: false });
+  constructor(server, name, handlers, reach = {}) {
+    Object.assign(this, { server, name, handlers, reach, feed: null, asked: 0, wanted: null, isAsking: false });
   }
 
   // Show the present. `query` names a run or a conversation, or is empty.
   follow(query) {
     this.close();
-    const url = new URL(`api/boards/${encodeURIComponent(this.name)}/events?${new URLSearchParams(query)}`, this.server), check = () => boardAt(this.server, this.name, query, this.fetch);
-    if (this.makeSource) this.feed = new Feed(url, this.makeSource, check); // with the headers of this one
-    else if (!(this.feed = Feed.all.get(url.href))) Feed.all.set(url.href, (this.feed = new Feed(url, eventSource, check)));
+    const { reach } = this, url = new URL(`api/boards/${encodeURIComponent(this.name)}/events?${new URLSearchParams(query)}`, this.server);
+    const key = reach.fetch ? Symbol("own") : `${url.href} ${reach.token ?? ""}`;
+    if (!(this.feed = Feed.all.get(key))) Feed.all.set(key, (this.feed = new Feed(url, reach, key)));
     this.feed.add(this.handlers);
   }
 
@@ -87,7 +81,7 @@ export class BoardSource {
       const { wanted, asked } = this;
       this.wanted = null;
       try {
-        const states = await boardAt(this.server, this.name, wanted, this.fetch);
+        const states = await boardAt(this.server, this.name, wanted, this.reach);
         if (asked !== this.asked) continue;
         this.handlers.states(states);
         this.handlers.problem(null);
@@ -110,4 +104,4 @@ export class BoardSource {
   }
 }
 
-export const dashboardsOf = async (server) => (await boardsAt(server)).boards;
+export const dashboardsOf = async (server, reach) => (await boardsAt(server, reach)).boards;

@@ -11,11 +11,18 @@ import { fill, words } from "../model/language.js";
 
 const FIRST = 300, LONGEST = 8_000, STABLE = 5_000;
 
+// Milliseconds until the next attempt, after so many.
+export function waitOf(tries) {
+  const most = Math.min(LONGEST, FIRST * 2 ** tries);
+  return most / 2 + (Math.random() * most) / 2;
+}
+
 export class Connection {
   // handlers: hello(instance, isNew), runs(list), records(run, list), end(run, message), gone(run), error(message), state(word), and for streams
   // items(stream, epoch, list), streamEnd(stream, message), streamGone(stream)
-  constructor(handlers, { makeSocket = () => socketAt(document.baseURI), name = "page", isListing = true } = {}) {
+  constructor(handlers, { makeSocket = () => socketAt(document.baseURI), name = "page", isListing = true, delivery = "coalesce" } = {}) {
     this.handlers = handlers;
+    this.delivery = delivery; // of runs
     this.makeSocket = makeSocket;
     this.name = name;
     this.isListing = isListing;
@@ -56,9 +63,8 @@ export class Connection {
     this.ready = false;
     clearTimeout(this.stable);
     clearTimeout(this.timer);
-    const most = Math.min(LONGEST, FIRST * 2 ** this.tries);
+    this.timer = setTimeout(() => this.open(), waitOf(this.tries));
     this.tries += 1;
-    this.timer = setTimeout(() => this.open(), most / 2 + (Math.random() * most) / 2);
     this.handlers.state("lost");
   }
 
@@ -70,7 +76,7 @@ export class Connection {
     socket?.close();
   }
 
-  watch(run, cursor, delivery = "coalesce") {
+  watch(run, cursor, delivery = this.delivery) {
     this.watched.set(run, { cursor, delivery });
     if (this.ready) this.ask(run);
   }
@@ -159,12 +165,21 @@ export class Connection {
   }
 }
 
-// A socket of the server at an address, which ends in a slash.
-export function socketAt(server, make = (url) => new WebSocket(url)) {
+// How a server is reached from another page or program: { token, fetch, makeSocket }, none of which the page of the server needs. An address of a server ends
+// in a slash.
+
+const PROTOCOL = "rxworker";
+
+// A socket of the server at an address. A browser sends no headers with it but the names of protocols.
+export function socketAt(server, { token, makeSocket = (url, protocols) => new WebSocket(url, protocols) } = {}) {
   const url = new URL("api/ws", server);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-  return make(url);
+  return makeSocket(url, token ? [PROTOCOL, `${PROTOCOL}.token.${inBase64(token)}`] : []);
 }
+
+// A text in UTF-8, each byte as a character: what a header takes.
+const inBytes = (text) => String.fromCharCode(...new TextEncoder().encode(text));
+const inBase64 = (text) => btoa(inBytes(text)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -185,66 +200,99 @@ let token = null; // of the read-only link that the page shows
 // From now on, requests have the token of a read-only link, and no other rights.
 export const useLink = (given) => (token = given);
 export const isLink = () => token !== null;
-export const authorized = (headers = {}) => (token === null ? headers : { ...headers, authorization: `Bearer ${token}` });
+export const authorized = (headers = {}, given = token) => (given ? { ...headers, authorization: `Bearer ${inBytes(given)}` } : headers);
 
-async function ask(path, { fetch = globalThis.fetch, ...options } = {}, look = null) {
+async function answerOf(path, { fetch = globalThis.fetch, ...reach } = {}, options = {}) {
   let response;
   try {
-    response = await fetch(at(path), { credentials: "same-origin", ...options, headers: authorized(options.headers) });
+    const headers = authorized(options.headers, reach.token ?? token);
+    response = await fetch(at(path), { credentials: "include", ...options, headers });
   } catch {
     throw new ApiError(0, "unreachable", words.link.unreachable);
   }
-  look?.(response);
-  const body = await response.json().catch(() => null);
-  if (response.ok) return body;
-  const error = body?.error ?? {};
+  if (response.ok) return response;
+  const error = (await response.json().catch(() => null))?.error ?? {};
   throw new ApiError(response.status, error.code ?? "error", error.message ?? fill(words.link.answered, response));
 }
 
-function post(path, body = {}) {
+async function ask(path, reach, options) {
+  const response = await answerOf(path, reach, options);
+  return response.json().catch(() => null);
+}
+
+function post(path, body = {}, reach) {
   const headers = { "content-type": "application/json" };
-  return ask(path, { method: "POST", headers, body: JSON.stringify(body) });
+  return ask(path, reach, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+// The data of server-sent events, until they end or the connection is lost. `open()` is called when they begin.
+export async function* eventsAt(url, reach, signal, open) {
+  const { body } = await answerOf(url.href, reach, { headers: { accept: "text/event-stream" }, signal });
+  open();
+  let rest = "";
+  for (const reader = body.pipeThrough(new TextDecoderStream()).getReader(); ; ) {
+    const { value, done } = await reader.read().catch(() => ({ done: true }));
+    if (done) return;
+    const frames = (rest + value).split(/\r?\n\r?\n/);
+    rest = frames.pop();
+    for (const frame of frames) {
+      const data = frame.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
+      if (data.length > 0) yield data.join("\n");
+    }
+  }
 }
 
 const of = (run, verb) => `api/runs/${encodeURIComponent(run)}/${verb}`;
 
 // Information about the server, and the time of its clock in seconds since the epoch.
 export const info = () => timed("api/info");
-export const infoAt = (server, fetch) => ask(new URL("api/info", server).href, { credentials: "include", fetch });
+export const infoAt = (server, reach) => ask(`${server}api/info`, reach);
 
-async function timed(path, options) {
-  let clock = Date.now();
-  const found = await ask(path, options, (response) => (clock = Date.parse(response.headers.get("date") ?? "") || clock));
-  return [found, clock / 1000];
+async function timed(path, reach) {
+  const response = await answerOf(path, reach), clock = Date.parse(response.headers.get("date") ?? "") || Date.now();
+  return [await response.json(), clock / 1000];
 }
 
 // What the read-only link of the page shows; and the links of the user: `shown` is what one shows and when it ends.
 export const linkInfo = () => timed("api/link");
 export const links = () => ask("api/links");
 export const makeLink = (shown) => post("api/links", shown);
-export const revoke = (id) => ask(`api/links/${id}`, { method: "DELETE" });
+export const revoke = (id) => ask(`api/links/${id}`, {}, { method: "DELETE" });
 
 export const workerOf = async (run) => (await ask(of(run, "worker"))).worker;
 // The request of the attempt that starts with a record, as it was sent.
 export const request = (run, seq) => ask(of(run, `requests/${seq}`));
 export const runs = (query) => ask(`api/runs?${query}`);
-// One run of the server at an address, with the cookies of that server, and the time of its clock.
-export const runAt = (server, run) => timed(new URL(of(run, ""), server).href.slice(0, -1), { credentials: "include" });
+// One run of the server at an address, and the time of its clock.
+export const runAt = (server, run, reach) => timed(`${server}${of(run, "").slice(0, -1)}`, reach);
 
 // The dashboards of the server at an address, and what the panels of one show of a run, of a conversation or of all runs, now or at a time.
-export const boardsAt = (server) => ask(new URL("api/boards", server).href, { credentials: "include" });
-export const boardAt = (server, name, query, fetch) => ask(new URL(`api/boards/${encodeURIComponent(name)}?${new URLSearchParams(query)}`, server).href, { credentials: "include", fetch });
+export const boardsAt = (server, reach) => ask(`${server}api/boards`, reach);
+export const boardAt = (server, name, query, reach) => ask(`${server}api/boards/${encodeURIComponent(name)}?${new URLSearchParams(query)}`, reach);
 
 export const fleet = (query) => ask(`api/fleet?${query}`);
-// `where` is the conversation to continue, or the message that the input replaces: { conversation } or { edits: { run, message, text } }.
-export const start = (input, worker, where = {}) => post("api/runs", { input, ...(worker && { worker }), ...where });
-export const send = (run, message) => post(of(run, "send"), { message });
-export const pause = (run) => post(of(run, "pause"), { reason: "paused from the page" });
-export const cancel = (run, when) => post(of(run, "cancel"), { when, reason: "cancelled from the page" });
-export const fork = (run, seq) => post(of(run, "fork"), { seq });
+
+// What a client does with the runs of the server at an address.
+export function verbsAt(server = "", reach = {}) {
+  const act = (run, verb, body) => post(`${server}${of(run, verb)}`, body, reach);
+  // Without decisions the run goes on from a pause that waits for no call.
+  const resume = (run, decisions) => act(run, "resume", decisions ? { decisions } : { continue: true });
+  return {
+    // `where` is the worker, the conversation to continue, or the message that the input replaces: { worker, conversation, edits: { run, message, text } }.
+    start: (input, where = {}) => post(`${server}api/runs`, { input, ...where }, reach),
+    send: (run, message) => act(run, "send", { message }),
+    pause: (run, options) => act(run, "pause", options),
+    cancel: (run, options) => act(run, "cancel", options),
+    fork: (run, seq) => act(run, "fork", { seq }),
+    resume,
+    approve: (run, call, options) => resume(run, { [call]: { type: "approve", ...options } }),
+    deny: (run, call, reason) => resume(run, { [call]: { type: "deny", ...(reason && { reason }) } }),
+    answer: (run, call, content) => resume(run, { [call]: { type: "answer", content } }),
+  };
+}
+
+export const { start, send, pause, cancel, fork, resume } = verbsAt();
 export const requeue = (run) => post(of(run, "requeue"), { reason: "put back from the page" });
 export const mark = (conversation, changes) => post(`api/conversations/${encodeURIComponent(conversation)}/mark`, changes);
 export const remove = (conversation) => post(`api/conversations/${encodeURIComponent(conversation)}/delete`);
 export const disallow = (conversation, allowed) => post(`api/conversations/${encodeURIComponent(conversation)}/disallow`, allowed);
-// `decisions` has one for each call that waits, or null where nothing is decided; without them the run goes on from a pause that waits for no call.
-export const resume = (run, decisions) => post(of(run, "resume"), decisions ? { decisions } : { continue: true });

@@ -37,9 +37,9 @@ export class BoardView {
 class PanelView {
   constructor(panel) {
     this.panel = panel;
-    this.value = el("div", { class: "board-value" });
+    this.value = el("div", { class: "board-value", part: "value" });
     this.error = el("p", { class: "board-error", role: "status", hidden: true });
-    this.node = el("section", { class: "board-panel", "data-view": panel.view, "aria-label": panel.title }, el("h3", { text: panel.title }), this.value, this.error);
+    this.node = el("section", { class: "board-panel", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("h3", { part: "title", text: panel.title }), this.value, this.error);
   }
 
   draw({ value = null, points = {}, alerts = {}, error = "" }) {

@@ -9,6 +9,8 @@ import { BoardView } from "./board.js";
 import { BoardSource, dashboardsOf } from "../net/board.js";
 import { fill, words } from "../model/language.js";
 
+const SERVER = new URL(".", document.baseURI).href;
+
 export class DashboardsView {
   constructor(scope) {
     Object.assign(this, { scope, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false });
@@ -59,7 +61,7 @@ export class DashboardsView {
   async load() {
     this.boards = [];
     try {
-      this.boards = await dashboardsOf(document.baseURI);
+      this.boards = await dashboardsOf(SERVER);
     } catch (problem) {
       this.boards = null;
       return this.problem(problem);
@@ -76,7 +78,7 @@ export class DashboardsView {
     this.source = null;
     if (!found) return;
     this.board.open(found.panels);
-    this.source = new BoardSource(document.baseURI, found.name, { states: (states) => this.board.draw(states), problem: (problem) => this.problem(problem) });
+    this.source = new BoardSource(SERVER, found.name, { states: (states) => this.board.draw(states), problem: (problem) => this.problem(problem) });
     this.shown = "";
     this.update();
   }

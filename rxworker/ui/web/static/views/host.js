@@ -3,6 +3,8 @@
 // The style sheets are those of the page, shared by all elements. Within a shadow root nothing of them reaches the page around it, and nothing of that page
 // reaches the views, except the tokens of `theme.css` that it sets on the element.
 
+import { el, show } from "./dom.js";
+
 // What is the root of a document is the element here, and what is the width of the window is the width of the element.
 const hosted = (css) => css.replace(/:root(\[[^\]]*\])?/g, (_, which) => (which ? `:host(${which})` : ":host")).replace(/@media (?=\(max-width:)/g, "@container embed ");
 
@@ -15,19 +17,84 @@ async function sheet(name) {
 
 export const sheetsOf = (names) => Promise.all([...names, "embed"].map(sheet));
 
+// Each attribute is a property, too, which sets it.
+export function define(name, Element) {
+  for (const attribute of Element.observedAttributes.filter((one) => one !== "token")) {
+    Object.defineProperty(Element.prototype, attribute, {
+      get() { return this.getAttribute(attribute); },
+      set(value) { value === null || value === undefined ? this.removeAttribute(attribute) : this.setAttribute(attribute, value); },
+    });
+  }
+  customElements.define(name, Element);
+}
+
 // An element that is in a document begins, and ends when it is removed. It begins again when an attribute changes; what changes within one task counts once,
-// so that an element that is only moved keeps what it shows.
+// so that an element that is only moved keeps what it shows. Another `at` is shown by `move()` where that is possible.
+//
+// What it shows is between slots of the page: "header" before it, "input" and "footer" after it, and "empty" in place of it while it shows nothing.
 export class Themed extends HTMLElement {
   #isBegun = false;
   #isDue = false;
   #isOther = false;
+  #token = null;
+  #body = el("div");
+  #empty = el("slot", { name: "empty", hidden: true });
 
   constructor(sheets) {
     super();
-    this.attachShadow({ mode: "open" }).adoptedStyleSheets = sheets;
+    const root = this.attachShadow({ mode: "open" });
+    root.adoptedStyleSheets = sheets;
+    root.append(el("slot", { name: "header" }), this.#body, this.#empty, el("slot", { name: "input" }), el("slot", { name: "footer" }));
+  }
+
+  // The token as a property is not seen in the document.
+  get token() {
+    return this.#token ?? this.getAttribute("token");
+  }
+
+  set token(token) {
+    if (token === this.#token) return;
+    this.#token = token;
+    this.#isOther = true;
+    this.#renew();
+  }
+
+  get reach() {
+    return { token: this.token };
+  }
+
+  // Whether the page has something to show while there is nothing else.
+  get hasEmpty() {
+    return this.#empty.assignedElements().length > 0;
+  }
+
+  put(body) {
+    body.part = "body";
+    this.#body.replaceWith(body);
+    this.#body = body;
+  }
+
+  setEmpty(isEmpty) {
+    show(this.#empty, isEmpty);
+    show(this.#body, !(isEmpty && this.hasEmpty));
+  }
+
+  report(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+
+  move() {
+    return false;
   }
 
   connectedCallback() {
+    // A property that was set before the element was defined.
+    for (const name of this.constructor.observedAttributes) {
+      if (!Object.hasOwn(this, name)) continue;
+      const value = this[name];
+      delete this[name];
+      this[name] = value;
+    }
     elements.add(this);
     colour(this);
     this.#renew();
@@ -40,6 +107,7 @@ export class Themed extends HTMLElement {
 
   attributeChangedCallback(name) {
     if (name === "theme") return colour(this);
+    if (name === "at" && this.#isBegun && !this.#isOther && this.move()) return;
     this.#isOther = true;
     this.#renew();
   }
