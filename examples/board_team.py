@@ -1,6 +1,6 @@
 """A board for a team: runs, tokens and cost of each tenant, of a log that any number of processes write.
 
-The tenant is a label of the run: records do not have it, so it comes from ``log.runs()``. Needs the environment variable ``ANTHROPIC_API_KEY``.
+The tenant is a label of the run, which its first record has. Needs the environment variable ``ANTHROPIC_API_KEY``.
 """
 
 import asyncio
@@ -9,22 +9,12 @@ from reactivex import operators as ops
 
 from rxworker import Worker
 from rxworker.boards import Board, Dashboard, board_text, panel
-from rxworker.events import Record, RunStop
-from rxworker.log import EventLog, MemoryLog, StoredRun
-from rxworker.panels import cost, count, in_flight, tokens
+from rxworker.events import RunStop
+from rxworker.log import EventLog, MemoryLog
+from rxworker.panels import cost, count, in_flight, label_of, tokens
 from rxworker.providers import Anthropic
 
-tenants: dict[str, str] = {}
-
-
-def note(run: StoredRun) -> None:
-    tenants[run.id] = run.info.row.labels.get("tenant", "none")
-
-
-def tenant_of(record: Record) -> str | None:
-    return tenants.get(record.run_id)
-
-
+tenant_of = label_of("tenant", default="none")
 TEAM = Dashboard(
     [
         panel("Running", in_flight),
@@ -38,7 +28,7 @@ TEAM = Dashboard(
 
 def show(log: EventLog) -> Board:
     """The board of all runs of a log: the stored ones, and those that begin."""
-    return TEAM.show(log.runs().pipe(ops.do_action(note)))
+    return TEAM.show(log.runs())
 
 
 async def main() -> None:

@@ -15,6 +15,7 @@ from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, panel
 from rxworker.boards.cell import MOST_GROUPS, OTHERS
+from rxworker.boards.panel import Group, LabelGroup
 from rxworker.events import (
     AttemptStart,
     Event,
@@ -94,6 +95,22 @@ def tool_of(record: Record) -> str | None:
     if isinstance(event, ToolStart):
         return event.call.name
     return event.tool or None if isinstance(event, ToolStop) else None
+
+
+def label_of(name: str, default: str | None = None) -> Group:
+    """The label of the run of a record, such as its tenant, as a group.
+
+    Args:
+        name: The name of the label, as in ``Worker(labels={"tenant": "acme"})``.
+        default: The group of a run without it; by default its records belong to none.
+
+    >>> from rxworker.messages import Conversation
+    >>> board = Dashboard([panel("Runs", count(RunStart), view="bar", group=label_of("tenant"))])
+    >>> start = RunStart(Conversation(), labels={"tenant": "acme"})
+    >>> board.at([Record(1, "run-1", 0, 0, 0.0, start)])[0].value
+    {'acme': 1}
+    """
+    return LabelGroup(name, default)
 
 
 def total(values: Observable[float]) -> Observable[float]:
@@ -391,6 +408,7 @@ __all__ = [
     "failures",
     "high",
     "in_flight",
+    "label_of",
     "run_line",
     "run_of",
     "runs",

@@ -20,7 +20,7 @@ from reactivex import abc
 
 from rxworker.boards.clock import RecordClock
 from rxworker.boards.operator_names import explained
-from rxworker.boards.panel import NUMBERS, AlertChange, Panel, PanelState, Shown
+from rxworker.boards.panel import NUMBERS, AlertChange, LabelGroup, Panel, PanelState, Shown
 from rxworker.boards.xray import XRay
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
@@ -96,6 +96,7 @@ class Cell:
         self._board = board
         self.version = 0
         self._on_alert = on_alert
+        self._group = panel.group.begin() if isinstance(panel.group, LabelGroup) else panel.group
         self._clock = RecordClock()
         self._most = MOST_GROUPS if panel.view in NUMBERS else MOST_KEPT
         # In the order of their last records where the others are dropped; `None` of one that has stopped.
@@ -139,7 +140,7 @@ class Cell:
 
     def _take(self, record: Record) -> None:
         try:
-            found = "" if self.panel.group is None else self.panel.group(record)
+            found = "" if self._group is None else self._group(record)
             if found is None:
                 return
             name = str(found)[:LONGEST]

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, nearest
-from rxworker.events import Record
+from rxworker.events import Record, RunResume, RunStart
 from rxworker.messages.settings import Settings, check_number
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
@@ -21,6 +21,37 @@ View: TypeAlias = Literal["number", "line", "area", "bar", "table", "lane", "tex
 
 Group: TypeAlias = Callable[[Record], str | None]
 """The name of the group that a record belongs to; ``None`` for a record that belongs to none."""
+
+MOST_RUNS = 10_000
+"""The maximum number of runs whose labels a group keeps: of further ones the oldest are dropped."""
+
+
+class LabelGroup:
+    """The label of the run of a record, as a group. Made by `label_of`.
+
+    Args:
+        name: The name of the label.
+        default: The group of a run without it.
+    """
+
+    def __init__(self, name: str, default: str | None) -> None:
+        self._name = name
+        self._default = default
+        self._known: dict[str, str | None] = {}
+
+    def begin(self) -> LabelGroup:
+        """One that has seen no run, for a panel that is computed."""
+        return LabelGroup(self._name, self._default)
+
+    def __call__(self, record: Record) -> str | None:
+        """The group of the next record."""
+        known, run, event = self._known, record.run_id, record.event
+        if isinstance(event, RunStart | RunResume) and not record.path:
+            known[run] = event.labels.get(self._name, self._default)
+            if len(known) > MOST_RUNS:
+                del known[next(iter(known))]
+        return known.get(run, self._default)
+
 
 Shown: TypeAlias = (
     float | str | Mapping[str, float] | Mapping[str, str] | list[dict[str, Any]] | None

@@ -428,6 +428,8 @@ def _add_runs(runs: Parser) -> None:
         match name:
             case "list":
                 add("--status", choices=STATUSES, help="only runs of this status")
+                about = "only runs with this label; several times for several labels"
+                add("--label", type=_label, action="append", metavar="NAME=TEXT", help=about)
                 add("--limit", type=_positive, metavar="N", help="at most so many; by default 20")
             case "replay":
                 about = "how much faster than it was; 0 for no pauses"
@@ -520,6 +522,13 @@ def _count(text: str) -> int:
 
 def _positive(text: str) -> int:
     return _whole(text, "a number above 0", first=1)
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a label, such as tenant=acme")
+    return name, value
 
 
 def _port(text: str) -> int:

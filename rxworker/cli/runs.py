@@ -195,7 +195,12 @@ async def _prune(
     write_line(f"{plural(len(gone), 'run')} deleted")
 
 
-async def _list(log: EventLog, status: str | None = None, limit: int = 20) -> None:
+async def _list(
+    log: EventLog,
+    status: str | None = None,
+    limit: int = 20,
+    label: Sequence[tuple[str, str]] | None = None,
+) -> None:
     stored = cast("StoredStatus | None", STORED.get(status or "", status))
     count, before = 0, ""
     while count < limit and (infos := await log.list(status=stored, before=before, limit=PAGE)):
@@ -203,7 +208,8 @@ async def _list(log: EventLog, status: str | None = None, limit: int = 20) -> No
         for info in infos:
             resumed = await _resumed(log, info)
             shown = "resumed" if resumed else _status(info)
-            if (status is None or shown == status) and count < limit:
+            is_labelled = set(label or ()) <= info.row.labels.items()
+            if is_labelled and (status is None or shown == status) and count < limit:
                 count += 1
                 write_line(_line(info, shown, resumed))
     if not count:

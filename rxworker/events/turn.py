@@ -33,6 +33,7 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
         tools: A digest of each tool, by its name, where the run is logged. Only a worker that has these tools, with the same parameters, can recover it.
         traceparent: The trace context of the caller, as the header of that name of W3C Trace Context; empty without one. See ``Worker(tracing=)``.
         output_format: The form of the answer, if a type was requested.
+        labels: The labels of the run, such as its tenant, by which panels group it; without those by which a server finds its conversation.
     """
 
     conversation: Conversation
@@ -40,6 +41,7 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     tools: dict[str, str] = {}
     traceparent: str = ""
     output_format: OutputFormat | None = None
+    labels: dict[str, str] = {}
 
 
 class TurnStart(Struct, frozen=True, tag="turn_start", gc=False):
@@ -305,6 +307,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         output_format: The form of the answer, as in `RunStart`.
         tools: Digests of the tools, as in `RunStart`.
         own_tools: The names of the tools that the worker runs itself, as in `AttemptStart`.
+        labels: The labels of the run, as in `RunStart`.
     """
 
     conversation: Conversation
@@ -318,6 +321,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     output_format: OutputFormat | None = None
     tools: dict[str, str] = {}
     own_tools: tuple[str, ...] | None = None
+    labels: dict[str, str] = {}
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -24,6 +24,19 @@ CONVERSATION = "conversation"
 """The label of a run with the id of its conversation."""
 TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
+
+UNRECORDED = frozenset({CONVERSATION, "branch", "marks", "openai"})
+"""The labels by which the web server and the terminal app find a conversation, and what is noted about it: they change, and are not in records."""
+
+
+def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels of a run that its first record has.
+
+    >>> recorded_labels({"tenant": "acme", "conversation": "c-1"})
+    {'tenant': 'acme'}
+    """
+    return {name: text for name, text in labels.items() if name not in UNRECORDED}
+
 
 CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide", "returned"]
 

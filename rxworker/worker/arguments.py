@@ -77,17 +77,27 @@ def expect_folder(workspace: str | Path) -> Path:
     return folder
 
 
+MOST_LABELS, LONGEST_LABEL = 32, 1000
+"""The maximum number of labels of a run, and of characters of a name or a text."""
+
+
 def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """A copy of the labels.
 
     Raises:
-        ConfigurationError: They are not texts by their names.
+        ConfigurationError: They are not texts by their names, there are more than `MOST_LABELS`, or one is longer than `LONGEST_LABEL`.
     """
     example = "labels={'tenant': 'acme'}"
     several = dict(expect("labels", {} if labels is None else labels, Mapping, example))
     for name, value in several.items():
         expect("a label's name", name, str, example)
         expect(f"the label {name}", value, str, example)
+        if max(len(name), len(value)) > LONGEST_LABEL:
+            raise ConfigurationError(
+                f"the label {name:.40} has {max(len(name), len(value))} characters, of {LONGEST_LABEL}: labels are in each list and in the first record of a run"
+            )
+    if len(several) > MOST_LABELS:
+        raise ConfigurationError(f"there are {len(several)} labels, of {MOST_LABELS}")
     return several
 
 

@@ -38,7 +38,7 @@ from rxworker.hub.watcher import running_loop
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import Claim, RunRow
+from rxworker.log.values import Claim, RunRow, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
@@ -532,7 +532,8 @@ class Session(SessionVerbs):
         stored = None if log is None else LoggedRun(log, self._row(title_of(added)))
         digests = {} if stored is None else digests_of(self.worker.tools)
         form = None if output is None else output.format
-        start = RunStart(conversation, len(added), digests, self._traceparent(), form)
+        labels = recorded_labels(self.run_labels)
+        start = RunStart(conversation, len(added), digests, self._traceparent(), form, labels)
         begin = Beginning(
             (start,),
             TurnScope(),
@@ -598,11 +599,13 @@ class Session(SessionVerbs):
             _check_claim(claim(waiting.run_id), waiting.run_id)
         scope.variables = dict(waiting.variables)
         stored, run = None, new_id()
+        labels = self.run_labels if source is None else source.labels
+        first[0] = replace(first[0], labels=recorded_labels(labels))
         if self.log is not None:
             title = title_of(last_input(waiting.conversation.messages))
             row = self._row(title, resumes=waiting.run_id)
             if source is not None:
-                row = replace(row, labels=source.labels, worker=source.worker or row.worker)
+                row = replace(row, labels=labels, worker=source.worker or row.worker)
             stored = LoggedRun(self.log, row, held)
             first[0] = replace(first[0], tools=digests_of(self.worker.tools))
             # Two processes that resume one paused run make one id of it: the log takes the first.

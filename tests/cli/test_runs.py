@@ -34,7 +34,10 @@ def log(tmp_path: Path) -> str:
 
     async def main() -> None:
         async with SQLiteLog(tmp_path / "runs.db") as log:
-            await Worker(ByTurn(REPLIES), tools=[look], log=log).run("What is there?")
+            labels = {"tenant": "acme", "desk": "a=b"}
+            await Worker(ByTurn(REPLIES), tools=[look], log=log, labels=labels).run(
+                "What is there?"
+            )
             await Worker(ByTurn(REPLIES), tools=[look], log=log).run("And here?").hand_over()
 
     asyncio.run(main())
@@ -57,6 +60,15 @@ def rxworker(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         return done.out if code == 0 else done.err
 
     return run
+
+
+def test_runs_are_listed_by_their_labels(rxworker: Rxworker, log: str) -> None:
+    (line,) = rxworker("--log", log, "list", "--label", "tenant=acme").splitlines()
+    assert "What is there?" in line
+    both = ("--label", "tenant=acme", "--label", "desk=a=b")
+    assert rxworker("--log", log, "list", *both).splitlines() == [line]
+    assert rxworker("--log", log, "list", *both[:3], "desk=c") == "no runs\n"
+    assert "'acme' is not a label" in rxworker("--log", log, "list", "--label", "acme", code=2)
 
 
 def test_runs_are_listed_and_shown(rxworker: Rxworker, log: str) -> None:

@@ -111,6 +111,7 @@ class RunFilter(Struct, frozen=True):
         worker: Only runs of this worker.
         tenant: Only runs of this tenant.
         owner: Only runs that this process holds.
+        label: Only runs with this label, such as ``customer=c-17``.
         text: Only runs with this text, in upper or lower case.
         limit: At most so many.
     """
@@ -119,6 +120,7 @@ class RunFilter(Struct, frozen=True):
     worker: str | None = None
     tenant: str | None = None
     owner: str | None = None
+    label: str | None = None
     text: str = field(default="", name="q")
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = ROWS
 
@@ -130,6 +132,7 @@ class RunFilter(Struct, frozen=True):
             and self.worker in (None, row.worker)
             and self.tenant in (None, row.labels.get(TENANT, ""))
             and self.owner in (None, info.owner)
+            and self.label in (None, *map("=".join, row.labels.items()))
             and (not self.text or self._is_found(info))
         )
 

@@ -130,6 +130,8 @@ async def test_runs_are_counted_by_status_worker_tenant_and_owner(stack: AsyncEx
         ({"worker": "clerk"}, ["run-2", "run-1"]),
         ({"tenant": "acme"}, ["run-1"]),
         ({"tenant": ""}, ["run-3", "run-2"]),
+        ({"label": "tenant=acme"}, ["run-1"]),
+        ({"label": "tenant"}, []),
         ({"q": "OVERLOADED"}, ["run-2"]),
         ({"q": "chairs"}, ["run-3"]),
         ({"q": "run-1"}, ["run-1"]),

@@ -394,6 +394,8 @@ export interface RunStart {
   traceparent?: string;
   /** The form of the answer, if a type was requested. */
   output_format?: OutputFormat | null;
+  /** The labels of the run, such as its tenant, by which panels group it; without those by which a server finds its conversation. */
+  labels?: { [key: string]: string };
 }
 
 /** A turn begins: one request, and the tools that its response calls. */
@@ -669,6 +671,8 @@ export interface RunResume {
   tools?: { [key: string]: string };
   /** The names of the tools that the worker runs itself, as in `AttemptStart`. */
   own_tools?: string[] | null;
+  /** The labels of the run, as in `RunStart`. */
+  labels?: { [key: string]: string };
 }
 
 /** The run finished. */

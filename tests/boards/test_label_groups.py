@@ -1,0 +1,140 @@
+"""Panels that group by a label of the run: of sessions, after a pause, from a log, and on a server with users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import pytest
+from reactivex import operators as ops
+
+from rxworker import Run, Session, Worker, tool, worker_tool
+from rxworker.boards import Dashboard, fold_log, panel
+from rxworker.boards.panel import LabelGroup
+from rxworker.errors import ConfigurationError
+from rxworker.events import Record, RunResume, RunStart, RunStop, ToolStart
+from rxworker.log import MemoryLog
+from rxworker.messages import Conversation
+from rxworker.operators import merge_runs
+from rxworker.panels import count, label_of
+from rxworker.testing import ScriptedModel, call
+from rxworker.ui.web import WebRequest, WebServer
+from rxworker.worker import submit
+from rxworker.worker.arguments import LONGEST_LABEL, MOST_LABELS
+
+BOARD = Dashboard(
+    [
+        panel("Runs", count(RunStop), view="bar", group=label_of("tenant")),
+        panel("Calls", count(ToolStart), view="bar", group=label_of("tenant", default="none")),
+    ],
+    title="Tenants",
+)
+
+
+@tool(requires_approval=True)
+def look(where: str) -> str:
+    """Look."""
+    return where
+
+
+async def first_of(run: Run[Any]) -> Any:
+    record: Record = await run.pipe(ops.first())
+    return record.event
+
+
+async def test_runs_are_grouped_by_the_label_of_their_session_or_worker() -> None:
+    shared = Worker(ScriptedModel(["Hi."] * 4), labels={"tenant": "globex"})
+    runs = [Session(shared, labels={"tenant": "acme"}).run("Hello") for _ in range(2)]
+    runs += [Session(shared).run("Hello"), Worker(ScriptedModel(["Hi."])).run("Hello")]
+    records = await merge_runs(runs).pipe(ops.to_list())
+    assert BOARD.at(records)[0].value == {"acme": 2, "globex": 1}
+    # A panel that is computed anew knows no run that another one has seen the beginning of.
+    assert (
+        BOARD.at([each for each in records if not isinstance(each.event, RunStart)])[0].value
+        is None
+    )
+
+
+async def test_a_resumed_run_has_the_labels_of_the_paused_one() -> None:
+    replies = [call("look", where="here"), "Done."]
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel(replies), tools=[look], labels={"tenant": "acme"}, log=log)
+        paused = worker.run("Hello")
+        await paused
+        # In another process, whose worker has other labels.
+        other = Worker(ScriptedModel(replies[1:]), tools=[look], labels={"tenant": "x"}, log=log)
+        resumed = await other.session.decide(paused.id, None).started()
+        await resumed
+        first = await first_of(resumed)
+        assert isinstance(first, RunResume)
+        assert first.labels == {"tenant": "acme"}
+        runs, calls = await fold_log(BOARD, log)
+        assert (runs.value, calls.value) == ({"acme": 1}, {"acme": 1})
+    session = Session(Worker(ScriptedModel(replies), tools=[look]), labels={"tenant": "acme"})
+    result: Any = await session.run("Hello")
+    assert (await first_of(session.resume(result))).labels == {"tenant": "acme"}
+
+
+async def test_a_nested_run_counts_for_the_tenant_of_its_outer_run() -> None:
+    inner = Worker(ScriptedModel(["In."]), labels={"tenant": "inner"})
+    nested = worker_tool(inner, name="ask", description="Ask.")
+    outer = Worker(ScriptedModel([call("ask", task="?"), "Out."]), tools=[nested])
+    run = Session(outer, labels={"tenant": "acme"}).run("Hello")
+    records = await run.pipe(ops.to_list())
+    inner_labels = [
+        each.event.labels for each in records if each.path and isinstance(each.event, RunStart)
+    ]
+    assert inner_labels == [{"tenant": "inner"}]
+    assert [state.value for state in BOARD.at(records)] == [{"acme": 1}, {"acme": 1}]
+
+
+async def test_a_queued_run_has_its_tenant_in_its_first_record() -> None:
+    async with MemoryLog() as log:
+        run = await submit(log, "Hello", kind="clerk", tenant="acme", labels={"desk": "1"})
+        first: Any = await log.records(run).pipe(ops.first())
+        assert first.event.labels == {"tenant": "acme", "desk": "1"}
+
+
+async def test_records_have_the_user_of_a_server_and_nothing_that_the_server_notes() -> None:
+    def user(request: WebRequest) -> str:
+        return request.headers.get("X-User", "")
+
+    def make(request: WebRequest) -> Worker:
+        return Worker(ScriptedModel(["Hi."]), labels={"tenant": user(request).partition("/")[0]})
+
+    async with (
+        MemoryLog() as log,
+        WebServer(make, port=0, user=user, log=log) as server,
+        aiohttp.ClientSession(headers={"X-User": "acme/ann"}) as http,
+    ):
+        async with http.post(f"{server.url}api/runs", json={"input": "Hello"}) as response:
+            run = (await response.json())["id"]
+        first: Any = await log.records(run).pipe(ops.first())
+        assert first.event.labels == {"tenant": "acme", "user": "acme/ann"}
+        assert (await log.existing(run)).row.labels.keys() == {"tenant", "user", "conversation"}
+
+
+def test_a_group_keeps_the_newest_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LabelGroup.__call__.__globals__, "MOST_RUNS", 2)
+    group = LabelGroup("tenant", None)
+
+    def record(run: str, event: Any) -> Record:
+        return Record(1, run, 0, 0, 0.0, event)
+
+    for run in ("a", "b", "c"):
+        assert group(record(run, RunStart(Conversation(), labels={"tenant": run}))) == run
+    assert [group(record(run, RunStop())) for run in ("a", "b", "c")] == [None, "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"tenant": "a" * (LONGEST_LABEL + 1)},
+        {"a" * (LONGEST_LABEL + 1): "tenant"},
+        {f"label {number}": "" for number in range(MOST_LABELS + 1)},
+    ],
+)
+def test_labels_are_few_and_short(labels: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=f"of {MOST_LABELS}|of {LONGEST_LABEL}"):
+        Worker(ScriptedModel([]), labels=labels)
+    Worker(ScriptedModel([]), labels=dict([*labels.items()][1:]))
