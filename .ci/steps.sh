@@ -89,5 +89,5 @@ packages() { # the wheel and the source distribution, into a folder: built twice
   step "The wheel, installed elsewhere"
   "$python" -m venv "$scratch/venv"
   "$scratch/venv/bin/pip" install -q "$(ls "$built"/rxworker-*.whl)[cli]"
-  (cd "$scratch" && demo "$scratch/venv/bin/rxworker" && "$scratch/venv/bin/python" -m rxworker --version)
+  (cd "$scratch" && demo "$scratch/venv/bin/rxworker" && "$scratch/venv/bin/python" -m rxworker --version && "$scratch/venv/bin/rxworker" docs tools#which-types >/dev/null)
 }

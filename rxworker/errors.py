@@ -31,18 +31,41 @@ RxWorkerError
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+_PAGES = {
+    "adapters": "reference/mcp",
+    "boards": "dashboards",
+    "hooks": "hooks",
+    "hub": "watch-a-run",
+    "log": "keep-runs",
+    "messages": "history",
+    "operators": "reference/operators",
+    "protocols": "reference/protocols",
+    "providers": "providers-and-keys",
+    "testing": "test-your-worker",
+    "timeline": "reference/timeline",
+    "tools": "tools",
+    "transport": "errors-and-retries",
+    "ui": "serve",
+    "worker": "reference/worker",
+}
+"""The page about what a package does, for its errors about a wrong use."""
+
 
 class RxWorkerError(Exception):
-    """The base of every error that rxworker raises.
+    """The base of every error that rxworker raises. Its last line in a traceback names the page that describes it.
 
     Attributes:
+        page: That page, which ``rxworker docs PAGE`` prints; "" for an error that needs none.
         retryable: Whether the same call may succeed when it is made again.
         retry_after: Seconds to wait before that, if the other side sent it.
         request_id: The provider's name for the request, for its support desk.
     """
+
+    page: str = ""
 
     def __init__(
         self,
@@ -53,6 +76,8 @@ class RxWorkerError(Exception):
         request_id: str | None = None,
     ) -> None:
         super().__init__(message)
+        if self.page:
+            self.add_note(f"More: rxworker docs {self.page}")
         self.message = message
         self.retryable = retryable
         self.retry_after = retry_after
@@ -60,7 +85,11 @@ class RxWorkerError(Exception):
 
 
 class LocalProtocolError(RxWorkerError):
-    """The library was used in a way that its rules do not allow."""
+    """The library was used in a way that its rules do not allow. Its page is that of the package that the program called."""
+
+    def __init__(self, message: str) -> None:
+        self.page = self.page or _page_of_caller()
+        super().__init__(message)
 
 
 class ConfigurationError(LocalProtocolError):
@@ -70,13 +99,19 @@ class ConfigurationError(LocalProtocolError):
 class SessionBusyError(LocalProtocolError):
     """A second run of a worker was requested while one is running."""
 
+    page = "reference/worker"
+
 
 class DecisionError(LocalProtocolError):
     """A decision about a pending call cannot be read, or does not fit the calls that wait. Nothing has run, and they still wait."""
 
+    page = "cancel-and-pause"
+
 
 class RemoteProtocolError(RxWorkerError):
     """The other side sent what its protocol does not allow."""
+
+    page = "errors-and-retries"
 
 
 class TruncatedError(RemoteProtocolError):
@@ -85,6 +120,8 @@ class TruncatedError(RemoteProtocolError):
 
 class TransportError(RxWorkerError):
     """A connection could not be made, or broke."""
+
+    page = "errors-and-retries"
 
 
 class TransportTimeoutError(TransportError):
@@ -122,6 +159,8 @@ class ProviderError(RxWorkerError):
         code: The provider's own word for it, for example ``overloaded_error``.
     """
 
+    page = "errors-and-retries"
+
     def __init__(
         self,
         message: str,
@@ -147,6 +186,8 @@ class ToolError(RxWorkerError):
     Attributes:
         tool: The tool's name. A tool that raises may leave it out: it is filled in.
     """
+
+    page = "tools#when-it-fails"
 
     def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
         super().__init__(message, retryable=retryable)
@@ -179,6 +220,8 @@ class TextRejectedError(RxWorkerError):
     The rejected text is not in the error: errors are logged.
     """
 
+    page = "text"
+
 
 class HookError(RxWorkerError):
     """A hook raised, took too long, or returned something that its point does not accept.
@@ -189,6 +232,8 @@ class HookError(RxWorkerError):
         kind: ``failure``: it raised or took too long, and its ``on_failure`` applies. ``verdict``: it returned something that
             its point does not accept, which is a mistake in the program and ends the run whatever ``on_failure`` is.
     """
+
+    page = "hooks"
 
     def __init__(
         self,
@@ -206,6 +251,8 @@ class HookError(RxWorkerError):
 
 class LogError(RxWorkerError):
     """An event log could not be read or written: a full disk, a locked or damaged file, a log of a newer version."""
+
+    page = "reference/log"
 
 
 class FencedError(LogError):
@@ -270,6 +317,8 @@ class RunAbortedError(WorkerError):
         hook: The hook's name.
     """
 
+    page = "hooks"
+
     def __init__(self, reason: str, *, hook: str | None = None) -> None:
         who = f"hook {hook!r}" if hook else "a hook"
         super().__init__(f"the run was aborted by {who}: {reason}")
@@ -296,6 +345,8 @@ class RunHandedOverError(WorkerError):
         reason: The reason that the caller has given.
     """
 
+    page = "recover"
+
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"the run was handed over: {reason}; worker.recover(run) continues it in any process"
@@ -311,6 +362,8 @@ class LimitExceededError(WorkerError):
         value: The value that was set.
     """
 
+    page = "limits"
+
     def __init__(self, limit: str, value: float) -> None:
         super().__init__(
             f"the run reached its limit {limit}={value:g}; the conversation so far is kept, run again to "
@@ -318,6 +371,14 @@ class LimitExceededError(WorkerError):
         )
         self.limit = limit
         self.value = value
+
+
+def _page_of_caller() -> str:
+    """The page about the package that the program has called: that of the outermost frame of rxworker."""
+    frame, name = sys._getframe(1).f_back, ""
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("rxworker."):
+        name, frame = str(frame.f_globals["__name__"]), frame.f_back
+    return _PAGES.get(name.split(".")[1] if name else "", "")
 
 
 def describe(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from typing import cast
 import api_pages
 import links
 import site_pages
+from rxworker.cli.docs import index_text, page_names, whole_text
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build"
@@ -80,6 +81,11 @@ def build() -> list[str]:
         return [built.stdout]
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.copytree(STAGE / "site", SITE)
+    # What assistants read: the list of the pages, with the pages as Markdown, and all pages in one text (https://llmstxt.org).
+    (SITE / "llms.txt").write_text(index_text(site_pages.DOCS, "{page}.md"), encoding="utf-8")
+    (SITE / "llms-full.txt").write_text(whole_text(site_pages.DOCS), encoding="utf-8")
+    for name in page_names(site_pages.DOCS):
+        shutil.copy(site_pages.DOCS / f"{name}.md", SITE / f"{name}.md")
     return links.broken(SITE)
 
 

@@ -195,6 +195,17 @@ examples:
 
 The name is that of a Dashboard in a module of the current directory, or of an installed one such as rxworker.panels:USAGE.
 """
+DOCS = """print a page of the documentation, or search it
+
+examples:
+  rxworker docs
+  rxworker docs tools
+  rxworker docs tools#which-types
+  rxworker docs rate limit
+  rxworker docs skill > .claude/skills/rxworker/SKILL.md
+
+The page skill is written for coding assistants. With --all, all pages are one text, for those that read everything.
+"""
 WORK = """take runs of a queue, in any number of processes
 
 examples:
@@ -413,6 +424,12 @@ def _add_dash(dash: Parser) -> None:
     add("--width", type=_positive, metavar="N", help="how many columns; those of the terminal")
 
 
+def _add_docs(docs: Parser) -> None:
+    about = "the name of a page, with # and the name of a section, or words to search for"
+    docs.add_argument("words", metavar="PAGE or WORDS", nargs="*", help=about)
+    docs.add_argument("--all", dest="whole", action="store_true", help="print all pages")
+
+
 STATUSES = ("queued", "running", "cut-off", "paused", "resumed", "finished", "aborted")
 
 
@@ -477,6 +494,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "decode": ("decode:decode", DECODE, _add_decode),
     "runs": ("runs:runs", RUNS, _add_runs),
     "dash": ("dash:dash", DASH, _add_dash),
+    "docs": ("docs:docs", DOCS, _add_docs),
     "work": ("work:work", WORK, _add_work),
     "submit": ("work:submit", SUBMIT, _add_submit),
 }

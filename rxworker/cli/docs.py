@@ -1,0 +1,200 @@
+"""``rxworker docs``: the pages of the documentation in the terminal, for people and for assistants; and ``llms.txt``, made from them.
+
+A wheel contains the pages; in a checkout they are those of the repository.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from rxworker.cli.process import CommandError, write_line
+
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+SHOWN = 12
+"""How many places a search lists."""
+
+
+class Section(NamedTuple):
+    """A part of a page: the page's name, the anchor of the heading ("" for the part before the first), the heading, and the Markdown with it."""
+
+    page: str
+    anchor: str
+    title: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """What `docs` takes."""
+        return f"{self.page}#{self.anchor}" if self.anchor else self.page
+
+
+def docs(words: Sequence[str] = (), *, whole: bool = False) -> int:
+    """Print a page, a section, what contains some words, or the list of the pages.
+
+    Its arguments are the options of the command; see ``rxworker docs --help``.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        CommandError: No page contains the words.
+    """
+    folder = docs_folder()
+    topic = " ".join(words)
+    if whole:
+        write_line(whole_text(folder).rstrip())
+    elif not topic:
+        write_line(index_text(folder).rstrip())
+        write_line("\nrxworker docs PAGE prints one of them, and rxworker docs WORDS searches.")
+    elif text := find(folder, topic):
+        _show(text)
+    else:
+        found = search(folder, topic)
+        if not found:
+            raise CommandError(
+                f"no page contains {topic!r}: rxworker docs lists the pages, and rxworker docs glossary the terms"
+            )
+        width = max(len(section.name) for section in found)
+        for section in found:
+            write_line(f"{section.name:{width}}  {section.title}")
+    return 0
+
+
+def docs_folder() -> Path:
+    """Where the pages are.
+
+    Raises:
+        CommandError: They are not installed.
+    """
+    package = Path(__file__).parents[1]
+    for folder in (package / "docs", package.parent / "docs"):
+        if (folder / "index.md").exists():
+            return folder
+    raise CommandError("the pages are not installed: install the wheel of rxworker again")
+
+
+def page_names(folder: Path) -> list[str]:
+    """The names of the pages, such as ``how-to/tools``, in the order of the index; then those that it does not link to."""
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    listed = [n for n in re.findall(r"\]\(([^)#:]+)\.md[)#]", index) if not n.startswith("..")]
+    others = sorted(
+        path.relative_to(folder).with_suffix("").as_posix()
+        for path in folder.rglob("*.md")
+        if "changes" not in path.parts
+    )
+    names = [*dict.fromkeys(listed), *(n for n in others if n not in listed and n != "index")]
+    return [name for name in names if (folder / f"{name}.md").exists()]
+
+
+def sections(folder: Path, page: str) -> Iterator[Section]:
+    """The sections of a page, by its headings of two and three signs."""
+    text = (folder / f"{page}.md").read_text(encoding="utf-8")
+    hidden = FENCE.sub(lambda fence: re.sub(r"[^\n]", " ", fence[0]), text)
+    starts = [0, *(m.start() for m in re.finditer(r"^##+ ", hidden, re.MULTILINE)), len(text)]
+    for start, end in pairwise(starts):
+        part = text[start:end]
+        heading = re.search(r"^#+ (.+)$", part, re.MULTILINE)
+        title = LINK.sub(r"\1", heading[1]) if heading else page
+        anchor = re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") if start else ""
+        yield Section(page, anchor, title.replace("`", ""), part)
+
+
+def find(folder: Path, topic: str) -> str:
+    """The Markdown of a page or section by its name: ``how-to/tools``, ``tools``, ``tools#which-types``; "" if there is none."""
+    page, _, anchor = topic.removesuffix(".md").lower().partition("#")
+    names = page_names(folder)
+    named = [n for n in names if n.lower() == page] or [
+        n for n in names if n.lower().rpartition("/")[2] == page
+    ]
+    for name in named:
+        if not anchor:
+            return (folder / f"{name}.md").read_text(encoding="utf-8")
+        for section in sections(folder, name):
+            if section.anchor == anchor:
+                return section.text
+    return ""
+
+
+def search(folder: Path, words: str) -> list[Section]:
+    """The sections that contain all words, the best first: those with the words in their headings, then those with most of them."""
+    patterns = [re.compile(rf"\b{re.escape(word)}", re.IGNORECASE) for word in words.split()]
+    scored: list[tuple[int, int, Section]] = []
+    for number, page in enumerate(page_names(folder)):
+        if page in ("changelog", "explanation/decisions"):
+            continue
+        for section in sections(folder, page):
+            counts = [len(pattern.findall(section.text)) for pattern in patterns]
+            if all(counts):
+                heading = f"{page.rpartition('/')[2]} {section.title}"
+                in_heading = sum(bool(pattern.search(heading)) for pattern in patterns)
+                scored.append((-100 * in_heading - min(sum(counts), 50), number, section))
+    return [section for *_, section in sorted(scored, key=lambda one: one[:2])[:SHOWN]]
+
+
+def index_text(folder: Path, link: str = "{page}") -> str:
+    """The list of the pages, by subject, each with what it is about: the format of ``llms.txt`` (https://llmstxt.org).
+
+    Args:
+        folder: The pages.
+        link: What a page is linked as, with ``{page}`` for its name.
+    """
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    title, _, rest = index.partition("\n\n")
+    summary, _, rest = rest.partition("\n\n")
+    lines = [title, "", f"> {summary}"]
+    seen: set[str] = set()
+    for line in rest.splitlines():
+        if line.startswith("#"):
+            lines += ["", line]
+            continue
+        for name in re.findall(r"\]\(([^)#:]+)\.md[)#]", line):
+            if name in seen or not (folder / f"{name}.md").exists():
+                continue
+            if lines[-1].startswith("#"):
+                lines.append("")
+            seen.add(name)
+            about, *_ = sections(folder, name)
+            sentence = _sentence(about.text)
+            entry = f"- [{about.title}]({link.format(page=name)})"
+            lines.append(f"{entry}: {sentence}" if sentence else entry)
+    return "\n".join(lines) + "\n"
+
+
+def whole_text(folder: Path) -> str:
+    """All pages in one text, the format of ``llms-full.txt``, without the changelog and the records of decisions and measurements."""
+    left_out = ("changelog", "explanation/decisions", "explanation/performance", "contributing")
+    parts = [
+        f"<!-- {page}.md -->\n\n{(folder / f'{page}.md').read_text(encoding='utf-8').strip()}"
+        for page in page_names(folder)
+        if page not in left_out
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sentence(text: str) -> str:
+    """The first sentence below a heading, without its links."""
+    body = re.sub(r"\A---\n.*?^---\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    body = re.sub(r"^#.*$", "", FENCE.sub("", body), flags=re.MULTILINE).strip()
+    paragraph = " ".join(LINK.sub(r"\1", body.partition("\n\n")[0]).split())
+    found = re.match(r".+?[.:](?= |$)", paragraph)
+    return (found[0] if found else paragraph).rstrip(":.") + "." if paragraph else ""
+
+
+def _show(text: str) -> None:
+    """Print Markdown: drawn in a terminal, as it is into a file."""
+    if not sys.stdout.isatty():
+        write_line(text.rstrip())
+        return
+    try:
+        from rich.console import Console
+        from rich.markdown import Markdown
+    except ImportError:
+        write_line(text.rstrip())
+        return
+    Console().print(Markdown(text, hyperlinks=False))

@@ -1,0 +1,97 @@
+"""The documentation in the terminal: pages, sections, search, and the pages that errors name."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from pathlib import Path
+
+import pytest
+
+from rxworker import Worker, errors, tool
+from rxworker.cli import main
+from rxworker.cli.docs import docs_folder, find, index_text, page_names, sections, whole_text
+from rxworker.errors import ConfigurationError, RxWorkerError
+from rxworker.testing import ScriptedModel
+
+ROOT = Path(__file__).parents[2]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["docs", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_page_is_found_by_its_name_with_or_without_its_folder(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (ROOT / "docs" / "how-to" / "tools.md").read_text(encoding="utf-8")
+    for name in ("tools", "how-to/tools", "how-to/tools.md", "Tools"):
+        assert printed(capsys, name) == page
+
+
+def test_every_section_of_every_page_is_found_by_its_name() -> None:
+    folder = docs_folder()
+    assert len(page_names(folder)) > 50
+    for page in page_names(folder):
+        parts = list(sections(folder, page))
+        whole = (folder / f"{page}.md").read_text(encoding="utf-8")
+        assert "".join(part.text for part in parts) == whole
+        for part in parts[1:]:
+            assert find(folder, part.name), part.name
+
+
+def test_a_search_begins_with_what_has_the_words_in_its_heading(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, *others = printed(capsys, "rate", "limit").splitlines()
+    assert first.startswith("how-to/operator-hooks#a-rate-limit ")
+    assert others
+
+
+def test_words_that_no_page_has_are_one_line_with_the_way_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["docs", "zzz", "qqq"]) == 1
+    error = capsys.readouterr().err
+    assert "rxworker docs lists the pages" in error
+    assert error.count("\n") == 1
+
+
+def test_the_list_has_each_page_of_the_index_once_with_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = [line for line in printed(capsys).splitlines() if line.startswith("- ")]
+    assert len(lines) == len(set(lines)) > 50
+    assert len([line for line in lines if line.endswith(".")]) > len(lines) - 6
+    assert index_text(docs_folder(), "{page}.md").count(".md)") == len(lines)
+
+
+def test_the_whole_text_has_the_pages_that_a_program_is_written_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = printed(capsys, "--all")
+    assert text == whole_text(docs_folder())
+    assert "<!-- how-to/tools.md -->" in text
+    assert "<!-- changelog.md -->" not in text
+
+
+CLASSES = [
+    found
+    for _, found in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(found, RxWorkerError)
+]
+
+
+def test_the_pages_that_errors_name_exist() -> None:
+    named = {found.page for found in CLASSES} | set(errors._PAGES.values()) - {""}
+    assert [page for page in named if page and not find(docs_folder(), page)] == []
+
+
+def test_the_traceback_of_a_mistake_ends_with_the_page_of_what_was_called() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        tool(colour="red")  # type: ignore[call-overload]  # pyright: ignore
+    assert traceback.format_exception(raised.value)[-1] == "More: rxworker docs tools\n"
+    with pytest.raises(RxWorkerError) as ended:
+        Worker(ScriptedModel([])).run_sync("hi")
+    assert ended.value.page == "test-your-worker"
