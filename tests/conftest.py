@@ -10,6 +10,7 @@ import threading
 from collections.abc import Generator
 
 import pytest
+from aiohttp import web_app
 from hypothesis import settings
 
 from rxworker.testing import checked_records
@@ -59,6 +60,11 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from looking at all collected tests again and again: each look takes half a second."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_teardown() -> None:
+    """Let go of the servers of the test: aiohttp keeps the handlers of a process, and with them hundreds of servers that the garbage collector looks at again and again."""
+    web_app._cached_build_middleware.cache_clear()
 
 
 @pytest.hookimpl(wrapper=True)

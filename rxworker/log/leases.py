@@ -80,8 +80,10 @@ class Heartbeat:
         while not self._stop.wait(self._interval):
             with self._lock:
                 claims = [claim for claim, _ in self._held.values()]
-            if not claims:
-                continue
+                if not claims:
+                    # The thread would keep a log that is never closed, and all that it holds; the next claim starts another.
+                    self._thread = None
+                    return
             try:
                 lost = self._renew(claims)
             except (

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import product
+from queue import Queue
 from typing import Any, TypeVar
 
 import pytest
@@ -380,6 +381,26 @@ def test_the_heartbeat_outlives_whatever_a_store_raises() -> None:
     assert renewed.wait(5)
     heartbeat.close()
     assert [type(each) for each in raised] == ERRORS
+
+
+def test_the_heartbeat_keeps_no_thread_without_a_claim_and_begins_again_with_the_next() -> None:
+    """A thread would keep a log that is never closed."""
+    renewed: Queue[tuple[threading.Thread, Sequence[Claim]]] = Queue()
+
+    def renew(claims: Sequence[Claim]) -> Sequence[str]:
+        renewed.put((threading.current_thread(), claims))
+        return []
+
+    heartbeat = Heartbeat(renew, 0.001)
+    for epoch in (1, 2):
+        claim = Claim("run-1", epoch, 0, "me")
+        heartbeat.add(claim, lambda: None)
+        thread, claims = renewed.get(timeout=60)
+        heartbeat.remove("run-1")
+        thread.join(60)
+        assert not thread.is_alive()
+        assert claims == [claim]
+        renewed.queue.clear()
 
 
 @pytest.mark.parametrize("error", ERRORS)
