@@ -10,7 +10,8 @@ from rxworker.boards.publish import Keep, Published, WatchItems, publish
 from rxworker.boards.stored import fold_alerts, fold_log, log_records
 from rxworker.boards.text import board_text
 from rxworker.boards.webhook import Webhook
-from rxworker.boards.xray import OperatorState, XRay, explain
+from rxworker.boards.xray import XRay, explain
+from rxworker.boards.xray_count import OperatorState
 
 __all__ = [
     "Alert",

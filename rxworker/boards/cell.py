@@ -21,7 +21,7 @@ from reactivex import abc
 from rxworker.boards.clock import RecordClock
 from rxworker.boards.operator_names import explained
 from rxworker.boards.panel import NUMBERS, AlertChange, LabelGroup, Panel, PanelState, Shown
-from rxworker.boards.xray import XRay
+from rxworker.boards.xray import XRay, source_of
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.operators import Span
@@ -193,12 +193,13 @@ class Cell:
             self._end(oldest)
             self._values.pop(oldest, None)
             del lanes[oldest]
-        lane = lanes[name] = Source[Record]()
+        pipeline = self.panel.pipeline
+        lane = lanes[name] = source_of(pipeline)
         sink = Sink[Any](
             partial(self._put, name), partial(self._stop, name), partial(self._end, name)
         )
         try:
-            result = self.panel.pipeline(lane)
+            result = pipeline(lane)
             if not isinstance(result, reactivex.Observable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
                 raise ConfigurationError(f"the pipeline returned {result!r:.60}, and no observable")
             self._subscriptions[name] = connect(result, sink, self._clock)

@@ -14,7 +14,7 @@ from reactivex.scheduler import HistoricalScheduler
 from rxworker import operators, panels
 from rxworker.boards import Board, Dashboard, OperatorState, XRay, explain, panel
 from rxworker.boards.operator_names import name_of
-from rxworker.boards.xray import SAMPLE
+from rxworker.boards.xray_count import SAMPLE
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunStart, TextDelta, ToolStart, ToolStop, Usage
 from rxworker.messages import Conversation, ToolCall
@@ -234,7 +234,7 @@ class Clock:
 
 def test_the_time_of_an_operator_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("rxworker.boards.xray.time.perf_counter", lambda: clock.now)
+    monkeypatch.setattr("rxworker.boards.xray_count.time.perf_counter", lambda: clock.now)
 
     def slow(number: int) -> int:
         clock.spend(0.003)
