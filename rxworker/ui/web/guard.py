@@ -31,7 +31,14 @@ from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.web.health import PROBES
 from rxworker.ui.web.links import PREFIX, Links
 from rxworker.ui.web.request import Handler, WebRequest
-from rxworker.ui.web.responses import ApiError, json_response, log_error, logger, text_response
+from rxworker.ui.web.responses import (
+    CONTENT_SECURITY_POLICY,
+    ApiError,
+    json_response,
+    log_error,
+    logger,
+    text_response,
+)
 from rxworker.ui.web.responses import error_response as json_error_response
 from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
 
@@ -69,10 +76,6 @@ class Token:
         return hmac.new(self._token, b"rxworker " + purpose, sha256).hexdigest()
 
 
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -82,6 +85,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Server": "rxworker",
 }
+
+POLICIES = ("Content-Security-Policy", "X-Frame-Options")
+"""The headers that a file of the page may have of its own."""
 
 _HTTP_ERRORS = {
     404: ("not_found", "there is nothing at this address"),
@@ -125,7 +131,8 @@ def add_headers(headers: MutableMapping[str, str], origin: str | None = None) ->
         headers: The headers.
         origin: The other origin whose page may read the response.
     """
-    headers.update(HEADERS)
+    policies = {name: headers[name] for name in POLICIES if name in headers}
+    headers.update(HEADERS | policies)
     headers.setdefault("Cache-Control", "no-store")
     if origin is not None:
         headers["Access-Control-Allow-Origin"] = origin

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import chain
+from pathlib import Path
 from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.errors import DecisionError, LocalProtocolError
+from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.request import WebRequest
@@ -182,7 +184,18 @@ def _choices(annotation: object) -> list[str]:
     return [*chain.from_iterable(filter(None, found)), *chain.from_iterable(map(_choices, parts))]
 
 
-INDEX, FLEET = "index.html", "fleet.html"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+INDEX, FLEET, DIAGRAM = "index.html", "fleet.html", "diagram.html"
+DIAGRAM_SCRIPT = "diagram.js"
+DIAGRAM_HTML = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Diagram</title><style>body { margin: 0; padding: 12px; background: #fff; } body.dark { background: #191d1f; } svg { display: block; margin: auto; }</style>
+<div id="diagram"></div>
+"""
+FRAMES = {"Content-Security-Policy": f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"}
+"""The policy of the page, if it draws diagrams."""
 TYPES = {
     ".css": "text/css",
     ".html": "text/html",
@@ -206,23 +219,36 @@ class PageFile(Struct, frozen=True):
         body: The content.
         content_type: The media type.
         etag: A digest of the content, for the browser's cache.
+        headers: The policies that it has of its own.
     """
 
     body: bytes
     content_type: str
     etag: str
+    headers: Mapping[str, str] = {}
 
 
 class Page:
     """The files of the page by path.
 
+    Args:
+        mermaid: The library that draws diagrams, if the page is to draw them.
+
+    Raises:
+        ConfigurationError: That file is not there, or another one.
+
     >>> Page().files["index.html"].content_type
     'text/html'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mermaid: str | Path | None = None) -> None:
         root = resources.files("rxworker.ui.web") / "static"
         self.files = dict(_files(root, ""))
+        script = self.files.pop(DIAGRAM_SCRIPT).body
+        if mermaid is not None:
+            self.files[DIAGRAM] = _diagram(_mermaid(mermaid), script.decode())
+            index = self.files[INDEX].body.replace(b"<html ", b"<html data-diagrams ", 1)
+            self.files[INDEX] = _file(index, "text/html", FRAMES)
 
     def answer(self, request: WebRequest, path: str) -> web.Response:
         """Return the file, or 304 if the browser has it.
@@ -234,7 +260,7 @@ class Page:
         if file is None:
             raise ApiError(404, "not_found", "there is no such file")
         # The browser checks each time whether its copy is current.
-        headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
+        headers = {"ETag": file.etag, "Cache-Control": "no-cache", **file.headers}
         if file.etag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         text = file.content_type.startswith("text/")
@@ -252,5 +278,37 @@ def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, PageFile]]:
             continue
         kind = TYPES.get(item.name[item.name.rfind(".") :])
         if kind is not None:
-            body = item.read_bytes()
-            yield path, PageFile(body, kind, f'"{sha256(body).hexdigest()[:32]}"')
+            yield path, _file(item.read_bytes(), kind)
+
+
+def _file(body: bytes, kind: str, headers: Mapping[str, str] | None = None) -> PageFile:
+    return PageFile(body, kind, f'"{sha256(body).hexdigest()[:32]}"', headers or {})
+
+
+def _mermaid(path: str | Path) -> str:
+    """The library, as it is written in the package."""
+    try:
+        library = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"mermaid={str(path)!r}: {format_error(error)}") from None
+    if 'globalThis["mermaid"]' not in library:
+        message = "this is not the file dist/mermaid.min.js of the npm package mermaid"
+        raise ConfigurationError(f"mermaid={str(path)!r}: {message}")
+    return library
+
+
+def _diagram(library: str, script: str) -> PageFile:
+    """The document in which a diagram is drawn. It runs these two scripts and loads nothing; the page shows it in a frame without an origin."""
+    # In HTML, these would end the script, or begin a comment.
+    scripts = [
+        one.replace("</script", r"<\/script").replace("<!--", r"<\!--") for one in (library, script)
+    ]
+    digests = [b64encode(sha256(one.encode()).digest()).decode() for one in scripts]
+    sources = " ".join(f"'sha256-{digest}'" for digest in digests)
+    policy = (
+        f"sandbox allow-scripts; default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    )
+    body = DIAGRAM_HTML + "".join(f"<script>{one}</script>" for one in scripts)
+    headers = {"Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN"}
+    return _file(body.encode(), "text/html", headers)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from math import inf
+from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -146,6 +147,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         close_delay: Seconds that `serve` and `WebServer` still serve when they are stopped, while ``/readyz`` answers 503, so that a load
             balancer sends its clients to another server first.
         prices: The prices of tokens, by the model's name, for the cost of the runs.
+        mermaid: The file ``dist/mermaid.min.js`` of the npm package ``mermaid``, with which the page draws diagrams on request. ``None``: they stay code.
 
     Raises:
         ConfigurationError: A value is not valid.
@@ -173,6 +175,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     cancel_on_disconnect: float | None = 1.0
     close_delay: float = 0.0
     prices: Mapping[str, Prices] = field(default_factory=dict[str, Prices])
+    mermaid: str | Path | None = None
 
     def __post_init__(self) -> None:
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:

@@ -113,7 +113,7 @@ class ServerState:
         self.runs = Runs(self.store, self.workers)
         self.streams = Streams(settings, self.store)
         self.sockets = set[Connection]()
-        self.page = Page()
+        self.page = Page(settings.mermaid)
         rate = settings.writes_per_second
         self.published = PublishedStreams(has_users=self.has_users, rate=rate)
         for stream in streams:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rxworker.testing import say, think
+from rxworker.ui.web import Settings
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -277,3 +280,99 @@ async def test_formulas_are_drawn_and_do_nothing_else(desk: Desk, gated: type[Ga
             "document.fonts.ready.then((fonts) => [...fonts].filter((font) => font.status === 'loaded').map((font) => font.family))"
         )
         assert {"KaTeX_Main", "KaTeX_Fraktur", "KaTeX_AMS"} <= set(fonts)
+
+
+LIBRARY = """
+globalThis["mermaid"] = {
+  initialize(options) { this.options = options; },
+  async render(id, text) {
+    if (text.includes("bad")) throw new Error("Parse error of <b>bad</b></script>");
+    const { theme, securityLevel } = this.options;
+    return { svg: `<svg id="${id}" height="321" style="border-top: 1px solid"><style>text { font-size: 31px }</style><text y="40">${theme} ${securityLevel}: ${text}</text></svg>` };
+  },
+};
+"""
+"""What stands in for Mermaid. That it is given with a setting, and drawn where it can do nothing, is the same for both."""
+DIAGRAMS = "```mermaid\nA --> B\n```\n\n```mermaid\nbad\n```\n\n```python\nmermaid = 1\n```"
+REAL = Path(__file__).parents[2] / "integration/page/node_modules/mermaid/dist/mermaid.min.js"
+
+
+async def test_a_diagram_is_drawn_on_request_where_it_can_do_nothing(
+    desk: Desk, gated: type[GatedModel], tmp_path: Path
+) -> None:
+    library = tmp_path / "mermaid.min.js"
+    library.write_text(LIBRARY, encoding="utf-8")
+    async with desk.serve(gated([say(DIAGRAMS)], free=True), settings=Settings(mermaid=library)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        draw = page.get_by_role("button", name="Draw")
+        await expect(draw).to_have_count(2)
+        assert await page.locator("iframe").count() == 0, "nothing is loaded before that"
+        code = page.locator("figure.code pre")
+        await draw.first.press("Enter")
+        await expect(code.first).to_be_hidden()
+        shown = page.frame_locator("iframe.diagram")
+        await expect(shown.locator("text")).to_have_text("default strict: A --> B\n")
+        await expect(page.locator("iframe.diagram")).to_have_css("height", "346px")
+        await expect(shown.locator("text")).to_have_css("font-size", "31px")
+        frame = page.frames[1]
+        assert await frame.evaluate("window.origin") == "null"
+        refused = """async () => {
+          const tries = [() => parent.document, () => localStorage, () => fetch("/api/info"), () => import("/static/main.js")];
+          return await Promise.all(tries.map(async (act) => { try { await act(); return false; } catch { return true; } }));
+        }"""
+        assert await frame.evaluate(refused) == [True] * 4
+        desk.problems.clear()  # the browser reports what it refused
+        # An error is shown above the code.
+        await draw.last.click()
+        await expect(page.locator("figure.code .reason")).to_have_text(
+            "Not drawn: Parse error of <b>bad</b></script>"
+        )
+        await expect(code.nth(1)).to_be_visible()
+        await expect(draw.last).to_have_attribute("aria-pressed", "false")
+        # And the code again; the colours are those of the page.
+        await draw.first.click()
+        await expect(code.first).to_be_visible()
+        await expect(page.locator("iframe")).to_have_count(0)
+        await page.locator("#theme").click()
+        await draw.first.click()
+        await expect(shown.locator("text")).to_contain_text("dark strict")
+
+
+async def test_without_the_library_a_diagram_stays_code(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say(DIAGRAMS)], free=True)) as server:
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await expect(page.locator("figure.code")).to_have_count(3)
+        assert await page.get_by_role("button", name="Draw").count() == 0
+        for name in ("diagram.html", "diagram.js"):
+            response = await page.request.get(f"{server.url}static/{name}")
+            assert response.status == 404
+
+
+async def test_mermaid_itself_draws_within_that_policy(desk: Desk, gated: type[GatedModel]) -> None:
+    """The problems of the browser, which must be none, include what the policy of the frame refuses."""
+    if not REAL.exists():
+        missing = "mermaid is not installed: npm install --no-package-lock --prefix tests/integration/page"
+        if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    text = '```mermaid\nflowchart LR\n A[Order] --> B{Paid?}\n click A "javascript:alert(1)"\n```\n\n```mermaid\nflowchart LR\n A --> --> [\n```'
+    async with desk.serve(gated([say(text)], free=True), settings=Settings(mermaid=REAL)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        draw = page.get_by_role("button", name="Draw")
+        await draw.first.click()
+        shown = page.frame_locator("iframe.diagram")
+        await expect(shown.locator(".node")).to_have_text(["Order", "Paid?"])
+        hrefs: list[str] = await shown.locator("a").evaluate_all(
+            "(all) => all.map((a) => a.outerHTML.slice(0, 200))"
+        )
+        assert not [one for one in hrefs if "javascript:" in one]
+        await draw.last.click()
+        await expect(page.locator("figure.code .reason")).to_contain_text("Parse error")

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rxworker.ui.web.responses import INDEX, Page
+import pytest
+
+from rxworker.errors import ConfigurationError
+from rxworker.ui.web.responses import CONTENT_SECURITY_POLICY, INDEX, Page
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
@@ -50,3 +56,42 @@ def test_only_files_of_known_kinds_are_served() -> None:
     files = Page().files
     assert not [name for name in files if name.endswith((".py", ".pyc", ".map"))]
     assert all(not name.startswith((".", "/")) and ".." not in name for name in files)
+
+
+def test_the_page_has_frames_only_with_mermaid_and_a_diagram_loads_nothing(tmp_path: Path) -> None:
+    library = tmp_path / "mermaid.min.js"
+    library.write_text('globalThis["mermaid"] = "</script><!--"', encoding="utf-8")
+    plain, drawing = Page().files, Page(library).files
+    assert plain[INDEX].headers == {}
+    assert (
+        drawing[INDEX].headers["Content-Security-Policy"]
+        == f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"
+    )
+    assert b"<html data-diagrams " in drawing[INDEX].body
+    assert set(drawing) - set(plain) == {"diagram.html"}
+    scripts = re.findall(
+        r"<script>(.*?)</script>", drawing["diagram.html"].body.decode(), re.DOTALL
+    )
+    assert scripts[0] == r'globalThis["mermaid"] = "<\/script><\!--"'
+    policy = drawing["diagram.html"].headers["Content-Security-Policy"]
+    digests = [b64encode(sha256(one.encode()).digest()).decode() for one in scripts]
+    assert f"script-src 'sha256-{digests[0]}' 'sha256-{digests[1]}';" in policy
+    assert policy.startswith("sandbox allow-scripts; default-src 'none';")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "No such file"),
+        (b"\xff", "decode"),
+        (b"export default mermaid;", "dist/mermaid.min.js"),
+    ],
+)
+def test_another_file_than_that_of_mermaid_is_refused(
+    tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    path = tmp_path / "mermaid.min.js"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=problem):
+        Page(path)

@@ -66,7 +66,7 @@ export const words = {
   },
   attach: { title: "Attached", add: "Attach a file", document: "Document", remove: "Remove {name}", large: "{name} is larger than 5 MB.", unreadable: "{name} cannot be read." },
   message: { edit: "Edit", again: "Answer again", save: "Send", cancel: "Cancel", editing: "Edit the message", actions: "Actions", link: "Copy link", branch: "Show version {n} of {count}" },
-  code: { title: "Code", wrap: "Wrap", copy: "Copy", copied: "Copied", notCopied: "Not allowed" },
+  code: { draw: "Draw", diagram: "Diagram", notDrawn: "Not drawn: {error}", noAnswer: "the diagram was not loaded, or took too long", title: "Code", wrap: "Wrap", copy: "Copy", copied: "Copied", notCopied: "Not allowed" },
   call: {
     tool: "tool", arguments: "Arguments", result: "Result", changed: "changed: ", in: "{word} in {seconds}", retracted: "retracted",
     verdict: "{verdict} by {hook}", verdictWhy: "{verdict} by {hook}: {reason}",

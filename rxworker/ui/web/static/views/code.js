@@ -3,10 +3,11 @@
 // Colours are made by speed-highlight (https://github.com/speed-highlight/core), whose tokens become nodes here. Its languages are loaded when they
 // are needed.
 
-import { copy, el, GrowingText, setText } from "./dom.js";
+import { diagram } from "./diagram.js";
+import { copy, el, GrowingText, setText, show } from "./dom.js";
 import { linesOf } from "../model/diff.js";
 import { readable } from "../model/format.js";
-import { words } from "../model/language.js";
+import { fill, words } from "../model/language.js";
 import { tokenizer } from "../vendor/speed-highlight/tokenize.js";
 
 const MOST = 60_000; // characters that are coloured
@@ -54,7 +55,7 @@ class Code {
     this.text = text;
     this.inner = el("code");
     const wrap = el("button", { type: "button", "aria-pressed": "false", text: words.code.wrap, onclick: () => wrap.setAttribute("aria-pressed", String(this.node.classList.toggle("wrapped"))) });
-    const bar = el("figcaption", {}, el("span", { class: "code-language", text: this.language }), wrap, copyButton(() => this.text));
+    const bar = el("figcaption", {}, el("span", { class: "code-language", text: this.language }), this.drawing(), wrap, copyButton(() => this.text));
     this.node = el("figure", { class: "code", dir: "ltr" }, bar, el("pre", { tabindex: "0", "aria-label": words.code.title }, this.inner));
     this.node.block = this;
     this.growing = new GrowingText(this.inner);
@@ -64,6 +65,22 @@ class Code {
   append(text) {
     this.text += text;
     this.growing.append(text);
+  }
+
+  // The button that draws a diagram in place of its code, if the server was given the library for that.
+  drawing() {
+    if (this.language !== "mermaid" || !("diagrams" in document.documentElement.dataset)) return null;
+    const button = el("button", { type: "button", class: "draw", "aria-pressed": "false", text: words.code.draw, onclick: () => this.draw(button, button.getAttribute("aria-pressed") !== "true") });
+    return button;
+  }
+
+  draw(button, isDrawn, problem = "") {
+    const { node } = this, code = node.querySelector("pre");
+    for (const old of node.querySelectorAll(".diagram, .reason")) old.remove();
+    if (isDrawn) code.after(diagram(this.text, (error) => this.draw(button, false, fill(words.code.notDrawn, { error }))));
+    if (problem !== "") code.before(el("p", { class: "reason", role: "alert", text: problem }));
+    show(code, !isDrawn);
+    button.setAttribute("aria-pressed", String(isDrawn));
   }
 
   // The code is complete: show it in colours.
