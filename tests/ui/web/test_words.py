@@ -20,7 +20,7 @@ SOURCES = [
     path for path in sorted(STATIC.rglob("*.js")) if path.parent.name not in ("vendor", "languages")
 ]
 PAGES = sorted(STATIC.glob("*.html"))
-BY_KEY = re.compile(r"^(call|commands|groups|result|status|lanes|watchers|link)\.")
+BY_KEY = re.compile(r"^(call|commands|groups|result|share|status|lanes|watchers|link)\.")
 """Sections of which some texts are looked up by the state that they name."""
 
 
