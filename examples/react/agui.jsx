@@ -15,6 +15,7 @@ import {
   useAgUiSubmitInterruptResponses,
 } from "@assistant-ui/react-ag-ui";
 import { createRoot } from "react-dom/client";
+import { Call, Decision, Empty, Frame, paint, Plan } from "./frame.jsx";
 
 const agent = new HttpAgent({ url: "/worker/ag-ui", threadId: crypto.randomUUID() });
 
@@ -24,51 +25,59 @@ const Confetti = makeAssistantTool({
   description: "Throw confetti over the page.",
   parameters: { type: "object", properties: { color: { type: "string" } }, required: ["color"] },
   execute: ({ color }) => {
-    document.body.style.background = color;
+    paint(color);
     return `${color} confetti is everywhere.`;
   },
 });
 
 function Thread() {
   return (
-    <ThreadPrimitive.Root>
-      <ThreadPrimitive.Messages components={{ UserMessage: Message, AssistantMessage: Message }} />
-      <Interrupts />
-      <Steps />
-      <ComposerPrimitive.Root>
-        <ComposerPrimitive.Input />
+    <Frame title="AG-UI" beside={<Steps />}>
+      <ThreadPrimitive.Root asChild>
+        <div className="talk">
+          <div>
+            <ThreadPrimitive.Empty><Empty /></ThreadPrimitive.Empty>
+            <ThreadPrimitive.Messages components={{ UserMessage: User, AssistantMessage: Assistant }} />
+            <Interrupts />
+          </div>
+        </div>
+      </ThreadPrimitive.Root>
+      <ComposerPrimitive.Root className="ask">
+        <ComposerPrimitive.Input placeholder="Plan something" aria-label="Message" />
         <ThreadPrimitive.If running={false}>
-          <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
+          <ComposerPrimitive.Send className="primary">Send</ComposerPrimitive.Send>
         </ThreadPrimitive.If>
         <ThreadPrimitive.If running>
           <ComposerPrimitive.Cancel>Stop</ComposerPrimitive.Cancel>
         </ThreadPrimitive.If>
       </ComposerPrimitive.Root>
-    </ThreadPrimitive.Root>
+    </Frame>
   );
 }
 
-function Message() {
+const User = () => <Message role="user" />;
+const Assistant = () => <Message role="assistant" />;
+
+function Message({ role }) {
   return (
-    <MessagePrimitive.Root>
-      <MessagePrimitive.Content components={{ Text, tools: { Fallback: Call } }} />
+    <MessagePrimitive.Root data-role={role}>
+      <MessagePrimitive.Content components={{ Text, tools: { Fallback: Tool } }} />
     </MessagePrimitive.Root>
   );
 }
 
 const Text = ({ text }) => <p>{text}</p>;
-const Call = ({ toolName, argsText, result }) => <pre>{toolName} {argsText} {result && String(result)}</pre>;
+
+function Tool({ toolName, argsText, result, isError }) {
+  const state = result === undefined ? "running" : isError ? "failed" : "done";
+  return <Call name={toolName} input={argsText} output={result && String(result)} state={state} />;
+}
 
 function Interrupts() {
   const submit = useAgUiSubmitInterruptResponses();
   return useAgUiInterrupts().map(({ id, message }) => (
-    <div key={id}>
-      {message}
-      {[true, false].map((approved) => (
-        <button key={approved} onClick={() => submit([{ interruptId: id, status: "resolved", payload: { approved } }])}>
-          {approved ? "Approve" : "Deny"}
-        </button>
-      ))}
+    <div key={id} className="call" data-state="waiting">
+      <Decision text={message} decide={(approved) => submit([{ interruptId: id, status: "resolved", payload: { approved } }])} />
     </div>
   ));
 }
@@ -78,8 +87,8 @@ function Steps() {
   const setState = useAgUiSetState();
   return (
     <>
-      <ul id="steps">{state?.steps?.map((step) => <li key={step}>{step}</li>)}</ul>
-      <button onClick={() => setState({ steps: ["Begin anew"] })}>Begin anew</button>
+      <Plan steps={state?.steps} />
+      <button type="button" onClick={() => setState({ steps: ["Begin anew"] })}>Begin anew</button>
     </>
   );
 }

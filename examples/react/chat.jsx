@@ -1,4 +1,4 @@
-// A worker with useChat: text as it arrives, approvals, a tool of the page, the shared state, stop, the history after a reload, and the status, the tokens and
+// A worker with useChat: text as it arrives, approvals, a tool of the page, the shared state, stop, the history after a reload, and the status, two panels and
 // the trace of the last run.
 import { useChat } from "@ai-sdk/react";
 import {
@@ -11,6 +11,7 @@ import { createRoot } from "react-dom/client";
 import { connect } from "rxworker-client";
 import { defineElements } from "rxworker-client/elements";
 import { usePanel, useRun } from "rxworker-client/react";
+import { Call, Decision, Empty, Frame, paint, Plan } from "./frame.jsx";
 
 const client = connect("/worker/");
 defineElements("/worker/");
@@ -20,8 +21,8 @@ const id = new URL(location.href).searchParams.get("id") ?? crypto.randomUUID();
 history.replaceState(null, "", `?id=${id}`);
 
 // A tool that this page runs; server.py describes it to the model.
-function paint({ color }) {
-  document.body.style.background = color;
+function runPaint({ color }) {
+  paint(color);
   return `The page is ${color}.`;
 }
 
@@ -35,7 +36,7 @@ function Chat({ messages: initial }) {
     transport: new DefaultChatTransport({ api, fetch: (...request) => fetch(...request).then(noteRun) }),
     sendAutomaticallyWhen: (chat) => isAnswered(chat) || isDecided(chat),
     onToolCall({ toolCall: { toolName: tool, toolCallId, input } }) {
-      if (tool === "paint") addToolOutput({ tool, toolCallId, output: paint(input) });
+      if (tool === "paint") addToolOutput({ tool, toolCallId, output: runPaint(input) });
     },
   });
 
@@ -57,47 +58,55 @@ function Chat({ messages: initial }) {
   }
 
   const state = messages.flatMap((message) => message.parts).findLast((part) => part.type === "data-state");
+  const isIdle = status === "ready" || status === "error";
   return (
-    <>
-      {messages.map((message) => (
-        <section key={message.id} data-role={message.role}>
-          {message.parts.map((part, at) => <Part key={at} part={part} decide={addToolApprovalResponse} />)}
-        </section>
-      ))}
-      <ul id="steps">{state?.data.steps.map((step) => <li key={step}>{step}</li>)}</ul>
-      <form onSubmit={send}>
-        <input value={text} onChange={(event) => setText(event.target.value)} />
-        {status === "ready" || status === "error" ? <button>Send</button> : <button type="button" onClick={stopRun}>Stop</button>}
+    <Frame title="useChat" beside={<><Plan steps={state?.data.steps} />{run && <LastRun run={run} />}</>}>
+      <div className="talk">
+        <div>
+          {messages.length === 0 && <Empty />}
+          {messages.map((message) => (
+            <section key={message.id} data-role={message.role}>
+              {message.parts.map((part, at) => <Part key={at} part={part} decide={addToolApprovalResponse} />)}
+            </section>
+          ))}
+        </div>
+      </div>
+      <form className="ask" onSubmit={send}>
+        <input value={text} onChange={(event) => setText(event.target.value)} placeholder="Plan something" aria-label="Message" required />
+        {isIdle ? <button className="primary">Send</button> : <button type="button" onClick={stopRun}>Stop</button>}
       </form>
-      {run && <LastRun run={run} />}
-    </>
+    </Frame>
   );
 }
 
+// The package for JavaScript: the run and a panel as values, and the elements that the server draws.
 function LastRun({ run }) {
   const { value: view } = useRun(client, run);
   const { value: tokens } = usePanel(client, "usage", "tokens", { run });
+  const calls = view?.toolCalls ?? 0, board = `/worker/api/boards/usage?conversation=${id}`;
   return (
-    <>
-      <p id="run">{view?.status} · {view?.toolCalls} calls · {tokens?.value} tokens</p>
-      <rx-run view="trace" src={`/worker/api/runs/${run}`} />
-    </>
+    <section>
+      <h2>Last run</h2>
+      <p id="run" className="quiet">{view?.status ?? "…"} · {calls} {calls === 1 ? "call" : "calls"} · {tokens?.value ?? 0} tokens</p>
+      <div className="panels">
+        <rx-panel src={board} panel="tokens-a-second" />
+        <rx-panel src={board} panel="calls-by-tool" />
+        <rx-run view="trace" src={`/worker/api/runs/${run}`} />
+      </div>
+    </section>
   );
 }
+
+const STATES = { "approval-requested": "waiting", "output-available": "done", "output-error": "failed", "output-denied": "failed" };
 
 function Part({ part, decide }) {
   if (part.type === "text") return <p>{part.text}</p>;
   if (!part.type.startsWith("tool-")) return null;
+  const name = part.type.slice(5);
   return (
-    <pre>
-      {part.type.slice(5)} {JSON.stringify(part.input)} {part.output ?? part.errorText}
-      {part.state === "approval-requested" &&
-        [true, false].map((approved) => (
-          <button key={approved} onClick={() => decide({ id: part.approval.id, approved })}>
-            {approved ? "Approve" : "Deny"}
-          </button>
-        ))}
-    </pre>
+    <Call name={name} input={JSON.stringify(part.input)} output={part.output ?? part.errorText} state={STATES[part.state] ?? "running"}>
+      {part.state === "approval-requested" && <Decision text={`May it call ${name}?`} decide={(approved) => decide({ id: part.approval.id, approved })} />}
+    </Call>
   );
 }
 

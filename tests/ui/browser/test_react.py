@@ -88,7 +88,9 @@ async def test_a_page_with_use_chat(
         # The worker's tool and that of the page, of one response; the text arrives in pieces.
         await ask(page, "Plan it")
         await expect(page.locator("#steps li")).to_have_text(["Write"])
-        await expect(page.locator("body")).to_have_css("background-color", "rgb(0, 128, 128)")
+        await expect(page.locator("header > .mark")).to_have_css(
+            "background-color", "rgb(0, 128, 128)"
+        )
         model.let(1)
         answer = page.locator("[data-role=assistant] p")
         await expect(answer).not_to_have_text(["It is done. Or is it?"])
@@ -101,9 +103,12 @@ async def test_a_page_with_use_chat(
         # The trace of the run, with the one that paused for the approval.
         await expect(page.locator("rx-run").get_by_role("button", name="send_mail")).to_be_visible()
         await expect(page.locator("rx-run .turn")).to_have_count(2)
+        # The panels are those of the conversation.
+        panel = page.locator("rx-panel[panel=calls-by-tool]")
+        await expect(panel.locator("tbody tr")).to_have_count(2)
         # What the package for JavaScript shows of it: the run that continues, with the mail.
         await expect(page.locator("#run")).to_have_text(
-            re.compile(r"^finished · 1 calls · [1-9]\d* tokens$")
+            re.compile(r"^finished · 1 call · [1-9]\d* tokens$")
         )
         await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         await page.reload()
@@ -128,17 +133,19 @@ async def test_a_page_with_assistant_ui_over_ag_ui(
     async with page_of(example, browser, model, "agui.html") as page:
         await ask(page, "Plan it")
         await expect(page.locator("#steps li")).to_have_text(["Write"])
-        await expect(page.locator("body")).to_have_css("background-color", "rgb(0, 128, 128)")
-        await expect(page.locator("p").last).to_have_text("It is done.")
+        await expect(page.locator("header > .mark")).to_have_css(
+            "background-color", "rgb(0, 128, 128)"
+        )
+        await expect(page.locator("[data-role=assistant] p").last).to_have_text("It is done.")
         # The page changes the state, and the worker continues with it.
         await page.get_by_role("button", name="Begin anew").click()
         await ask(page, "Mail it")
         await page.get_by_role("button", name="Approve").click()
-        await expect(page.locator("p").last).to_have_text("Sent.")
+        await expect(page.locator("[data-role=assistant] p").last).to_have_text("Sent.")
         await expect(page.locator("#steps li")).to_have_text(["Begin anew", "Test"])
         model._free = False  # pyright: ignore[reportPrivateUsage]
         model.let(1)
         await ask(page, "Talk")
-        await expect(page.locator("p").last).to_contain_text("On")
+        await expect(page.locator("[data-role=assistant] p").last).to_contain_text("On")
         await page.get_by_role("button", name="Stop").click()
         await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
