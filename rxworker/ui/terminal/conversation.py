@@ -399,7 +399,13 @@ class ConversationScreen(Screen[None]):
         reason = reason if question is None else str(question)
         can_allow = self.session.allowable is not None
         screen = ApprovalScreen(
-            call, reason, max(0, others), edit, can_allow=can_allow, question=question
+            call,
+            reason,
+            max(0, others),
+            edit,
+            schema=self.session.schema_of(call.name),
+            can_allow=can_allow,
+            question=question,
         )
         app_of(self).push_screen(screen, self._decided)
 

@@ -5,13 +5,10 @@ A decision about a tool call approves it, with the same or with changed argument
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar
 
-import msgspec
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 from rich.table import Table
@@ -20,7 +17,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Button, Input, Static, TextArea
+from textual.widgets import Button, Input, Static
 
 from rxworker.boards import Board, board_text
 from rxworker.errors import DecisionError
@@ -29,101 +26,15 @@ from rxworker.hub import WatcherState
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools.reports import FileEdit
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.describe import describe_json
 from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.ui.terminal.diff import edit_lines
+from rxworker.ui.terminal.form import Form, fields_of
 from rxworker.ui.terminal.section import more_lines
 from rxworker.ui.terminal.themes import app_of, plain_colours
 from rxworker.ui.terminal.trace import draw_trace, trace_rows
 from rxworker.views import RunView
 from rxworker.worker import Decision
 from rxworker.worker.decisions import Approve, Deny, reply_of
-
-# Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
-
-
-def arguments_text(arguments: JsonObject | str) -> str:
-    r"""Return the arguments as text in which every character is visible and the value is unchanged.
-
-    Free text is returned unchanged if all of it is visible; otherwise as a JSON string.
-
-    >>> print(arguments_text({"path": "a\u202eb"}))
-    {
-      "path": "a\u202eb"
-    }
-    >>> print(arguments_text("ls -l"), arguments_text("ls\x1b"))
-    ls -l "ls\u001b"
-    """
-    if isinstance(arguments, str) and not _is_hidden(arguments):
-        return arguments
-    return _HIDDEN.sub(_escape, json.dumps(arguments, indent=2, ensure_ascii=False))
-
-
-def read_arguments(text: str, shown: JsonObject | str) -> JsonObject | str:
-    """Parse the arguments that the user edited.
-
-    Args:
-        text: The edited text.
-        shown: The arguments that were shown: the result has the same kind.
-
-    Raises:
-        ValueError: The text is not valid; the message contains the position.
-
-    >>> read_arguments('{"path": "a"}', {"path": "b"})
-    {'path': 'a'}
-    >>> read_arguments("rm a", "rm b")
-    'rm a'
-    """
-    if isinstance(shown, str) and not _is_hidden(shown):
-        return text
-    try:
-        value: object = json.loads(text)
-    except json.JSONDecodeError as error:
-        message = f"this is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}"
-        raise ValueError(message) from error
-    if isinstance(shown, str):
-        if not isinstance(value, str):
-            raise ValueError('this is free text, in JSON: write "..."')
-        return value
-    if not isinstance(value, dict):
-        raise ValueError('arguments are a JSON object, such as {"path": "a"}')
-    return msgspec.convert(cast("object", value), JsonObject)
-
-
-def blank(schema: JsonObject | None) -> JsonObject:
-    """A form with its defaults, and what must be filled in.
-
-    >>> blank({"properties": {"name": {"type": "string"}, "of": {"type": "integer", "default": 2}}, "required": ["name"]})
-    {'name': None, 'of': 2}
-    """
-    properties, required = ((schema or {}).get(name, {}) for name in ("properties", "required"))
-    assert isinstance(properties, dict)
-    assert isinstance(required, list | dict)
-    fields = {name: each for name, each in properties.items() if isinstance(each, dict)}
-    return {
-        name: each.get("default")
-        for name, each in fields.items()
-        if "default" in each or name in required
-    }
-
-
-def form_text(schema: JsonObject) -> str:
-    """The fields of a form, one line for each."""
-    properties = schema.get("properties")
-    lines = properties.items() if isinstance(properties, dict) else ()
-    return "\n".join(f"{one_line(name, 60)}: {describe_json(each)}" for name, each in lines)
-
-
-def _is_hidden(text: str) -> bool:
-    return _HIDDEN.search(text) is not None or clean(text) != text
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
-
 
 MOST_LINES = 500
 """Maximum number of lines of a diff in a dialog."""
@@ -136,6 +47,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         call: The call that waits.
         reason: Why it waits.
         others: The number of other calls that wait.
+        schema: The JSON schema of the arguments.
         edit: The edit of a file that the call would make, which is shown as a diff.
         can_allow: Whether the tool can be always allowed.
         question: The question of the tool, in place of an approval. The arguments are then the content of its form.
@@ -146,8 +58,8 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         Binding("ctrl+s", "approve", "Run it", priority=True),
         Binding("ctrl+a", "always", "Always", priority=True),
         Binding("ctrl+e", "edit", "Edit", priority=True),
-        Binding("ctrl+d", "deny", "Deny", priority=True),
-        Binding("escape,ctrl+c", "later", "Later", priority=True),
+        Binding("ctrl+n", "deny", "Deny", priority=True),
+        Binding("escape,ctrl+c,ctrl+d", "later", "Later", priority=True),
     ]
 
     def __init__(
@@ -157,6 +69,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         others: int = 0,
         edit: FileEdit | None = None,
         *,
+        schema: JsonObject | None = None,
         can_allow: bool = True,
         question: Question | None = None,
     ) -> None:
@@ -164,8 +77,9 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         self._asked = call
         self._can_allow = can_allow
         self._question = question
-        self._input = call.input if question is None else blank(question.schema)
-        self._shown = arguments_text(self._input)
+        is_new = question is not None
+        schema = schema if question is None else question.schema
+        self._form = Form(fields_of({} if is_new else call.input, schema or {}, is_new=is_new))
         self._reason = reason
         self._others = others
         self._edit = edit
@@ -181,11 +95,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
             if self._edit is not None:
                 with VerticalScroll(id="edit"):
                     yield Static(self._diff(self._edit))
-            if self._question is not None and self._question.schema is not None:
-                with VerticalScroll(id="edit"):
-                    yield Static(clean(form_text(self._question.schema)), markup=False)
-            is_fixed = self._question is None or self._question.schema is None
-            yield TextArea(self._shown, read_only=is_fixed, id="arguments", tab_behavior="focus")
+            yield self._form
             yield Static("", id="wrong", markup=False)
             yield Input(placeholder="Reason for the model (optional)", id="why", compact=True)
             with Horizontal(id="decisions"):
@@ -194,7 +104,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
                 if self._can_allow:
                     yield Button("Always ^a", id="always", compact=True)
                 yield Button("Edit ^e", id="edit", compact=True)
-                yield Button("Deny ^d", id="deny", variant="error", compact=True)
+                yield Button("Deny ^n", id="deny", variant="error", compact=True)
                 yield Button("Later esc", id="later", compact=True)
 
     def _diff(self, edit: FileEdit) -> Text:
@@ -216,8 +126,9 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         """Hide the parts that are empty."""
         self.query_one("#reason").display = bool(self._reason)
         self.query_one("#wrong").display = False
-        is_address = self._question is not None and self._question.schema is None
-        self._editor.display = not is_address
+        if self._question is not None:
+            self._form.display = self._question.schema is not None
+            self._form.edit()
         self.query_one("#why").display = self._question is None
 
     async def on_button_pressed(self, event: Button.Pressed) -> None:
@@ -230,22 +141,27 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
 
     def action_approve(self, *, is_always: bool = False) -> None:
         """Approve the call with the arguments that are shown."""
-        text = self._editor.text
-        try:
-            # A tool that takes free text gets text, whatever type the model sent.
-            is_same = text == self._shown
-            given = read_arguments(text, self._input)
-            if self._question is not None:
-                approval = Approve(given if self._question.schema is not None else None)
+        # After the keys that were pressed before, which the field may not have read yet.
+        (self.focused or self).call_later(self._approve, is_always=is_always)
+
+    def _approve(self, *, is_always: bool) -> None:
+        if self._question is None and not self._form.is_changed:
+            self.dismiss((Approve(), is_always))
+            return
+        given = self._form.read()
+        if given is None:
+            return
+        approval = Approve(given)
+        if self._question is not None:
+            approval = approval if self._question.schema is not None else Approve()
+            try:
                 reply_of(self._question, approval)
-            else:
-                approval = Approve() if is_same else Approve(given)
-        except (ValueError, DecisionError) as error:
-            wrong = self.query_one("#wrong", Static)
-            wrong.update(clean(str(error)))
-            wrong.display = True
-        else:
-            self.dismiss((approval, is_always))
+            except DecisionError as error:
+                wrong = self.query_one("#wrong", Static)
+                wrong.update(clean(str(error)))
+                wrong.display = True
+                return
+        self.dismiss((approval, is_always))
 
     def action_always(self) -> None:
         """Approve the call, and always allow its tool in this conversation."""
@@ -254,8 +170,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
 
     def action_edit(self) -> None:
         """Make the arguments editable."""
-        self._editor.read_only = False
-        self._editor.focus()
+        self._form.edit()
 
     def action_deny(self) -> None:
         """Deny the call."""
@@ -266,10 +181,6 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         """Decide later."""
         self.dismiss(None)
 
-    @property
-    def _editor(self) -> TextArea:
-        return self.query_one("#arguments", TextArea)
-
 
 Watchers = tuple[WatcherState, ...]
 
@@ -278,7 +189,7 @@ class InfoScreen(ModalScreen[None]):
     """Shows something until one of a few keys is pressed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,ctrl+c,f1,ctrl+g,ctrl+y,q", "dismiss", "Close", priority=True)
+        Binding("escape,enter,ctrl+c,ctrl+d,f1,ctrl+g,ctrl+y,q", "dismiss", "Close", priority=True)
     ]
 
 

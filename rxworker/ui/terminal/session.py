@@ -31,7 +31,7 @@ from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
 from rxworker.log import MemoryLog, set_allowed
 from rxworker.log.values import CONVERSATION
-from rxworker.messages import Conversation, Message, Text, ToolCall
+from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
 from rxworker.messages.usage import Usage
 from rxworker.state import RunState
 from rxworker.transport import Client, Model
@@ -270,6 +270,13 @@ class TerminalSession:
     def allowable(self) -> tuple[str, str] | None:
         """What a person allows who always allows the call that waits; ``None`` if that cannot be allowed always."""
         return None if self.paused is None else PendingCalls.of(self.paused.pause).allowable
+
+    def schema_of(self, tool: str) -> JsonObject:
+        """The JSON schema of the arguments of a tool; empty for one that the worker does not have itself."""
+        for each in self.worker.tools:
+            if each.meta.name == tool:
+                return each.meta.input_schema
+        return {}
 
     @property
     def totals(self) -> Totals:

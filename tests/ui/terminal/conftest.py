@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import TextArea
 
 from rxworker import Worker
 from rxworker.ui.terminal.app import TerminalApp
@@ -75,6 +76,10 @@ class Person:
     async def is_notified(self, text: str) -> None:
         """Wait until a notification has this text."""
         await self.until(lambda: any(text in each.message for each in self.app._notifications))
+
+    def field(self, at: int) -> str:
+        """What stands in a field of the dialog."""
+        return self.app.screen.query_one(f"#field-{at}", TextArea).text
 
     @property
     def screen(self) -> str:

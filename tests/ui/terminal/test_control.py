@@ -63,14 +63,11 @@ async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: 
         await person.ask("Clean up.")
         await person.sees("delete waits for approval")
         await person.press("x", "y", "enter")  # in the middle of typing: nothing changes
-        editor = person.app.screen.query_one("#arguments", TextArea)
-        assert editor.text == '{\n  "path": "a.txt"\n}'
+        assert person.field(0) == "a.txt"
         await person.press("ctrl+e")
-        editor.text = '{"path": "b.txt"'
-        await person.press("ctrl+s")
-        await person.sees("this is not valid JSON")
-        editor.text = '{"path": "b.txt"}'
-        await person.press("ctrl+s")
+        await person.sees("text, required")
+        # The last keys may not have reached the field yet.
+        await person.pilot.press(*["backspace"] * 5, *"b.txt", "ctrl+s")
         await person.sees("Done.")
         assert it.deleted == ["b.txt"]
         assert 'delete path="b.txt"' in person.screen
@@ -82,7 +79,7 @@ async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Ope
         await person.ask("Clean up.")
         await person.sees("delete waits for approval")
         person.app.screen.query_one("#why", Input).value = "I need it"
-        await person.press("ctrl+d")
+        await person.press("ctrl+n")
         await person.sees("Then not.")
         assert it.deleted == []
         assert "⊘ not run" in person.screen
@@ -108,6 +105,77 @@ async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(
         assert it.deleted == ["a.txt"]
 
 
+@pytest.mark.parametrize("key", ["escape", "ctrl+d", "ctrl+c"])
+async def test_a_key_that_leaves_closes_a_dialog_and_decides_nothing(
+    open_app: Open, key: str
+) -> None:
+    it = Deleting(call("delete", path="a.txt"), "Done.")
+    async with open_app(it.worker) as person:
+        await person.ask("Clean up.")
+        await person.sees("delete waits for approval")
+        await person.press(key)
+        assert person.app.screen is person.app.conversation
+        assert person.app.session.waiting_call is not None
+        await person.press("f1", key)
+        assert person.app.screen is person.app.conversation
+        assert person.app.is_running
+    assert it.deleted == []
+
+
+async def test_arguments_are_fields_of_the_types_that_the_tool_has(open_app: Open) -> None:
+    sent: list[object] = []
+
+    @tool(requires_approval=True)
+    async def send_mail(
+        to: str, body: str, tags: list[str], copies: int = 1, urgent: bool = False
+    ) -> str:
+        """Send a mail.
+
+        Args:
+            to: The address.
+            body: The text.
+            tags: Words.
+            copies: How many.
+            urgent: Whether it is urgent.
+        """
+        sent.append((to, body, tags, copies, urgent))
+        return "sent"
+
+    asked = call("send_mail", to="a\u202eb", body="Dear Ada,\n\nsee you.", tags=["x"])
+    async with open_app(
+        Worker(ScriptedModel([asked, "Done."]), tools=[send_mail]), (90, 40)
+    ) as person:
+        await person.ask("Go.")
+        await person.sees("send_mail waits for approval")
+        shown = [line.strip(" │▌") for line in person.screen.splitlines()]
+        assert [
+            line for line in shown if line.startswith(("to ", "body", "Dear", "see", "copies"))
+        ] == [
+            'to          "a\\u202eb"',
+            "body        Dear Ada,",
+            "see you.",
+        ]
+        await person.press("ctrl+e")
+        await person.sees("whole number, optional. How many.")
+        for at, text, problem in (
+            (0, '"a', "to is no text"),
+            (2, '["x", 1]', "tags[1] is no text"),
+            (3, "two", "copies is no whole number"),
+            (3, "true", "copies is no whole number"),
+            (4, "yes", "urgent is no boolean (true or false)"),
+        ):
+            before = person.field(at)
+            person.app.screen.query_one(f"#field-{at}", TextArea).text = text
+            await person.press("ctrl+s")
+            await person.sees(problem)
+            person.app.screen.query_one(f"#field-{at}", TextArea).text = before
+        assert not sent
+        person.app.screen.query_one("#field-3", TextArea).text = "2"
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+    assert sent == [("a\u202eb", "Dear Ada,\n\nsee you.", ["x"], 2, False)]
+
+
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple[int, int]) -> None:
     it = Deleting(call("delete", path="a.txt") + call("delete", path="b.txt"), "Done.")
@@ -116,10 +184,10 @@ async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple
         await person.sees("delete waits for approval, and 1 more")
         for text in (
             "Delete a.txt?",
-            '"path": "a.txt"',
+            "path        a.txt",
             "Run ^s",
             "Edit ^e",
-            "Deny ^d",
+            "Deny ^n",
             "Later esc",
         ):
             assert text in person.screen
@@ -132,7 +200,7 @@ async def test_several_calls_are_shown_for_approval_one_after_the_other(open_app
         await person.sees("delete waits for approval, and 1 more")
         await person.press("ctrl+s")
         await person.sees("Delete b?")
-        await person.press("ctrl+d")
+        await person.press("ctrl+n")
         await person.sees("Done.")
         assert it.deleted == ["a"]
 
@@ -397,11 +465,8 @@ async def test_free_text_arguments_can_be_changed(open_app: Open) -> None:
     async with open_app(Worker(model, tools=[Shell()], hooks=[ask])) as person:
         await person.ask("Clean up.")
         await person.sees("shell waits for approval")
-        editor = person.app.screen.query_one("#arguments", TextArea)
-        assert editor.text == "rm -r a"
-        await person.press("ctrl+e")
-        editor.text = "rm -r b"
-        await person.press("ctrl+s")
+        assert person.field(0) == "rm -r a"
+        await person.press("ctrl+e", "backspace", "b", "ctrl+s")
         await person.sees("Done.")
         assert ran == ["rm -r b"]
 
@@ -449,7 +514,7 @@ async def test_a_pause_by_request_approves_no_call_that_a_hook_paused_at(open_ap
             await person.press("ctrl+r")
         await person.sees("delete waits for approval")
         assert it.deleted == []
-        await person.press("ctrl+d")
+        await person.press("ctrl+n")
         await person.sees("Then not.")
         assert it.deleted == []
 
@@ -460,7 +525,7 @@ async def test_two_calls_of_one_id_are_decided_about_one_by_one(open_app: Open) 
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
         await person.sees("Delete a.txt?")
-        await person.press("ctrl+d")
+        await person.press("ctrl+n")
         await person.sees("Delete b.txt?")
         await person.press("ctrl+s")
         await person.sees("One of them.")
@@ -494,13 +559,15 @@ async def test_a_question_of_a_tool_is_answered_in_its_form(
         await person.ask("Go.")
         await person.sees("book has a question")
         assert "tides has a question: How many?" in person.screen
+        await person.sees("whole number, minimum 1, required.")
         await person.press("ctrl+s")
-        await person.sees("input.guests is no whole number")
+        await person.sees("guests is missing")
+        await person.press("0", "ctrl+s")
+        await person.sees("guests is below 1")
         if is_answered:
-            editor = person.app.screen.query_one("#arguments", TextArea)
-            assert msgspec.json.decode(editor.text) == {"guests": None, "on": "Friday"}
-            editor.text = '{"guests": 2, "on": "Friday"}'
-        await person.press("ctrl+s" if is_answered else "ctrl+d")
+            assert (person.field(0), person.field(1)) == ("0", "Friday")
+            await person.press("backspace", "2")
+        await person.press("ctrl+s" if is_answered else "ctrl+n")
         await person.sees("Done.")
     [result] = model.requests[-1].conversation.messages[-1].tool_results
     assert result.text == ("accept {'guests': 2, 'on': 'Friday'}" if is_answered else "decline {}")

@@ -7,6 +7,7 @@ import io
 import sys
 
 import pytest
+from msgspec import UNSET
 from rich.console import Console
 from rich.style import Style
 
@@ -18,10 +19,10 @@ from rxworker.errors import (
     ProviderError,
     TransportError,
 )
-from rxworker.messages import JsonObject
+from rxworker.messages import Json, JsonObject
 from rxworker.testing import ScriptedModel
 from rxworker.ui.terminal import run_app, run_app_async
-from rxworker.ui.terminal.dialogs import arguments_text, read_arguments
+from rxworker.ui.terminal.form import _HIDDEN, Field
 from rxworker.ui.terminal.section import MOST, DocumentSection, draw_document, is_document
 from rxworker.ui.terminal.session import advise
 
@@ -52,32 +53,83 @@ def test_a_very_long_text_stays_as_it_is() -> None:
     assert not is_document("**a**" * MOST)
 
 
-def test_arguments_show_what_a_terminal_would_hide_and_keep_their_value() -> None:
-    value: JsonObject = {"path": "a\u202eb\u200bc\x1b\x9b", "n": [1, {"x": None}]}
-    shown = arguments_text(dict(value))
-    assert shown.isascii()
-    assert read_arguments(shown, {}) == value
+VALUES: list[Json] = [
+    "ls -l\n\tall", "", '"quoted"', "5", "true", "ls\x1b[2J", "a\u202eb", "a\r\nb", "\ud83d",
+    0, 2.5, True, False, ["a\u200bc", 1, None], {"n": [1, {"x\x9b": None}]}, [], {},
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["ls -l\n\tall", "", '"quoted"'])
-def test_free_text_is_shown_and_read_as_it_is(text: str) -> None:
-    assert arguments_text(text) == text
-    assert read_arguments(text, text) == text
+@pytest.mark.parametrize("value", VALUES, ids=ascii)
+def test_a_field_shows_what_a_terminal_would_hide_and_keeps_its_value(value: Json) -> None:
+    kinds: dict[type, str] = {
+        str: "string",
+        int: "integer",
+        float: "number",
+        bool: "boolean",
+        list: "array",
+        dict: "object",
+    }
+    field = Field("a", value, {"type": kinds[type(value)]})
+    assert _HIDDEN.search(field.text) is None
+    for known in (field, Field("a", value), Field("a", value, {"type": [*kinds.values()]})):
+        assert known.read(field.text) == value
+        if (
+            isinstance(value, str) and "\\u" in field.text
+        ):  # it is JSON then, also where it is changed
+            assert known.read(field.text[:-1] + '!"') == f"{value}!"
+            with pytest.raises(ValueError, match="is no"):
+                field.read(value[:1])
 
 
-@pytest.mark.parametrize("text", ["ls\x1b[2J", "a\u202eb", "a\r\nb", "\ud83d"])
-def test_free_text_that_hides_something_is_shown_and_read_as_json(text: str) -> None:
-    shown = arguments_text(text)
-    assert shown.isascii()
-    assert read_arguments(shown, text) == text
-    with pytest.raises(ValueError, match="free text"):
-        read_arguments("{}", text)
+ANY = {"type": "object", "properties": {"of": {"type": "integer"}}, "required": ["of"]}
 
 
-@pytest.mark.parametrize("text", ["[1]", '"a"', "{", ""])
-def test_arguments_are_a_json_object(text: str) -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        read_arguments(text, {})
+@pytest.mark.parametrize(
+    ("schema", "text", "read"),
+    [
+        ({"type": "string"}, "5", "5"),
+        ({"type": "integer"}, "5", 5),
+        ({"type": "integer"}, "5.5", "is no whole number"),
+        ({"type": "integer"}, "true", "is no whole number"),
+        ({"type": "number"}, "NaN", "is no number"),
+        ({"type": "number", "minimum": 3}, "2", "is below 3"),
+        ({"type": "boolean"}, "false", False),
+        ({"type": ["string", "null"]}, "null", "null"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5", 5),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "five", "five"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "null", None),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", "is no whole number or null"),
+        ({"type": "string", "enum": ["a", "b"]}, "c", "is not one of a, b"),
+        ({"enum": [1, 2]}, "3", "is not one of 1, 2"),
+        ({"const": 1}, "1", 1),
+        ({"type": "string", "maxLength": 2}, "abc", "has more than 2 characters"),
+        ({"type": "array", "items": {"type": "integer"}}, '[1, "a"]', "[1] is no whole number"),
+        ({"type": "array", "minItems": 2}, "[1]", "has fewer than 2 items"),
+        (ANY, '{"of": 1}', {"of": 1}),
+        (ANY, "{}", ".of is missing"),
+        (ANY, '{"of": []}', ".of is no whole number"),
+        (ANY, "{", "is no object in JSON"),
+        (ANY, "[" * 100_000, "is n"),
+        ({}, "5", 5),
+        ({}, "five", "is no JSON"),
+    ],
+)
+def test_a_field_reads_what_its_schema_allows(schema: JsonObject, text: str, read: Json) -> None:
+    found: object
+    try:
+        found = Field("a", schema=schema).read(text)
+    except ValueError as error:
+        found = str(error)[: len(str(read))]
+    assert (found, type(found)) == (read, type(read))
+
+
+def test_a_field_that_is_empty_is_left_out_unless_it_had_a_text_or_is_required() -> None:
+    schema: JsonObject = {"type": "string"}
+    assert Field("a", schema=schema).read("") is UNSET
+    assert Field("a", "", schema).read("") == ""
+    assert Field("a", "b", schema).read("") == ""
+    with pytest.raises(ValueError, match="is missing"):
+        Field("a", schema=schema, is_required=True).read("")
 
 
 @pytest.mark.parametrize(
