@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
             gate.set()
             await expect(rows.locator(".status").first).to_have_text("finished")
             await expect(page.locator("#taken > div").first.locator("dd").first).to_have_text("2")
-            assert "tenant=acme" in page.url
+            await expect(page).to_have_url(re.compile("tenant=acme"))
             await page.reload()
             await expect(rows).to_have_count(1)
             await page.locator("#reset").click()

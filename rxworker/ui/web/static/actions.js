@@ -4,6 +4,7 @@ import * as api from "./net/server.js";
 import { announce, banner, clearBanner, menu, view } from "./views/shell.js";
 import { words } from "./model/language.js";
 import { readLink, tokenIn, writeLink } from "./model/link.js";
+import { noteHash } from "./views/address.js";
 
 const OVER = ["finished", "aborted"];
 
@@ -50,10 +51,23 @@ export class Actions {
     if (seq !== null || item !== null) renderer.schedule();
   }
 
+  // The address has the moment that is shown, unless it is one of two runs or leads to a moment that has not arrived.
+  noteMoment() {
+    const { renderer, selection } = this.page, { travel } = renderer;
+    const hash = () => {
+      const { run, seq, other } = readLink(location.hash), { past, place } = travel;
+      if (selection.id === null || selection.otherId !== null || other !== null || travel.wanted !== null || travel.isPlaying) return null;
+      if (past) return run === place.id && seq === place.seq ? null : hashOf({ run: place.id, seq: place.seq });
+      return seq === null ? null : hashOf({ run: selection.id });
+    };
+    if (hash() !== null) noteHash(hash);
+  }
+
   // An entry that the address leads to is shown as soon as it has arrived.
   arrive() {
     const { renderer, selection, views } = this.page, item = selection.run?.root.items[this.sought - 1];
     if (this.branching !== null && views.conversation.arrive(...this.branching)) this.branching = null;
+    this.noteMoment();
     if (this.sought === null || !item) return;
     this.sought = null;
     renderer.travel.leave();

@@ -7,6 +7,7 @@ import { ago, statusWord } from "./model/format.js";
 import { words } from "./model/language.js";
 import { titleOf } from "./model/run_list.js";
 import { tokenIn, writeLink } from "./model/link.js";
+import { address } from "./views/address.js";
 import { byId, copy } from "./views/dom.js";
 import { htmlOf, save } from "./views/export.js";
 import { isField, Keys } from "./views/keys.js";
@@ -53,7 +54,7 @@ export class Commands extends Keys {
       pause: [isRunning && !isLink(), () => views.controls.pause()],
       cancel: [isRunning && !isLink(), () => views.controls.ask(true, true)],
       compare: [hasRun && page.store.list.length > 1, () => this.palette.open(() => this.others(), words.compare.choose)],
-      copyLink: [selection.id !== null, () => this.copyLink()],
+      copyLink: [true, () => this.copyLink()],
       share: [selection.id !== null && !isLink(), () => this.share.open({ run: selection.id }, this.title, byId("run-more"))],
       saveMarkdown: saved((run) => save(`${run.id}.md`, "text/markdown", markdownOf(this.title, this.facts(run), run))),
       saveHtml: saved(async (run) => save(`${run.id}.html`, "text/html", await htmlOf(this.title, this.facts(run), run))),
@@ -105,8 +106,9 @@ export class Commands extends Keys {
   }
 
   async copyLink() {
-    const { travel, page } = this, { id, seq } = travel.place;
-    const done = await copy(addressOf(travel.past ? { run: id, seq } : { run: page.selection.id, other: page.selection.otherId }));
+    const { travel, page } = this, { id, seq } = travel.place, { selection } = page, url = new URL(address());
+    if (selection.id !== null) url.hash = addressOf(travel.past ? { run: id, seq } : { run: selection.id, other: selection.otherId }).replace(/^.*?#/, "");
+    const done = await copy(url.href);
     const text = done ? words.code.copied : words.code.notCopied;
     announce(text);
     page.views.composer.showNote(done ? words.commands.linkCopied : text);

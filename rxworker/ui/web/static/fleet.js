@@ -1,14 +1,15 @@
 // The page of all runs of the log. The server sends everything that is shown after each change, at most once a second.
 
 import * as api from "./net/server.js";
-import { byId, el, setData, setText, show } from "./views/dom.js";
+import { address, note, noted } from "./views/address.js";
+import { byId, copy, el, setData, setText, show } from "./views/dom.js";
 import { DashboardsView } from "./views/dashboards.js";
 import { Bars } from "./views/fleet_chart.js";
 import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
 import { FLEET_COMMANDS } from "./model/commands.js";
 import { ShareDialog } from "./views/share.js";
-import { banner, initTheme } from "./views/shell.js";
+import { banner, clearBanner, initTheme } from "./views/shell.js";
 import { fill, translate, words } from "./model/language.js";
 
 const STEP = 50, MOST = 200, TYPING = 250;
@@ -25,9 +26,8 @@ const bars = {
 
 // The address keeps the filter, so that it can be shared and survives a reload.
 function readAddress() {
-  const query = new URLSearchParams(location.search);
   for (const name of FIELDS) {
-    const field = form.elements[name], value = query.get(name) ?? "";
+    const field = form.elements[name], value = noted(name) ?? "";
     if (field.tagName === "SELECT" && value) offer(field, [value]);
     field.value = value;
   }
@@ -41,9 +41,8 @@ function asked() {
 
 function open() {
   source?.close();
-  const query = asked(), address = new URLSearchParams(query), board = new URLSearchParams(location.search).get("board");
-  if (board !== null) address.set("board", board);
-  history.replaceState(null, "", address.size ? `?${address}` : location.pathname);
+  const query = asked();
+  for (const name of FIELDS) note(name, query.get(name));
   query.set("limit", String(limit));
   source = new EventSource(new URL(`api/fleet?${query}`, document.baseURI));
   source.onopen = () => state("open");
@@ -215,11 +214,21 @@ byId("fleet-rows").addEventListener("click", async ({ target }) => {
 });
 byId("periods").addEventListener("click", (event) => {
   if (!event.target.value) return;
-  period = Number(event.target.value);
-  for (const button of byId("periods").children) button.setAttribute("aria-pressed", String(button === event.target));
-  drawPeriod();
+  choosePeriod(Number(event.target.value));
+  note("period", String(period));
 });
 translate(document.body);
+
+async function copyLink() {
+  banner((await copy(address())) ? words.commands.linkCopied : words.code.notCopied, "copied");
+  setTimeout(() => clearBanner("copied"), 1_600);
+}
+
+function choosePeriod(n) {
+  period = n;
+  for (const button of byId("periods").children) button.setAttribute("aria-pressed", String(Number(button.value) === period));
+  drawPeriod();
+}
 
 class FleetKeys extends Keys {
   get table() {
@@ -230,6 +239,7 @@ class FleetKeys extends Keys {
       conversations: [true, () => location.assign("./")],
       search: [true, () => form.elements.q.focus()],
       everything: [asked().size > 0, () => byId("reset").click()],
+      copyLink: [true, () => copyLink()],
     };
   }
 
@@ -250,4 +260,5 @@ api.info().then(([info]) => {
   document.title = fill(fleet.tab, { title: info.title || "rxworker" });
 }, () => {}); // the connection shows the error
 readAddress();
+if ([...byId("periods").children].some(({ value }) => value === noted("period"))) choosePeriod(Number(noted("period")));
 open();

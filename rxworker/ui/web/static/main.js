@@ -9,6 +9,7 @@ import { AllowedView, ApprovalView } from "./views/approval.js";
 import { ControlsView } from "./views/controls.js";
 import { ConversationView } from "./views/conversation.js";
 import { DashboardsView } from "./views/dashboards.js";
+import { note, noted } from "./views/address.js";
 import { byId, setText, show } from "./views/dom.js";
 import { drawFormulas } from "./views/formula.js";
 import { CompareView } from "./views/compare.js";
@@ -42,7 +43,7 @@ const connection = new Connection(handlers, { name: OWN, ...(isShared && { makeS
 const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const lanes = new LanesView(document.querySelector(".panel.timeline"), (run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing));
-Object.assign(lanes, { whole: () => travel.elapsed, moved: () => renderer.schedule() });
+Object.assign(lanes, { whole: () => travel.elapsed, moved: zoomed, wanted: windowIn([noted("from"), noted("to")]) });
 new WideTrace(lanes);
 const views = {
   lanes,
@@ -82,6 +83,17 @@ async function probeLink() {
     connection.close();
     banner(token === "" ? words.share.missing : problem.message, "lost");
   }
+}
+
+// The address has the part of the timeline that is shown, in seconds.
+function zoomed() {
+  ["from", "to"].forEach((name, n) => note(name, lanes.window === null ? null : lanes.window[n].toFixed(3)));
+  renderer.schedule();
+}
+
+function windowIn(texts) {
+  const [from, to] = texts.map((text) => (text === null ? NaN : Number(text)));
+  return from >= 0 && to > from && to < Infinity ? [from, to] : null;
 }
 
 let hasFleet = false;

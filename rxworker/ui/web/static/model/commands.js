@@ -42,6 +42,7 @@ export const FLEET_COMMANDS = [
   { id: "conversations", group: "page", keys: [] },
   { id: "search", group: "list", keys: ["/"] },
   { id: "everything", group: "list", keys: [] },
+  { id: "copyLink", group: "page", keys: [] },
 ];
 
 export const nameOf = (command) => words.commands[command.id];

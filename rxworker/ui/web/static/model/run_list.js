@@ -7,6 +7,15 @@ export const ANY = { q: "", status: "", worker: "", tool: "", tag: "", since: ""
 const PERIODS = { hour: 3600, day: 86_400, week: 7 * 86_400, month: 30 * 86_400 }; // seconds
 export const SINCE = Object.keys(PERIODS), SORTS = ["newest", "cost", "duration"];
 
+export const STATUSES = ["running", "paused", "finished", "aborted"];
+const CHOICES = { status: STATUSES, since: SINCE, sort: SORTS };
+
+// The filter whose values `read(name)` returns, or null where there are none; what a list does not offer is none.
+export function filterFrom(read) {
+  const fits = (name, value) => value !== null && value.length <= 200 && (CHOICES[name]?.includes(value) ?? true);
+  return Object.fromEntries(Object.keys(ANY).map((name) => [name, fits(name, read(name)) ? read(name) : ANY[name]]));
+}
+
 export const isFiltered = (filter) => Object.keys(ANY).some((name) => name !== "sort" && filter[name] !== ANY[name]);
 
 // The parameters of a request for the runs that match.

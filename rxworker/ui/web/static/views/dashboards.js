@@ -4,6 +4,7 @@
 //
 // Theory of operation. Nothing is received before the section is on the screen. `show` names what is selected; the server computes what the panels show.
 
+import { note, noted } from "./address.js";
 import { byId, el, setText, show } from "./dom.js";
 import { BoardView } from "./board.js";
 import { BoardSource, dashboardsOf } from "../net/board.js";
@@ -22,7 +23,7 @@ export class DashboardsView {
     });
     byId("board-share").addEventListener("click", () => this.offer());
     for (const button of byId("board-scope")?.children ?? []) button.addEventListener("click", () => this.choose(button.value));
-    const of = new URLSearchParams(location.search).get("of");
+    const of = noted("of");
     if ([...(byId("board-scope")?.children ?? [])].some(({ value }) => value === of)) this.press(of);
     new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(byId("board-panel"));
   }
@@ -67,7 +68,7 @@ export class DashboardsView {
       return this.problem(problem);
     }
     this.choice.replaceChildren(...this.boards.map(({ name, title }) => el("option", { value: name, text: title })));
-    const named = new URLSearchParams(location.search).get("board");
+    const named = noted("board");
     if (this.boards.some(({ name }) => name === named)) this.choice.value = named;
     this.open();
   }
@@ -106,11 +107,4 @@ export class DashboardsView {
     setText(byId("board-note"), problem === null ? (this.time === null ? "" : words.board.past) : problem.status ? problem.message : words.board.lost);
     show(byId("board-note"), byId("board-note").textContent !== "");
   }
-}
-
-// Name what is shown in the address of the page.
-function note(name, value) {
-  const url = new URL(location.href);
-  url.searchParams.set(name, value);
-  history.replaceState(history.state, "", url);
 }

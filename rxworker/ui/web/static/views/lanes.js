@@ -22,6 +22,7 @@ export class LanesView {
   constructor(root, reveal, inspect) {
     this.inspect = inspect;
     this.window = null; // [from, to] if the user has zoomed
+    this.wanted = null; // the window of the first run that is shown, if the address names one
     this.whole = () => 0; // the seconds that the run has in the present, if its past is shown
     this.sought = []; // the words that are searched for
     this.found = []; // the rows that have each of them
@@ -209,11 +210,19 @@ export class LanesView {
     this.views = [];
     this.next = timeline.runs.map(() => 0);
     this.span = 0;
-    if (!isSame) this.window = null;
+    if (!isSame) this.begin(timeline.run === null ? null : this.wanted);
+    if (timeline.run !== null) this.wanted = null;
     this.list.replaceChildren();
     this.end.follows = true;
     this.breaks = timeline.breaks();
     this.begun = 0; // number of runs that are drawn
+  }
+
+  // Another run is shown, with this part of its axis.
+  begin(window) {
+    const before = this.window;
+    this.window = window;
+    if (before !== null) this.moved();
   }
 
   // Yields where it may be interrupted.

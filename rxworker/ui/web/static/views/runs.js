@@ -1,9 +1,10 @@
 // The list of conversations, the newest first, with search and filters, and the view when no run is selected. A conversation is one line, and the runs before
 // its newest one are listed below it while one of them is selected. A keystroke filters what is known at once; the server then adds what it finds in texts, and older runs.
 
+import { note, noted } from "./address.js";
 import { byId, el, setData, setText, show } from "./dom.js";
 import { ago, clip, money, plural, seconds, statusWord } from "../model/format.js";
-import { ANY, conversationsOf, isFiltered, marksOf, queryOf, SINCE, SORTS, sum, titleOf, tookOf } from "../model/run_list.js";
+import { ANY, conversationsOf, filterFrom, isFiltered, marksOf, queryOf, SINCE, SORTS, STATUSES, sum, titleOf, tookOf } from "../model/run_list.js";
 import { fill, words } from "../model/language.js";
 import { ListActions } from "./list_actions.js";
 import { SavedFilters } from "./saved_filters.js";
@@ -17,7 +18,6 @@ const NAMES = {
   newest: words.runs.newest, cost: words.runs.cost, duration: words.runs.duration,
 };
 const STEPS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
-const STATUSES = ["running", "paused", "finished", "aborted"];
 
 class RunLink {
   constructor(kind) {
@@ -112,6 +112,8 @@ export class RunsView {
     this.more.addEventListener("click", () => this.reach());
     this.actions = new ListActions({ mark, remove }, () => this.draw(...this.asked));
     this.fields = new FilterFields(this.filter, () => this.changed(), this.actions.dialog);
+    const named = filterFrom(noted);
+    if (isFiltered(named) || named.sort !== ANY.sort) this.fields.apply(named);
     byId("runs").addEventListener("keydown", (event) => this.move(event));
     addEventListener("keydown", (event) => this.hotkey(event));
   }
@@ -138,6 +140,7 @@ export class RunsView {
 
   // The filter has changed.
   changed() {
+    for (const [name, value] of Object.entries(this.filter)) note(name, value === ANY[name] ? null : value);
     clearTimeout(this.timer);
     this.turn = (this.turn ?? 0) + 1;
     this.most = STEP;
@@ -286,7 +289,7 @@ class FilterFields {
   }
 
   offer(name, values) {
-    const field = this.fields[name], { value } = field;
+    const field = this.fields[name], value = this.filter[name];
     field.replaceChildren(...[["", words.runs.any], ...values.map((one) => [one, one])].map(option));
     field.value = values.includes(value) ? value : "";
     show(field.parentNode, values.length > 0);

@@ -1,0 +1,152 @@
+"""A view is an address: what is filtered, compared, zoomed and shown of the past is there again in another browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.log import SQLiteLog
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.ui.web import Settings, WebServer
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Page
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+REPLIES = [call("look", where="here"), say("There is nothing.")]
+COPIED = """(() => {
+  globalThis.copied = [];
+  Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => copied.push(text) } });
+})()"""
+"""Takes what the page copies, which a browser without a window does not allow."""
+AXIS = "['--at', '--span'].map((name) => Number(document.querySelector('#lanes').style.getPropertyValue(name)).toFixed(3))"
+"""The part of the timeline that is shown."""
+
+
+@tool
+def look(where: str) -> str:
+    """Look."""
+    return f"nothing {where}"
+
+
+async def copied(page: Page) -> str:
+    """The address that the command copies."""
+    await page.evaluate(COPIED)
+    await page.keyboard.press("Control+k")
+    await page.locator("#palette-input").fill("Copy link to this view")
+    await page.keyboard.press("Enter")
+    await page.wait_for_function("copied.length > 0")
+    return await page.evaluate("copied[0]")
+
+
+async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_address(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    settings = Settings(title="Desk", token="a-very-secret-token")
+    model = gated([*REPLIES, say("Other.")], free=True)
+    async with desk.serve(model, [look], settings=settings):
+        page = await desk.open("?token=a-very-secret-token")
+        await desk.ask(page, "First")
+        await desk.status(page, "finished")
+        run = desk.runs[-1]
+        await page.wait_for_selector(f"#conversation[data-seq='{run.last_seq}']")
+        await page.locator("#run-search").fill("first")
+        await page.locator("#run-filters").click()
+        await page.locator("#run-options select").nth(0).select_option("finished")
+        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await expect(page.locator("#board-choice option")).to_have_count(2)
+        await page.locator("#board-choice").select_option("runs")
+        await page.locator("#board-scope button", has_text="All runs").click()
+        await page.locator("#zoom-in").click()
+        await page.evaluate("document.activeElement.blur()")
+        await page.locator("#time-slider").press("Home")
+        await expect(page.locator("#time-bar")).to_have_attribute("data-past", "true")
+        # The address follows, so that a reload shows the same.
+        await expect(page).to_have_url(re.compile(rf"from=[\d.]+&to=[\d.]+.*#{run.id}@\d+$"))
+        address = await copied(page)
+        assert address == page.url
+        assert "token" not in address
+        axis = await page.evaluate(AXIS)
+
+        other = await desk.open("?token=a-very-secret-token")  # another browser, logged in
+        await other.goto(address)
+        await expect(other.locator("#time-bar")).to_have_attribute("data-past", "true")
+        await other.wait_for_function(
+            f"JSON.stringify({AXIS}) === '{json.dumps(axis, separators=(',', ':'))}'"
+        )
+        await expect(other.locator("#run-search")).to_have_value("first")
+        await expect(other.locator("#run-options select").nth(0)).to_have_value("finished")
+        await expect(other.locator("#run-filters")).to_have_attribute("data-active", "true")
+        await other.locator("#board-panel").scroll_into_view_if_needed()
+        await expect(other.locator("#board-choice")).to_have_value("runs")
+        await expect(other.locator("#board-scope [aria-pressed=true]")).to_have_text("All runs")
+        await expect(other.locator("#board-note")).to_have_text("as it was then")
+        # Back in the present, without the filter, nothing of it is left.
+        await other.locator("#time-live").click()
+        await other.locator("#run-search").fill("")
+        await other.locator("#run-filters").click()
+        await other.locator("#run-options select").nth(0).select_option("")
+        await other.locator("#zoom-fit").click()
+        await expect(other).to_have_url(f"{desk.url}?board=runs&of=all#{run.id}")
+        await desk.close()
+
+
+async def test_a_wrong_value_in_an_address_is_none(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated([say("Hi.")], free=True)):
+        page = await desk.open("?status=dead&sort=colour&from=5&to=1&board=none&of=none&since=ever")
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await expect(page.locator("#run-filters")).to_have_attribute("data-active", "false")
+        await expect(page.locator("#run-list li")).to_have_count(1)
+        await expect(page.locator("#zoom-fit")).to_be_disabled()
+        await desk.close()
+
+
+async def test_compared_runs_are_an_address(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated([say("One."), say("Two.")], free=True)):
+        page = await desk.open()
+        for text in ("First", "Second"):
+            await desk.press(page, "New run")
+            await desk.ask(page, text)
+            await desk.status(page, "finished")
+        first, second = desk.runs
+        await page.goto(f"{desk.url}#{second.id}~{first.id}")
+        await expect(page.locator("#compare")).to_be_visible()
+        address = await copied(page)
+        assert address.endswith(f"#{second.id}~{first.id}")
+        other = await desk.open(url=address)
+        await expect(other.locator("#compare")).to_be_visible()
+        await expect(other.locator("#compare")).to_contain_text("Two.")
+        await desk.close()
+
+
+async def test_the_page_of_all_runs_has_its_filter_and_period_in_its_address(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        for tenant in ("acme", "globex"):
+            await Worker(ScriptedModel(["Hi."]), log=log, labels={"tenant": tenant}).run(tenant)
+        async with WebServer(Worker(ScriptedModel([])), port=0, log=log) as server:
+            page = await desk.open("fleet", url=server.url)
+            rows = page.locator("#fleet-rows tr")
+            await expect(rows).to_have_count(2)
+            await page.locator("select[name=tenant]").select_option("acme")
+            await expect(rows).to_have_count(1)
+            await page.locator("#periods button").last.click()
+            address = await copied(page)
+            assert address == f"{server.url}fleet?tenant=acme&period=3"
+            other = await desk.open(url=address)
+            await expect(other.locator("#fleet-rows tr")).to_have_count(1)
+            await expect(other.locator("#periods [aria-pressed=true]")).to_have_text("7 days")
+            await desk.close()
