@@ -90,4 +90,11 @@ packages() { # the wheel and the source distribution, into a folder: built twice
   "$python" -m venv "$scratch/venv"
   "$scratch/venv/bin/pip" install -q "$(ls "$built"/rxworker-*.whl)[cli]"
   (cd "$scratch" && demo "$scratch/venv/bin/rxworker" && "$scratch/venv/bin/python" -m rxworker --version && "$scratch/venv/bin/rxworker" docs tools#which-types >/dev/null)
+
+  step "The projects of the templates, in that environment"
+  "$scratch/venv/bin/pip" install -q "$(ls "$built"/rxworker-*.whl)[cli,mcp]" pytest
+  for template in chat board tool-server moderator fleet; do
+    "$scratch/venv/bin/rxworker" new "$template" "$scratch/$template" >/dev/null
+    (cd "$scratch/$template" && "$scratch/venv/bin/python" -m pytest -q)
+  done
 }

@@ -206,6 +206,14 @@ examples:
 
 The page skill is written for coding assistants. With --all, all pages are one text, for those that read everything.
 """
+NEW = """write a project to start from
+
+examples:
+  rxworker new chat desk
+  rxworker new board my-board
+
+Each has a README.md with the commands that start and test it, and answers from a script until a key is set.
+"""
 WORK = """take runs of a queue, in any number of processes
 
 examples:
@@ -430,6 +438,12 @@ def _add_docs(docs: Parser) -> None:
     docs.add_argument("--all", dest="whole", action="store_true", help="print all pages")
 
 
+def _add_new(new: Parser) -> None:
+    names = ("chat", "board", "tool-server", "moderator", "fleet")
+    new.add_argument("template", choices=names, help=f"what it is: {', '.join(names)}")
+    new.add_argument("folder", metavar="FOLDER", help="where, a new or an empty folder")
+
+
 STATUSES = ("queued", "running", "cut-off", "paused", "resumed", "finished", "aborted")
 
 
@@ -495,6 +509,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "runs": ("runs:runs", RUNS, _add_runs),
     "dash": ("dash:dash", DASH, _add_dash),
     "docs": ("docs:docs", DOCS, _add_docs),
+    "new": ("new:new", NEW, _add_new),
     "work": ("work:work", WORK, _add_work),
     "submit": ("work:submit", SUBMIT, _add_submit),
 }

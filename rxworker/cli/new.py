@@ -1,0 +1,56 @@
+"""``rxworker new``: a project to start from, made of a template. Each starts without a key, and has a test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rxworker import __version__
+from rxworker.cli.process import MISUSED, CommandError, write_line
+
+FOLDER = Path(__file__).parent / "templates"
+TEMPLATES = {
+    "chat": ("cli", "a worker with tools and approvals, on a page"),
+    "board": ("cli", "a dashboard over many runs"),
+    "tool-server": ("cli,mcp", "a worker as a tool of other programs, over MCP"),
+    "moderator": ("cli", "text that is checked before it is shown, and a board of findings"),
+    "fleet": ("cli", "a queue of runs, and processes that take them"),
+}
+"""The extras that a template needs, and what it is."""
+
+
+def new(template: str, folder: str) -> int:
+    """Write a project into a new or empty folder.
+
+    Args:
+        template: A name in `TEMPLATES`.
+        folder: Where; the last part of it is the name of the project.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        CommandError: The folder has files, or its name is not one of a project.
+    """
+    target = Path(folder)
+    name = target.resolve().name
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
+        raise CommandError(
+            f"{name!r} is not a name of a project: use letters, digits, - and _", MISUSED
+        )
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CommandError(f"{target} has files: give a new folder", MISUSED)
+    extras, _ = TEMPLATES[template]
+    target.mkdir(parents=True, exist_ok=True)
+    files = [FOLDER / "requirements.txt", *sorted((FOLDER / template).iterdir())]
+    for file in files:
+        if file.suffix not in (".py", ".md", ".txt"):
+            continue
+        text = file.read_text(encoding="utf-8")
+        if file.suffix != ".py":
+            text = text.replace("NAME", name).replace("EXTRAS", extras)
+            text = text.replace("VERSION", __version__)
+        (target / file.name).write_text(text, encoding="utf-8")
+        write_line(str(target / file.name))
+    write_line(f"\n{target / 'README.md'} has the commands that start and test it.")
+    return 0

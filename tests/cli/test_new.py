@@ -1,0 +1,74 @@
+"""Projects from templates: each is written, passes its own test, and starts by the commands of its README."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rxworker import __version__
+from rxworker.cli import main
+from rxworker.cli.docs import docs_folder, find
+from rxworker.cli.new import FOLDER, TEMPLATES
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("projects")
+    for template in TEMPLATES:
+        assert main(["new", template, str(folder / f"my-{template}")]) == 0
+    return folder
+
+
+def test_every_folder_of_templates_is_one_that_can_be_chosen() -> None:
+    found = {path.name for path in FOLDER.iterdir() if path.is_dir()} - {"__pycache__"}
+    assert found == set(TEMPLATES)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_project_passes_its_own_test(template: str, projects: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
+        cwd=projects / f"my-{template}",
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # a fresh environment has none
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_project_names_itself_and_what_it_needs(template: str, projects: Path) -> None:
+    project = projects / f"my-{template}"
+    needed = (project / "requirements.txt").read_text(encoding="utf-8")
+    assert needed.startswith(f"rxworker[{TEMPLATES[template][0]}]>={__version__}\n")
+    readme = (project / "README.md").read_text(encoding="utf-8")
+    assert readme.startswith(f"# my-{template}\n")
+    assert not re.search(r"\b(NAME|EXTRAS|VERSION)\b", readme)
+    for page in re.findall(r"`rxworker docs ([\w-]+)`", readme):
+        assert find(docs_folder(), page), page
+    for module, name in re.findall(r"\b(\w+):(\w+)", readme):
+        if (project / f"{module}.py").exists():
+            assert re.search(rf"^(def )?{name}\b", (project / f"{module}.py").read_text(), re.M)
+
+
+def test_a_folder_with_files_stays_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "letter.txt").write_text("Dear Ada")
+    assert main(["new", "chat", str(tmp_path)]) == 2
+    assert "has files: give a new folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_name_that_no_project_can_have_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "chat", str(tmp_path / "a b")]) == 2
+    assert "is not a name of a project" in capsys.readouterr().err
