@@ -41,7 +41,7 @@ def ask_first(context: ToolCallContext) -> Pause:
 
 
 def answer(request: Request) -> Reply:
-    """What the model says where no key is set: it cancels order 8, so that the page has something to ask."""
+    """The answers where no key is set: the call that cancels order 8, so that the page shows an approval."""
     results = request.conversation.messages[-1].tool_results
     if results:
         return say(f"Done: {results[0].text}.")

@@ -20,7 +20,7 @@ async def send_letter(to: str, text: str) -> str:
 
 
 def answer(request: Request) -> Reply:
-    """What the model says where no key is set."""
+    """The answers where no key is set."""
     if request.conversation.messages[-1].tool_results:
         return say("The letter is on its way.")
     return call("send_letter", to="Ada", text="Dear Ada")

@@ -1,4 +1,4 @@
-"""A worker whose text is checked before anyone sees it, and a board of what a moderator should read.
+"""A worker whose text is checked before it is shown, and a board of what a moderator should read.
 
 ``rxworker serve --dashboard moderator:BOARD moderator:make_worker`` shows both.
 """

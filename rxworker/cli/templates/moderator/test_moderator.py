@@ -1,4 +1,4 @@
-"""What is checked reaches nobody, and the board has what a person should read."""
+"""Rejected text is never shown, and the board has what a person should read."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ async def answered() -> tuple[str, list[Record]]:
     return (await run).text, records
 
 
-def test_secrets_are_masked_before_anyone_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_masked_before_they_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "Card 4111111111111111 has a refund."
     monkeypatch.setattr(moderator, "make_model", lambda: ScriptedModel([text]))
     shown, records = asyncio.run(answered())
