@@ -22,7 +22,7 @@ from math import isfinite
 
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, LogError
+from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
 from rxworker.log.kept import change_kept, load_kept
 from rxworker.ui.web.boards import BoardQuery
@@ -37,6 +37,8 @@ KEY = "rxworker/links"
 """The key of the links in a log."""
 EVERY = 1.0
 """Seconds after which links are read again: until then another server may serve one that was revoked."""
+PATIENCE = 5.0
+"""Seconds that a log may take to return the links, before all their clients are disconnected."""
 MOST, MOST_OF_ONE = 1000, 100
 """The maximum number of links, and of those of one user: all are read at once, and fit in a message of NATS."""
 MOST_OPEN = 64
@@ -267,9 +269,9 @@ class Links:
             while self._open:
                 await asyncio.sleep(EVERY)
                 try:
-                    async with self._changing:
+                    async with asyncio.timeout(PATIENCE), self._changing:
                         await self._read()
-                except LogError as error:
+                except Exception as error:  # also a defect must not leave them open
                     log_error("links cannot be read: their clients are disconnected", error)
                     self._known, self._read_at = StoredLinks(), float("-inf")
                 self._end_others()

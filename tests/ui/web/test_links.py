@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from pathlib import Path
@@ -230,8 +231,24 @@ async def test_a_link_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await server.state.links.of() == []
 
 
-async def test_links_that_cannot_be_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def _fail(_: str) -> None:
+    raise LogError("the disk is gone")
+
+
+async def _break(_: str) -> None:
+    raise RuntimeError("a defect")
+
+
+async def _hang(_: str) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("load", "status"), [(_fail, 503), (_break, 500), (_hang, 0)])
+async def test_links_that_cannot_be_read_end(
+    monkeypatch: pytest.MonkeyPatch, load: Any, status: int
+) -> None:
     monkeypatch.setattr(links, "EVERY", 0.01)
+    monkeypatch.setattr(links, "PATIENCE", 0.01)
     async with (
         MemoryLog() as log,
         WebServer(Worker(ScriptedModel([])), port=0, log=log) as server,
@@ -241,15 +258,12 @@ async def test_links_that_cannot_be_read_are_refused(monkeypatch: pytest.MonkeyP
         url, headers = f"{server.url}api/boards/runs/events", _bearer(new.token)
         async with http.get(url, headers=headers) as response:
             await response.content.readuntil(b"\n\n")
-
-            async def fail(_: str) -> None:
-                raise LogError("the disk is gone")
-
-            monkeypatch.setattr(log, "_load_fold", fail)
+            monkeypatch.setattr(log, "_load_fold", load)
             with pytest.raises(aiohttp.ClientError):
                 await response.content.read()
-        async with http.get(url, headers=headers) as response:
-            assert response.status == 503
+        if status:
+            async with http.get(url, headers=headers) as response:
+                assert response.status == status
 
 
 def _wrong(token: str) -> list[str]:
