@@ -120,6 +120,11 @@ class SessionVerbs:
         raise NotImplementedError
 
     @property
+    def runs(self) -> Observable[Run[Any]]:
+        """The runs of the session, each when it begins; see `Session.runs`. Those that are stored, and those of other sessions, are in ``log.runs()``."""
+        return self.session.runs
+
+    @property
     def text_collector(self) -> TextBlockCollector:
         """The text blocks of the responses of the last run, folded from its records when they are read."""
         return self.session._collected.text_collector

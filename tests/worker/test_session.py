@@ -149,7 +149,7 @@ async def test_the_runs_of_a_session_are_an_observable() -> None:
     def fail(_: Run[Any]) -> None:
         raise ValueError("a defect of an observer")
 
-    runs: Observable[Run[Any]] = worker.session.runs
+    runs: Observable[Run[Any]] = worker.runs  # those of its own session
     runs.subscribe(fail)
     subscription = runs.subscribe(lambda run: seen.append(run.id))
     first = worker.run("1")

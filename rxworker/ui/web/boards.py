@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
@@ -239,6 +240,7 @@ class Boards:
         self._meters = replace(meters, name=name)
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._folds: dict[tuple[str, float | None], _FoldTask] = {}
+        self._waiting = Counter[tuple[str, float | None]]()
         self._turn = asyncio.Lock()
         self._is_closed = False
 
@@ -315,12 +317,22 @@ class Boards:
         if task is None:
             task = self._folds[key] = asyncio.create_task(fold())
             task.add_done_callback(partial(self._folded, key))
-        return await asyncio.shield(task)
+        self._waiting[key] += 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:  # no client waits for it any more
+                del self._waiting[key]
+                task.cancel()
+                if self._folds.get(key) is task:
+                    del self._folds[key]
 
     def _folded(self, key: tuple[str, float | None], task: _FoldTask) -> None:
-        del self._folds[key]
+        if self._folds.get(key) is task:
+            del self._folds[key]
         if not task.cancelled():
-            task.exception()  # also if no client waits for it any more
+            task.exception()  # it is raised for those who wait
 
     @contextmanager
     def feed(

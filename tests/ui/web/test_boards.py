@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+import reactivex
 from reactivex import operators as ops
+from yarl import URL
 
 from rxworker import Worker
-from rxworker.boards import Dashboard, panel
+from rxworker.boards import Dashboard, fold_log, panel
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.log import MemoryLog, SQLiteLog
@@ -47,16 +50,18 @@ class Client:
 
     def __init__(self, server: WebServer, http: aiohttp.ClientSession) -> None:
         self.server = server
-        self._http = http
+        self.http = http
 
     async def get(self, path: str, status: int = 200, **headers: str) -> Any:
-        async with self._http.get(f"{self.server.url}{path}", headers=headers) as response:
+        async with self.http.get(f"{self.server.url}{path}", headers=headers) as response:
             assert response.status == status, await response.text()
             return await response.json()
 
-    async def begin(self, text: str = "Hi", **more: Any) -> dict[str, Any]:
-        body, headers = {"input": text, **more}, {"X-User": "ada"}
-        async with self._http.post(
+    async def begin(
+        self, text: str = "Hi", *, headers: dict[str, str] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        body, headers = {"input": text, **more}, {"X-User": "ada", **(headers or {})}
+        async with self.http.post(
             f"{self.server.url}api/runs", json=body, headers=headers
         ) as response:
             assert response.status == 201, await response.text()
@@ -64,7 +69,7 @@ class Client:
 
     async def ended(self, run: dict[str, Any], **headers: str) -> None:
         path = f"{self.server.url}api/runs/{run['id']}/events"
-        async with self._http.get(path, headers=headers) as response:
+        async with self.http.get(path, headers=headers) as response:
             await response.read()
 
     async def states(self, query: str = "", **headers: str) -> States:
@@ -77,7 +82,7 @@ class Client:
     ) -> AsyncGenerator[AsyncGenerator[States, None]]:
         """The states as they change."""
         address = f"{self.server.url}api/boards/desk/events{query}"
-        async with self._http.get(address, headers=headers) as response:
+        async with self.http.get(address, headers=headers) as response:
             assert response.status == 200, await response.text()
 
             async def read() -> AsyncGenerator[States, None]:
@@ -158,8 +163,7 @@ async def test_a_dashboard_is_shown_of_a_run_of_a_conversation_and_of_all_runs(
             expected = {run["id"]: deltas[run["id"]] for run in shown}
             assert (await client.states(query))["deltas"]["value"] == expected
             async with client.follow(query) as states:
-                seen = await until(states, lambda s: s.get("deltas", {}).get("value"))
-            assert seen["deltas"]["value"] == expected
+                await until(states, lambda s: s.get("deltas", {}).get("value") == expected)  # noqa: B023
 
 
 async def test_changes_arrive_and_runs_that_begin_later_are_shown() -> None:
@@ -300,6 +304,166 @@ async def test_a_panel_that_has_no_json_shows_why_and_the_others_go_on() -> None
         async with client.follow(f"?run={run['id']}") as states:
             shown = await until(states, lambda known: "value" in known["runs"])
             assert "digits" in shown["rows"]["error"]
+
+
+async def test_a_moment_of_all_runs_is_computed_once_and_not_for_clients_that_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[float | None] = []
+    at_once = ended = 0
+    may_go, left = asyncio.Event(), asyncio.Event()
+
+    async def fold(*args: Any, **options: Any) -> Any:
+        nonlocal at_once, ended
+        begun.append(options["time"])
+        at_once += 1
+        assert at_once == 1
+        try:
+            await may_go.wait()
+            ended += 1
+            return await fold_log(*args, **options)
+        except asyncio.CancelledError:
+            left.set()
+            raise
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr("rxworker.ui.web.boards.fold_log", fold)
+    async with MemoryLog() as log, serving(log=log) as client:
+        run = await client.begin()
+        await client.ended(run)
+        now = time.time()
+        gone = asyncio.create_task(client.states(f"?time={now - 1}"))
+        boards = client.server.state.boards
+        while not begun:  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0.001)
+        same = [asyncio.create_task(client.states(f"?time={now}")) for _ in range(50)]
+        while boards._waiting.total() < 51:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.001)
+        gone.cancel()
+        await left.wait()
+        may_go.set()
+        shown = await asyncio.gather(*same)
+        assert all(each["deltas"]["value"] == {run["id"]: 3} for each in shown)
+        assert (begun, ended) == ([now - 1, now], 1)
+        assert not boards._folds
+        assert not boards._waiting
+
+
+async def test_a_live_board_and_a_moment_of_the_past_show_the_same_runs() -> None:
+    """Those that began in the day before the board: also when the server has run for weeks."""
+    async with MemoryLog() as log, serving(log=log) as client:
+        run = await client.begin()
+        await client.ended(run)
+        async with client.follow() as states:
+            value = {run["id"]: 3}
+            await until(states, lambda s: s.get("deltas", {}).get("value") == value)
+            [feed] = client.server.state.boards.feeds.values()
+            assert (await client.states())["deltas"]["value"] == value
+            since: list[float | None] = []
+            boards = client.server.state.boards
+            for began, moment in ((1e9, 2e9), (1e9, 1.5e9), (1.6e9, 1.5e9)):
+                feed.began = began
+
+                async def fold(*_: Any, **options: Any) -> Any:
+                    since.append(options["since"])
+                    return ()
+
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("rxworker.ui.web.boards.fold_log", fold)
+                    await boards._of_log(BOARD, log, moment, moment)
+            assert since == [1e9 - 86400, 1e9 - 86400, 1.5e9 - 86400]
+
+
+PAGE = "https://desk.example.com"
+
+
+@pytest.mark.parametrize("path", ["", "/desk", "/desk?time=1", "/desk/events"])
+async def test_a_page_of_another_origin_reads_boards_with_its_token_if_it_is_allowed(
+    path: str,
+) -> None:
+    token = "t" * 32
+    settings = Settings(token=token, allowed_origins=(PAGE,))
+    bearer = {"Authorization": f"Bearer {token}"}
+    async with serving(settings=settings) as client:
+        await client.begin("Hi", headers=bearer)
+        url = f"{client.server.url}api/boards{path}"
+        for headers, status, allowed in (
+            ({"Origin": PAGE, **bearer}, 200, PAGE),
+            ({"Origin": PAGE}, 401, PAGE),
+            ({"Origin": "https://evil.example", **bearer}, 403, None),
+            ({"Origin": "null", **bearer}, 403, None),
+            ({"Sec-Fetch-Site": "cross-site", **bearer}, 403, None),
+        ):
+            async with client.http.get(url, headers=headers) as response:
+                assert response.status == status, headers
+                assert response.headers.get("Access-Control-Allow-Origin") == allowed
+
+
+@pytest.mark.parametrize("name", ["..", "desk%2f..", "Desk", "desk%00", "%F0%9F%A6%89", "desk?run=", "desk?conversation=x", "desk?run=x&conversation=x", "x" * 5000])  # fmt: skip
+@pytest.mark.parametrize("tail", ["", "/events"])
+async def test_no_other_address_shows_a_board_of_another_user(name: str, tail: str) -> None:
+    async with serving(user=user_of) as client:
+        run = await client.begin()
+        await client.ended(run, **{"X-User": "ada"})
+        board, _, query = name.partition("?")
+        url = URL(f"{client.server.url}api/boards/{board}{tail}?{query}", encoded=True)
+        async with client.http.get(url, headers={"X-User": "bob"}) as response:
+            shown = await response.content.readany()
+            assert response.status in (200, 400, 404, 414)
+            assert run["id"].encode() not in shown
+            assert b'"value"' not in shown
+
+
+async def test_a_panel_that_fails_in_any_way_shows_why_and_the_others_go_on() -> None:
+    deep: dict[str, Any] = {}
+    deep["self"] = deep
+
+    class Odd:
+        def __str__(self) -> str:
+            raise RuntimeError("it has no text")
+
+    def always(value: Any) -> Any:
+        def value_at(_: Record) -> Any:
+            return value
+
+        return ops.map(value_at)
+
+    def at_once(_: object) -> Any:
+        raise RuntimeError("at once")
+
+    def no_name(_: Record) -> Any:
+        return Odd()
+
+    bad = [
+        panel("At once", at_once),
+        panel("None", always(None)),
+        panel("NaN", always(float("nan"))),
+        panel("Infinite", always(float("inf")), view="line"),
+        panel("Huge", always(10**400)),
+        panel("Sum", always({f"{n}": 1e308 for n in range(150)}), view="bar"),
+        panel("Deep", always(deep), view="table"),
+        panel("Odd", always({"x": Odd()}), view="table"),
+        panel("Bytes", always(b"\xff"), view="text"),
+        panel("Names", count(RunStart), view="bar", group=no_name),
+    ]
+    good = [
+        panel("Never", lambda _: reactivex.never()),
+        panel("Text", always("x" * 100_000), view="text"),
+        panel("Surrogate", always("\ud800"), view="text"),
+        panel("Many", lambda records: records.pipe(ops.flat_map(lambda _: range(10_000)))),
+        panel("Runs", count(RunStart)),
+    ]
+    board = Dashboard([*bad, *good], title="Desk")
+    async with serving(dashboards=[board]) as client:
+        async with client.follow() as states:
+            run = await client.begin()
+            await client.ended(run)
+            live = await until(states, lambda known: known.get("many", {}).get("value") == 9999)
+        for known in (live, await client.states(f"?run={run['id']}"), await client.states()):
+            assert [each.name for each in bad if not known[each.name].get("error")] == []
+            assert [each.name for each in good if known[each.name].get("error")] == []
+            assert known["runs"]["value"] == 1
 
 
 async def test_mistakes_are_reported() -> None:
