@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import reactivex
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from reactivex.subject import Subject
@@ -271,6 +272,26 @@ async def test_the_list_of_runs_begins_with_the_present_and_follows(installed: P
                 await seen.next()
 
 
+async def test_a_program_that_unsubscribes_is_not_connected(installed: Path) -> None:
+    """It ends, since nothing is left that would call it."""
+    begin = asyncio.Event()
+    async with WebServer(lambda: talking(begin), port=0) as server:
+        run = server.state.runs.start("go").id
+        server.publish(publish("numbers", reactivex.concat(reactivex.of(1), reactivex.never())))
+        asked = [
+            ["first", "runs$"],
+            ["first", "records$", run],
+            ["first", "view$", run],
+            ["first", "stream$", "numbers"],
+            ["first", "board$", "usage"],
+            ["first", "panel$", "usage", "tokens", {"run": run}],
+        ]
+        async with watching(installed, server.url, *asked) as seen:
+            await seen.end()
+        assert seen.ended == ["complete"] * 6
+        begin.set()
+
+
 async def test_what_the_server_does_not_have_is_an_error(installed: Path) -> None:
     async with WebServer(Worker(ScriptedModel(["Hello!"])), port=0) as server:
         asked = [
@@ -373,6 +394,38 @@ async def test_a_program_starts_and_steers_runs_with_a_token_that_is_in_no_addre
         assert seen.received[6][0]["title"] == "Book 12A"
     assert len(addresses) > len(asked)
     assert not any("secret" in address for address in addresses)
+
+
+async def test_the_token_of_a_read_only_link_shows_its_run_and_nothing_else(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(token="a-very-secret-token-0123456789")
+    async with WebServer(Worker(ScriptedModel(["Hi!"] * 2)), port=0, settings=settings) as server:
+        run, other = (server.state.runs.start("go") for _ in range(2))
+        link = await server.state.share(run=run.id)
+        monkeypatch.setenv("RXWORKER_TOKEN", link.token)
+        asked = [
+            ["records$", run.id],
+            ["view$", run.id],
+            ["records$", other.id],
+            ["stream$", "none"],
+            ["send", run.id, "Hello?"],
+            ["start", "go"],
+            ["board$", "usage", {"run": run.id, "at": 1.0}],
+            ["board$", "usage", {"at": 1.0}],
+        ]
+        async with watching(installed, server.url, *asked) as seen:
+            await seen.end()
+        assert seen.received[0][-1]["event"]["type"] == "run_stop"
+        assert seen.received[1][-1]["items"][-1] == ["block", "Hi!"]
+        ends = [end if end == "complete" else end["code"] for end in seen.ended]
+        refused = ["not_shared"] * 2
+        assert ends == ["complete"] * 2 + ["gone"] * 2 + refused + ["complete", "not_shared"]
+        # Once it is revoked, nothing tries again.
+        await server.state.links.revoke(link.link.id)
+        async with watching(installed, server.url, ["records$", run.id]) as seen:
+            await seen.end()
+        assert seen.ended[0]["code"] == "link_over"
 
 
 async def waiting_call(entry: RunEntry) -> str:

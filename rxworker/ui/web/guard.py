@@ -101,7 +101,7 @@ OPEN = frozenset({"static", "shared-page"})
 """The routes of the files of the page, which are the same for all: the page of a read-only link loads without another token."""
 
 EMBEDDED = re.compile(
-    r"/static/.|/api/(info|boards|streams|runs(/[^/]+(/(send|pause|cancel|resume|fork))?)?)$|/api/(boards|streams)/."
+    r"/static/.|/api/(info|link|boards|streams|runs(/[^/]+(/(send|pause|cancel|resume|fork|events))?)?)$|/api/(boards|streams)/."
 )
 """The addresses that a page of an allowed origin may use to show and steer runs, published streams and dashboards in its own page; records also come over the WebSocket."""
 

@@ -1,6 +1,7 @@
 // Does with the package what its arguments name, one after the other: subscribes to an observable, or calls a method. It prints a line for each notification:
-// [which, "next", value], and ends when nothing is connected any more. `$0` in an argument is the id of the run that the first call has returned.
+// [which, "next", value], and ends when nothing is connected any more. `first` before the name of an observable takes one value. `$0` in an argument is the id of the run that the first call has returned.
 import { connect, textOf, usageOf } from "rxworker-client";
+import { take } from "rxjs";
 import WebSocket from "ws";
 
 const [url, ...asked] = process.argv.slice(2);
@@ -12,8 +13,9 @@ const results = [];
 const plain = (view) => ({ seq: view.seq, status: view.status, tokens: usageOf(view).output_tokens, items: view.root.items.map((item) => [item.kind, item.text ?? textOf(item)]) });
 
 for (const [which, text] of asked.entries()) {
-  const [name, ...args] = JSON.parse(text.replace(/\$(\d)/g, (_, n) => results[n]?.id)), found = client[name];
-  const made = typeof found === "function" ? found.apply(client, args) : found;
+  const [first, ...rest] = JSON.parse(text.replace(/\$(\d)/g, (_, n) => results[n]?.id)), isOne = first === "first";
+  const [name, ...args] = isOne ? rest : [first, ...rest], found = client[name];
+  const all = typeof found === "function" ? found.apply(client, args) : found, made = isOne ? all.pipe(take(1)) : all;
   const error = ({ status, code, message }) => print(which, "error", { status, code, message });
   if (made instanceof Promise) {
     try {

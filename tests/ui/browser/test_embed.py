@@ -384,8 +384,7 @@ async def test_an_element_shows_a_moment_of_the_past(
 async def test_elements_that_are_removed_leave_nothing_and_begin_again(
     desk: Desk, gated: type[GatedModel], own_site: OpenSite
 ) -> None:
-    model = gated(reply)
-    async with own_site() as site, site.served(model) as server:
+    async with own_site() as site, site.served(gated(reply)) as server:
         page, run = site.page, await site.start("Count")
         panel = f"{desk.url}api/boards/usage?run={run}"
         await site.show(
@@ -414,4 +413,30 @@ async def test_elements_that_are_removed_leave_nothing_and_begin_again(
         await expect(tokens.locator(".board-value > *")).to_have_count(2)
         seen: list[str] = await page.evaluate("seen")
         assert sorted(seen)[:2] == ["no_panel"] * 2
+        await page.evaluate("main.remove()")
+
+
+async def test_the_token_of_a_read_only_link_may_stand_in_a_page(
+    desk: Desk, gated: type[GatedModel], own_site: OpenSite
+) -> None:
+    model = gated(reply)
+    async with own_site() as site, site.served(model, token="a long secret") as server:
+        page, run = site.page, server.state.runs.start("Count").id
+        link = await server.state.share(run=run)
+        await site.show(
+            f'<rx-run src="{desk.url}api/runs/{run}" token="{link.token}"></rx-run>'
+            f'<rx-panel src="{desk.url}api/boards/usage?run={run}" panel="tokens" token="{link.token}"></rx-panel>'
+        )
+        answer = page.locator("rx-run .block.text .text")
+        model.let(1)
+        await expect(answer).to_have_text("One")
         model.let_all()
+        model.let(1)
+        await expect(answer).to_have_text("One <b>and</b> two.")
+        await expect(page.locator("rx-panel .board-figure")).to_have_count(1)
+        refused = "(e) => e.send('More').catch(({ code }) => code)"
+        assert await page.locator("rx-run").evaluate(refused) == "not_shared"
+        assert await page.evaluate("seen") == ["running", "finished"]
+        assert site.sockets == []
+        await page.locator("rx-panel").evaluate("(e) => e.remove()")
+        desk.problems.clear()  # the browser reports the refusal

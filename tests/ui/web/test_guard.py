@@ -140,7 +140,7 @@ async def test_a_page_of_the_servers_own_may_do_both(open_desk: OpenDesk) -> Non
 
 
 SHOWN = [
-    "static/embed.js", "api/info", "api/runs", "api/runs/run-1", "api/runs/run-1/send", "api/runs/run-1/resume", "api/runs/run-1/pause",
+    "static/embed.js", "api/info", "api/link", "api/runs", "api/runs/run-1/events", "api/runs/run-1", "api/runs/run-1/send", "api/runs/run-1/resume", "api/runs/run-1/pause",
     "api/runs/run-1/cancel", "api/runs/run-1/fork", "api/boards", "api/boards/usage/events", "api/streams/numbers",
 ]  # fmt: skip
 """What a page of an allowed origin uses to show and steer runs."""

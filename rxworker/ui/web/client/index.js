@@ -9,7 +9,8 @@ import { defer, distinctUntilChanged, finalize, map, mergeMap, Observable, Repla
 import { newRun, step } from "../static/model/fold.js";
 import { words } from "../static/model/language.js";
 import { BoardSource } from "../static/net/board.js";
-import { ApiError, Connection, infoAt, isFinal, socketAt, verbsAt } from "../static/net/server.js";
+import { ApiError, Connection, isFinal, verbsAt } from "../static/net/server.js";
+import { connectTo, lookAt } from "../static/net/shared.js";
 
 export { resultText, textOf, usageOf } from "../static/model/run_state.js";
 export { ApiError };
@@ -135,7 +136,7 @@ class Client {
 class Link {
   constructor({ url, name, reach }, isListing) {
     Object.assign(this, { url, reach, takers: new Map() });
-    this.connection = new Connection(this, { makeSocket: () => socketAt(url, reach), name, isListing });
+    this.connection = new Connection(this, { makeSocket: () => connectTo(url, reach), name, isListing });
     this.connection.open();
   }
 
@@ -203,7 +204,7 @@ class Link {
   async state(word) {
     if (word !== "lost") return;
     try {
-      await infoAt(this.url, this.reach);
+      await lookAt(this.url, this.reach);
     } catch (error) {
       if (isFinal(error)) this.fail(error);
     }

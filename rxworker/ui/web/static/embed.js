@@ -9,7 +9,8 @@ import { ConversationView } from "./views/conversation.js";
 import { define, sheetsOf, Themed } from "./views/host.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
-import { ApiError, Connection, isFinal, runAt, socketAt, verbsAt } from "./net/server.js";
+import { ApiError, Connection, isFinal, runAt, verbsAt } from "./net/server.js";
+import { connectTo, lookAtRun } from "./net/shared.js";
 import { fill, locale, words } from "./model/language.js";
 import { readSource, writeLink } from "./model/link.js";
 import { Store } from "./model/store.js";
@@ -65,7 +66,7 @@ class Shown {
     this.isFine = at !== null || Boolean(source?.seq); // whether records come one by one: each is a moment of the past
     this.reach = element.reach;
     this.store = new Store();
-    this.connection = new Connection(this, { makeSocket: () => socketAt(source.server, this.reach), name: "rx-run", delivery: this.isFine ? "reliable" : "coalesce" });
+    this.connection = new Connection(this, { makeSocket: () => connectTo(source.server, this.reach), name: "rx-run", delivery: this.isFine ? "reliable" : "coalesce" });
     this.selection = new Selection(this.store, this.connection);
     this.travel = new Travel(this.store, this.selection);
     this.frames = new Frames(() => this.draw());
@@ -133,7 +134,7 @@ class Shown {
   async check() {
     const { server, run } = this.source;
     try {
-      const [, clock] = await runAt(server, run, this.reach);
+      const [, clock] = await lookAtRun(server, run, this.reach);
       this.store.set(clock);
     } catch (problem) {
       if (this.isResting) return false;

@@ -39,7 +39,7 @@ const store = new Store(), outbox = new Outbox(), page = { store, outbox };
 const actions = new Actions(page), handlers = new SocketHandlers(page);
 const token = location.pathname.endsWith("/shared") ? tokenIn(location.hash) ?? "" : null; // of the read-only link that is shown; null on the page itself
 const isShared = token !== null;
-const connection = new Connection(handlers, { name: OWN, ...(isShared && { makeSocket: () => new LinkSocket(showLink) }) });
+const connection = new Connection(handlers, { name: OWN, ...(isShared && { makeSocket: () => new LinkSocket(new URL(".", document.baseURI).href, {}, showLink) }) });
 const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const lanes = new LanesView(document.querySelector(".panel.timeline"), (run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing));

@@ -18,7 +18,7 @@ class Feed {
   async open() {
     const { signal } = this.ending;
     try {
-      for await (const data of eventsAt(this.url, this.reach, signal, () => this.report(null))) this.take(JSON.parse(data));
+      for await (const [, data] of eventsAt(this.url, this.reach, signal, () => this.report(null))) this.take(JSON.parse(data));
       if (!signal.aborted) this.report(LOST);
     } catch (problem) {
       if (signal.aborted) return;

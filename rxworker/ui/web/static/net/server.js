@@ -200,12 +200,11 @@ let token = null; // of the read-only link that the page shows
 // From now on, requests have the token of a read-only link, and no other rights.
 export const useLink = (given) => (token = given);
 export const isLink = () => token !== null;
-export const authorized = (headers = {}, given = token) => (given ? { ...headers, authorization: `Bearer ${inBytes(given)}` } : headers);
 
 async function answerOf(path, { fetch = globalThis.fetch, ...reach } = {}, options = {}) {
   let response;
   try {
-    const headers = authorized(options.headers, reach.token ?? token);
+    const given = reach.token ?? token, headers = { ...options.headers, ...(given && { authorization: `Bearer ${inBytes(given)}` }) };
     response = await fetch(at(path), { credentials: "include", ...options, headers });
   } catch {
     throw new ApiError(0, "unreachable", words.link.unreachable);
@@ -225,19 +224,22 @@ function post(path, body = {}, reach) {
   return ask(path, reach, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
-// The data of server-sent events, until they end or the connection is lost. `open()` is called when they begin.
-export async function* eventsAt(url, reach, signal, open) {
-  const { body } = await answerOf(url.href, reach, { headers: { accept: "text/event-stream" }, signal });
+// Server-sent events, each as its type and its data, until they end or the connection is lost. `open()` is called when they begin. Where nothing is left, the
+// server has no body: that is their end.
+export async function* eventsAt(url, reach, signal, open = () => {}) {
+  const response = await answerOf(url.href, reach, { headers: { accept: "text/event-stream" }, signal });
+  if (response.status === 204) return yield ["end", "{}"];
   open();
   let rest = "";
-  for (const reader = body.pipeThrough(new TextDecoderStream()).getReader(); ; ) {
+  for (const reader = response.body.pipeThrough(new TextDecoderStream()).getReader(); ; ) {
     const { value, done } = await reader.read().catch(() => ({ done: true }));
-    if (done) return;
+    if (done || signal.aborted) return;
     const frames = (rest + value).split(/\r?\n\r?\n/);
     rest = frames.pop();
     for (const frame of frames) {
-      const data = frame.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
-      if (data.length > 0) yield data.join("\n");
+      const found = (field) => frame.split(/\r?\n/).filter((line) => line.startsWith(`${field}:`)).map((line) => line.slice(field.length + 1).trimStart());
+      const data = found("data");
+      if (data.length > 0 && !signal.aborted) yield [found("event").at(-1) ?? "message", data.join("\n")];
     }
   }
 }
@@ -255,6 +257,7 @@ async function timed(path, reach) {
 
 // What the read-only link of the page shows; and the links of the user: `shown` is what one shows and when it ends.
 export const linkInfo = () => timed("api/link");
+export const linkInfoAt = (server, reach) => timed(`${server}api/link`, reach);
 export const links = () => ask("api/links");
 export const makeLink = (shown) => post("api/links", shown);
 export const revoke = (id) => ask(`api/links/${id}`, {}, { method: "DELETE" });
