@@ -202,10 +202,16 @@ async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(tmp_path: Pa
             assert response.status == 200
         assert [link.board for link in await server.state.links.of()] == ["usage"]
     stored = (tmp_path / "runs.db").read_bytes()
-    secret = kept.token.rpartition("_")[2]
+    secret = _secret(kept.token)
     assert kept.link.id.encode() in stored
     assert secret.encode() not in stored
     assert secret not in repr(kept)
+
+
+def _secret(token: str) -> str:
+    match = links.TOKEN.fullmatch(token)
+    assert match is not None
+    return match["secret"]
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -245,8 +251,9 @@ async def _hang(_: str) -> None:
 
 @pytest.mark.parametrize(("load", "status"), [(_fail, 503), (_break, 500), (_hang, 0)])
 async def test_links_that_cannot_be_read_end(
-    monkeypatch: pytest.MonkeyPatch, load: Any, status: int
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, load: Any, status: int
 ) -> None:
+    caplog.set_level("DEBUG")
     monkeypatch.setattr(links, "EVERY", 0.01)
     monkeypatch.setattr(links, "PATIENCE", 0.01)
     async with (
@@ -264,6 +271,8 @@ async def test_links_that_cannot_be_read_end(
         if status:
             async with http.get(url, headers=headers) as response:
                 assert response.status == status
+        assert "links cannot be read" in caplog.text
+        assert _secret(new.token) not in caplog.text
 
 
 def _wrong(token: str) -> list[str]:
