@@ -65,6 +65,7 @@ DEATHS = 3
 
 CUT = "its process ended before the response was complete"
 TOOL_POINTS = (HookPoint.BEFORE_TOOL_CALL.value, HookPoint.AFTER_TOOL_CALL.value)
+FORKED = "The run was forked while this tool ran. The fork does not have the result."
 UNKNOWN = "The process that ran this tool ended before it. Whether it had an effect is not known."
 
 
@@ -126,6 +127,11 @@ class Continuation(Struct, frozen=True):
     first: list[Event]
     scope: TurnScope | None = None
     error: Exception | None = None
+
+
+def is_forked(stored: LoadedRun) -> bool:
+    """Whether the run is a fork that no process has run yet: none has ended."""
+    return stored.copied == stored.state.seq > 0
 
 
 async def continue_run(
@@ -266,12 +272,15 @@ async def _with_calls(
     lost = [each for each in calls if each.place in unknown]
     names = ", ".join(sorted({each.call.name for each in lost}))
     reasons = "; ".join(dict.fromkeys(reason for reason in unknown.values() if reason))
-    why = f"the process ended while {names} ran, and whether it had an effect is not known"
+    if is_forked(stored):
+        why = f"the run was forked while {names} ran, and the fork does not have the results"
+    else:
+        why = f"the process ended while {names} ran, and whether it had an effect is not known"
     if reasons:
         why += f": {reasons}"
     if on_unknown == "tell_model":
         for each in lost:
-            text = f"{UNKNOWN} {unknown[each.place]}".strip()
+            text = f"{FORKED if is_forked(stored) else UNKNOWN} {unknown[each.place]}".strip()
             answered[each.place] = ToolResult(
                 each.call.id, text, is_error=True, name=each.call.name
             )

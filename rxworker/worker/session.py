@@ -62,6 +62,7 @@ from rxworker.worker.recovery import (
     Continuation,
     continue_run,
     ending_of,
+    is_forked,
     open_response_of,
     progress_of,
     will_be_cancelled,
@@ -744,7 +745,8 @@ class Session(SessionVerbs):
         except BaseException:
             await release_shielded(log, claim)
             raise
-        recoveries = info.row.recoveries + (info.status != "queued")
+        is_first = info.status == "queued" or is_forked(stored)  # no process has ended
+        recoveries = info.row.recoveries + (not is_first)
         row = replace(info.row, status="running", recoveries=recoveries)
         scope = after.scope or TurnScope(variables=stored.variables, taken_up=taken_up)
         scope.error = after.error

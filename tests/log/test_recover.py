@@ -494,3 +494,22 @@ def test_a_script_needs_no_event_loop(verb: str, tmp_path: Path) -> None:
     with pytest.raises(LocalProtocolError, match="finished"):
         act(name)
     assert worker.session.conversation == Conversation()
+
+
+async def test_a_fork_among_running_tools_is_no_recovery_and_names_the_fork() -> None:
+    log, source, _, worker = await in_doubt()
+    start = (await stored(log, source))[-1].seq
+    paused = await worker.fork(source, start)
+    assert isinstance(paused, Paused)
+    assert paused.reason == (
+        "the run was forked while pay ran, and the fork does not have the results"
+    )
+    info = await log.existing(paused.run_id)
+    assert info.row.recoveries == 0
+    telling = Bank().worker(log, on_unknown="tell_model")
+    told = await telling.fork(source, start)
+    assert isinstance(told, Finished)
+    results = [r.text for m in told.conversation.messages for r in m.tool_results]
+    assert (
+        results[0] == "The run was forked while this tool ran. The fork does not have the result."
+    )

@@ -21,6 +21,7 @@ from rxworker.events import (
     BlockStop,
     BlockType,
     Event,
+    Fork,
     Record,
     TextDelta,
     ToolStart,
@@ -589,3 +590,24 @@ def test_a_run_that_was_put_back_is_received_again_also_if_it_has_ended_meanwhil
         check=True,
     )
     assert json.loads(found.stdout) == (["run-1"] if is_received else [])
+
+
+async def test_the_time_until_a_run_was_forked_is_none_of_its_time() -> None:
+    """Twice: a fork of a fork, of which the second was made a day later."""
+    records = await watched(await plain())
+    begun = next(n for n, record in enumerate(records) if isinstance(record.event, ToolStart))
+    apart = [replace(record, time=1000.0 + n) for n, record in enumerate(records)]
+    forked, later = list[Record](), 0.0
+    for record in apart:
+        at = record.seq - 1
+        if at in (begun, begun + 2):
+            later += 180.0 if at == begun else 86_400.0
+            seq = len(forked) + 1
+            event = Fork("run-1", seq - 1)
+            forked.append(replace(forked[-1], seq=seq, time=record.time + later, event=event))
+        forked.append(replace(record, seq=len(forked) + 1, time=record.time + later))
+    whole, parts = page_tells([apart], course=True), page_tells([forked], course=True)
+    # The record of the fork itself has the time of the one after it.
+    assert parts["elapsed"] == pytest.approx(whole["elapsed"] - 2)
+    assert parts["tokens"][0][-1] == pytest.approx(parts["elapsed"])
+    assert len(parts["rate"][0]) <= len(whole["rate"][0])

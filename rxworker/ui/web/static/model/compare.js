@@ -136,12 +136,12 @@ export function sourceOf(tape) {
   return tape.find(({ event }) => event.type === "fork")?.event.source ?? null;
 }
 
-// A run in numbers. The time between a run and its fork does not count.
-export function figuresOf(run, tape, now) {
-  const at = tape.findIndex(({ event }) => event.type === "fork"), gap = at > 0 ? tape[at].time - tape[at - 1].time : 0, { usage, isEstimate } = totalsOf(run);
+// A run in numbers.
+export function figuresOf(run, now) {
+  const { usage, isEstimate } = totalsOf(run);
   const end = run.status === "running" ? Math.max(now, run.last ?? now) : run.last;
   return {
-    turns: run.turns, requests: run.attempts, calls: run.toolCalls + run.innerToolCalls, seconds: run.started === null ? null : end - run.started - gap,
+    turns: run.turns, requests: run.attempts, calls: run.toolCalls + run.innerToolCalls, seconds: run.started === null ? null : end - run.started,
     input: usage.input_tokens, output: usage.output_tokens, isEstimate,
   };
 }

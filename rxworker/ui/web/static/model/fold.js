@@ -272,13 +272,27 @@ export const RUN_STEPS = {
   turn_start: turnStart, turn_stop: turnStop,
 };
 
-const STEPS = { ...BLOCK_STEPS, ...NOTE_STEPS, ...ATTEMPT_STEPS, ...TOOL_STEPS, ...RUN_STEPS };
+const TIMES = ["from", "to", "first", "last", "writtenFrom", "writtenTo", "time"];
+
+// The records before this one are copies from another run. The time until the fork is none of its time: what they are about moves behind it.
+function fork(run, scope, event, record) {
+  const by = Math.max(0, record.time - (run.last ?? record.time));
+  if (scope.depth > 0 || by === 0) return;
+  for (const thing of [...run.lanes, ...run.notes]) for (const name of TIMES) if (typeof thing[name] === "number") thing[name] += by;
+  for (const lane of run.lanes) run.changed.add(lane);
+  run.started += by;
+  run.turnTimes = run.turnTimes.map((time) => time + by);
+  run.series.shift(by);
+  run.forks.push({ at: record.time, by });
+}
+
+const STEPS = { fork, ...BLOCK_STEPS, ...NOTE_STEPS, ...ATTEMPT_STEPS, ...TOOL_STEPS, ...RUN_STEPS };
 
 export function newRun(id) {
   return {
     id, seq: 0, status: "new", turns: 0, turnsBefore: 0, attempts: 0, toolCalls: 0, innerToolCalls: 0, missing: 0,
     reason: "", cause: "", pause: null, provider: "", model: "", stopReason: null, started: null, last: null,
-    root: newScope([], null), scopes: new Map(), lanes: [], notes: [], turnTimes: [], guessed: { input_tokens: 0, output_tokens: 0 }, series: new Series(), changed: new Set(),
+    root: newScope([], null), scopes: new Map(), lanes: [], notes: [], turnTimes: [], forks: [], guessed: { input_tokens: 0, output_tokens: 0 }, series: new Series(), changed: new Set(),
   };
 }
 

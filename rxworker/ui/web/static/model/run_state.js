@@ -137,6 +137,15 @@ export class Series {
     this.last = Math.max(this.last ?? time, time);
   }
 
+  // All of it was so many seconds later.
+  shift(by) {
+    if (this.start === null) return;
+    this.start += by;
+    this.last += by;
+    this.tokens = this.tokens.map(([time, usage]) => [time + by, usage]);
+    this.version += 1;
+  }
+
   total(time, usage) {
     this.begin(time);
     const before = this.tokens[this.tokens.length - 1];

@@ -34,7 +34,7 @@ export class Moments {
   after(tape, n) {
     const { length } = this.positions;
     if (length === 0) return 0;
-    const wait = n === 0 ? 0 : tape[n].time - tape[n - 1].time;
+    const wait = n === 0 || tape[n].event.type === "fork" ? 0 : tape[n].time - tape[n - 1].time;
     return this.positions[length - 1] + Math.min(MOST, Math.max(LEAST, wait));
   }
 
@@ -194,7 +194,9 @@ export class Travel {
   seekTime(at) {
     this.wanted = null;
     const { runs, begins } = this.selection.timeline, n = Math.max(0, begins.findLastIndex((begin) => begin <= at));
-    this.go(...this.moments.near(n, runs[n].started + at - begins[n]));
+    let time = runs[n].started + at - begins[n];
+    for (const fork of runs[n].forks.toReversed()) if (time < fork.at) time -= fork.by; // as the record has it
+    this.go(...this.moments.near(n, time));
   }
 
   step(by) {

@@ -113,7 +113,7 @@ const letter = (side) => el("span", { class: `compare-letter ${side}`, text: LET
 
 // A run in numbers: [name, text, value, how a difference is written].
 function figuresIn({ run, summary, tape, status, cost, currency }, now) {
-  const { compare } = words, found = figuresOf(run, tape, now), about = (text) => (found.isEstimate ? fill(words.numbers.about, { text }) : text);
+  const { compare } = words, found = figuresOf(run, now), about = (text) => (found.isEstimate ? fill(words.numbers.about, { text }) : text);
   const number = (name, n) => [name, n === null ? "–" : count(n), n, count], tokens = (name, n) => [name, n === null ? "–" : about(count(n)), n, count];
   return [
     [compare.status, statusWord(status, run.cause || summary?.cause), null, null],
