@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -36,7 +37,7 @@ from rxworker.hooks.ready import terminal_hooks
 from rxworker.log import EventLog, open_log
 from rxworker.log.values import CONVERSATION
 from rxworker.transport import Model
-from rxworker.ui.clean import one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
 from rxworker.ui.terminal.sessions import list_sessions
@@ -46,7 +47,8 @@ from rxworker.worker.worker import Worker
 
 DUMB = frozenset({"dumb", "unknown"})
 """The kinds of terminals that cannot place text: a chat is line by line there."""
-GO_ON = "To go on with this conversation: rxworker chat --continue"
+GO_ON = "To go on with this conversation: "
+LOST = "This conversation is not stored. The same key again leaves and loses it; --log sqlite:FILE stores the next one."
 
 
 def chat(
@@ -80,20 +82,15 @@ def chat(
     if is_person and options.provider and options.model:
         known = options.base_url, options.api_key_env, log
         remember_chat(LastChat(options.provider, options.model, *known))
+    again = _command(options, plain=plain, hooks=hooks)
     is_plain = plain or os.environ.get("TERM") in DUMB
     if is_person and not is_plain:
         if has_textual():
             find_model = options.model_finder()
             models = [_find(find_model, each) for each in also]
-            code = _fill_screen(worker, log, models, find_model, goes_on=goes_on)
-            if log is not None:
-                write_error(GO_ON)
-            return code
+            return _fill_screen(worker, log, models, find_model, goes_on=goes_on, again=again)
         write_error("To fill the screen: pip install 'rxworker[tui]'. Line by line: --plain.")
-    code = converse(worker, is_person=is_person, log=log, goes_on=goes_on)
-    if is_person and log is not None:
-        write_error(GO_ON)
-    return code
+    return converse(worker, is_person=is_person, log=log, goes_on=goes_on, again=again)
 
 
 def _remembered(
@@ -122,15 +119,32 @@ def _fill_screen(
     find_model: Callable[[str, str], Model],
     *,
     goes_on: bool,
+    again: str,
 ) -> int:
     async def run() -> int:
         async with nullcontext() if log is None else open_log(log) as opened:
             session = Session(worker, log=opened)
-            return await run_app_async(
+            code = await run_app_async(
                 session, wording=explain, models=models, find_model=find_model, goes_on=goes_on
             )
+            if opened is not None and session.conversation.messages:
+                write_error(GO_ON + again)
+            return code
 
     return asyncio.run(run())
+
+
+def _command(options: WorkerOptions, *, plain: bool, hooks: bool) -> str:
+    """The command that goes on with a conversation: with the options that are not remembered."""
+    given = ["rxworker", "chat", "--continue"]
+    for name, values in (
+        ("--tool", options.tools),
+        ("--system", [] if options.system is None else [options.system]),
+        ("--max-tokens", [] if options.max_tokens is None else [str(options.max_tokens)]),
+    ):
+        given += [each for value in values for each in (name, value)]
+    given += ["--plain"] * plain + ["--no-hooks"] * (not hooks)
+    return clean(shlex.join(given))
 
 
 def _find(find_model: Callable[[str, str], Model], name: str) -> Model:
@@ -143,7 +157,12 @@ def _find(find_model: Callable[[str, str], Model], name: str) -> Model:
 
 
 def converse(
-    worker: Worker, *, is_person: bool, log: str | None = None, goes_on: bool = False
+    worker: Worker,
+    *,
+    is_person: bool,
+    log: str | None = None,
+    goes_on: bool = False,
+    again: str = "",
 ) -> int:
     """Hold a conversation over standard input and output.
 
@@ -152,6 +171,7 @@ def converse(
         is_person: Whether input and output are terminals.
         log: The address of the log in which the runs are stored.
         goes_on: Whether it goes on with the conversation of the log that was used last.
+        again: The command that goes on with the conversation.
 
     Raises:
         CommandError: The log has no conversation that it can go on with.
@@ -166,17 +186,40 @@ def converse(
             title = asyncio.run_coroutine_threadsafe(going_on, background.loop).result()
             if is_person:
                 page.note(f"Going on with: {title}")
-        while (line := ask_line(background) if is_person else _next_line()) is not None:
-            if not line.strip():
-                continue
-            outcome = answer(session, background, line, page, counted=is_person)
-            if outcome is Outcome.LEFT:
-                return INTERRUPTED
-            if not is_person and outcome is Outcome.CANCELLED:
-                return INTERRUPTED
-            if not is_person and outcome is Outcome.FAILED:
-                return FAILED
-    return 0
+        code = _talk(session, background, page, is_person=is_person)
+        if is_person and log is not None and session.conversation.messages:
+            write_error(GO_ON + again)
+    return code
+
+
+def _talk(session: Session, background: Background, page: Page, *, is_person: bool) -> int:
+    """Read messages and print answers until the input ends; a person who would lose the conversation is warned once."""
+    is_warned = False
+    while True:
+        may_lose = is_person and session.log is None and bool(session.conversation.messages)
+        code = 0
+        try:
+            line = ask_line(background) if is_person else _next_line()
+        except KeyboardInterrupt:
+            if not may_lose:
+                raise
+            line, code = None, INTERRUPTED
+        if line is None:
+            if is_warned or not may_lose:
+                return code
+            is_warned = True
+            page.note(LOST)
+            continue
+        if not line.strip():
+            continue
+        is_warned = False
+        outcome = answer(session, background, line, page, counted=is_person)
+        if outcome is Outcome.LEFT:
+            return INTERRUPTED
+        if not is_person and outcome is Outcome.CANCELLED:
+            return INTERRUPTED
+        if not is_person and outcome is Outcome.FAILED:
+            return FAILED
 
 
 async def _go_on(session: Session, log: EventLog) -> str:

@@ -130,6 +130,15 @@ def chat(terminal: Open, server: ReplayServer, *options: str) -> Terminal:
     return opened
 
 
+def leave(opened: Terminal) -> None:
+    """Leave a conversation that is not stored: it takes the key twice."""
+    opened.type("\x04")
+    opened.wait_for("This conversation is not stored.")
+    opened.wait_for("> ")
+    opened.type("\x04")
+    assert opened.end() == 0
+
+
 def plain(shown: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r\n", "\n")
 
@@ -179,8 +188,7 @@ def test_a_chat_streams_thinks_and_calls_tools(terminal: Open) -> None:
         opened.wait_for("It is rain.")
         opened.wait_for("20 tokens in, 10 out")
         opened.wait_for("> ")
-        opened.type("\x04")
-        assert opened.end() == 0
+        leave(opened)
     assert "Traceback" not in opened.shown
 
 
@@ -197,6 +205,9 @@ def test_ctrl_c_cancels_the_answer_and_keeps_the_conversation(terminal: Open) ->
         opened.wait_for("Still here.")
         opened.wait_for("> ")
         second = str(server.requests[1].body)
+        opened.interrupt()
+        opened.wait_for("This conversation is not stored.")
+        opened.wait_for("> ")
         opened.interrupt()
         assert opened.end() == 130
     assert "Tell me a lot." in second
@@ -250,8 +261,7 @@ def test_an_error_is_one_line_and_the_chat_continues(terminal: Open) -> None:
         opened.type("And now?\n")
         opened.wait_for("Now I am.")
         opened.wait_for("> ")
-        opened.type("\x04")
-        assert opened.end() == 0
+        leave(opened)
     assert "Traceback" not in opened.shown
 
 
@@ -261,8 +271,7 @@ def test_text_of_the_model_is_not_a_command_for_the_terminal(terminal: Open) -> 
         opened.type("Hello\n")
         opened.wait_for("␛]0;owned␇ [bold]x[/bold] done")
         opened.wait_for("> ")
-        opened.type("\x04")
-        assert opened.end() == 0
+        leave(opened)
 
 
 def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(
@@ -274,7 +283,7 @@ def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(
         opened.wait_for("A pond.")
         opened.wait_for("> ")
         opened.type("\x04")
-        opened.wait_for("To go on with this conversation: rxworker chat --continue")
+        opened.wait_for("To go on with this conversation: rxworker chat --continue --plain")
         assert opened.end() == 0
         opened = terminal("chat", "--plain")
         opened.wait_for("anthropic m")
@@ -282,8 +291,7 @@ def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(
         opened.type("Another\n")
         opened.wait_for("A frog.")
         opened.wait_for("> ")
-        opened.type("\x04")
-        assert opened.end() == 0
+        leave(opened)
         assert "A haiku" not in str(server.requests[1].body)
         assert "--continue" not in opened.shown
         # The chat without a log has been the last one: its log is given again.
@@ -314,8 +322,7 @@ def test_a_chat_is_line_by_line_where_a_terminal_cannot_place_text(terminal: Ope
         opened.type("A haiku\n")
         opened.wait_for("A pond.")
         opened.wait_for("> ")
-        opened.type("\x04")
-        assert opened.end() == 0
+        leave(opened)
     assert "\x1b" not in opened.shown
 
 

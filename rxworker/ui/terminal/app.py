@@ -21,6 +21,8 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import ModalScreen
 
+from rxworker.boards import Dashboard
+from rxworker.panels import USAGE
 from rxworker.transport import Model
 from rxworker.ui.terminal.bars import Quit, usage_line
 from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 LEAVE_SECONDS = 2.0
 SIGNAL_SECONDS = 1.0
+LOST = "This conversation is not stored. Press the key again to leave and lose it; /export writes it to a file."
 """Seconds a run has to end: when the user leaves, and when a signal or a hangup ends the app."""
 
 
@@ -49,6 +52,7 @@ class TerminalApp(App[None]):
         models: Other models that ``/model`` offers.
         find_model: Returns the model of a provider's name and a model's name, for ``/model``.
         goes_on: Whether it begins with the stored conversation that was used last.
+        dashboard: What ``/usage`` shows of the conversation; by default `rxworker.panels.USAGE`.
 
     Attributes:
         guard: Context manager to enter around the whole run of the app.
@@ -79,6 +83,7 @@ class TerminalApp(App[None]):
         models: Iterable[Model] = (),
         find_model: FindModel | None = None,
         goes_on: bool = False,
+        dashboard: Dashboard | None = None,
     ) -> None:
         super().__init__()
         self.guard = Guard(self.hang_up, self._restore)
@@ -90,8 +95,11 @@ class TerminalApp(App[None]):
         if "TEXTUAL_THEME" not in os.environ:
             self.theme = DARK
         self.session = TerminalSession(worker, wording, models, find_model)
-        self.conversation = ConversationScreen(self.session, goes_on=goes_on)
+        self.conversation = ConversationScreen(
+            self.session, goes_on=goes_on, dashboard=dashboard or USAGE
+        )
         self._leaving: int | None = None
+        self._asked = ""
 
     def get_default_screen(self) -> ConversationScreen:
         """The conversation."""
@@ -128,7 +136,21 @@ class TerminalApp(App[None]):
         if not isinstance(self.screen, ModalScreen):
             self.push_screen(KeysScreen())
 
-    async def action_leave(self, code: int = 0, seconds: float = LEAVE_SECONDS) -> None:
+    async def action_leave(self, code: int = 0) -> None:
+        """Leave; if a conversation is lost with the app, only when this is pressed again.
+
+        Args:
+            code: The exit code.
+        """
+        session = self.session
+        is_new = not session.is_stored and session.latest != self._asked
+        if is_new and session.status != "cancelling":  # then it is the second Ctrl-C
+            self._asked = session.latest
+            self.notify(LOST, severity="warning", timeout=10)
+            return
+        await self.leave(code)
+
+    async def leave(self, code: int, seconds: float = LEAVE_SECONDS) -> None:
         """Leave. A running run is cancelled first and gets a limited time to end.
 
         Args:
@@ -202,4 +224,4 @@ class TerminalApp(App[None]):
         if number == signal.SIGINT and self.session.active is not None:
             self.conversation.action_cancel()
         elif self._leaving is None:  # a terminal that closes may send the signal twice
-            self.run_worker(self.action_leave(128 + number, SIGNAL_SECONDS))
+            self.run_worker(self.leave(128 + number, SIGNAL_SECONDS))

@@ -20,6 +20,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer
 
+from rxworker.boards import Dashboard
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.hub import WatcherState
 from rxworker.log import RunInfo
@@ -83,6 +84,8 @@ class ConversationScreen(Screen[None]):
 
     Args:
         session: The conversation.
+        goes_on: Whether it begins with the stored conversation that was used last.
+        dashboard: What ``/usage`` shows.
 
     Attributes:
         session: The conversation.
@@ -104,8 +107,11 @@ class ConversationScreen(Screen[None]):
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),
     ]
 
-    def __init__(self, session: TerminalSession, *, goes_on: bool = False) -> None:
+    def __init__(
+        self, session: TerminalSession, *, goes_on: bool = False, dashboard: Dashboard = USAGE
+    ) -> None:
         super().__init__()
+        self._dashboard = dashboard
         self.session = session
         self._goes_on = goes_on
         self.rested = asyncio.Event()
@@ -447,7 +453,8 @@ class ConversationScreen(Screen[None]):
         def is_of_this(info: RunInfo) -> bool:
             return info.row.labels.get(CONVERSATION) == name
 
-        app_of(self).push_screen(BoardScreen(USAGE.show(self.session.log.runs(where=is_of_this))))
+        runs = self.session.log.runs(where=is_of_this)
+        app_of(self).push_screen(BoardScreen(self._dashboard.show(runs)))
 
     def action_details(self) -> None:
         """Show watchers, tools and hooks."""

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.transport import Model
@@ -13,6 +14,9 @@ from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.ui.terminal.session import FindModel, Wording
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from rxworker.boards import Dashboard
 
 
 def run_app(
@@ -22,6 +26,7 @@ def run_app(
     models: Iterable[Model] = (),
     find_model: FindModel | None = None,
     goes_on: bool = False,
+    dashboard: Dashboard | None = None,
 ) -> int:
     """Run a conversation with a worker in full screen until the user leaves.
 
@@ -34,6 +39,7 @@ def run_app(
         find_model: Returns the model of a provider's name and a model's name, so that ``/model`` takes any; raises a
             `ConfigurationError` if there is none.
         goes_on: Whether it begins with the stored conversation that was used last.
+        dashboard: What ``/usage`` shows of the conversation; by default `rxworker.panels.USAGE`.
 
     Returns:
         An exit code: 0, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP or if the terminal was closed. After a signal or a
@@ -56,7 +62,12 @@ def run_app(
     except RuntimeError:
         return asyncio.run(
             run_app_async(
-                worker, wording=wording, models=models, find_model=find_model, goes_on=goes_on
+                worker,
+                wording=wording,
+                models=models,
+                find_model=find_model,
+                goes_on=goes_on,
+                dashboard=dashboard,
             )
         )
     raise LocalProtocolError("an event loop runs here: await run_app_async(worker)")
@@ -69,6 +80,7 @@ async def run_app_async(
     models: Iterable[Model] = (),
     find_model: FindModel | None = None,
     goes_on: bool = False,
+    dashboard: Dashboard | None = None,
 ) -> int:
     """Like `run_app`, if an event loop is already running, for example inside the connection to an MCP server.
 
@@ -78,6 +90,7 @@ async def run_app_async(
         models: Other models that the command ``/model`` offers.
         find_model: Returns other models by their names.
         goes_on: As for `run_app`.
+        dashboard: As for `run_app`.
 
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
@@ -97,7 +110,12 @@ async def run_app_async(
     from rxworker.ui.terminal.app import TerminalApp
 
     app = TerminalApp(
-        worker, wording=wording, models=models, find_model=find_model, goes_on=goes_on
+        worker,
+        wording=wording,
+        models=models,
+        find_model=find_model,
+        goes_on=goes_on,
+        dashboard=dashboard,
     )
     with app.guard, on_signals(app.forward_signal):
         try:

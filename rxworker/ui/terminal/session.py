@@ -204,6 +204,7 @@ class TerminalSession:
         paused: The paused result that can be resumed.
         sent: The messages that were sent into the run.
         finished: Whether the last run finished normally.
+        latest: The id of the run that began last, in any conversation; empty before the first.
         pause_requested: Whether the user requested the pause.
     """
 
@@ -219,6 +220,7 @@ class TerminalSession:
         self.log = first.log or MemoryLog()
         self.active: Run[Any] | None = None
         self.sent = Sent()
+        self.latest = ""
         self.models = {model_name(each): each for each in (self.worker.model, *models)}
         self._find_model = find_model
         self._wording = wording or _plain
@@ -237,6 +239,11 @@ class TerminalSession:
     def last_run(self) -> RunView:
         """The view of the last run."""
         return self._lanes.view
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the conversations are in a log that outlives the app."""
+        return self._first.log is not None
 
     @property
     def status(self) -> SessionStatus:
@@ -562,7 +569,7 @@ class TerminalSession:
         return lane
 
     def _started(self, begun: Run[Any]) -> None:
-        self.active, self.paused, self._last = begun, None, begun.id
+        self.active, self.paused, self._last, self.latest = begun, None, begun.id, begun.id
         self._decided.clear()
         self.pause_requested = self._cancelling = False
 

@@ -107,9 +107,9 @@ def open_app() -> Open:
 
     @asynccontextmanager
     async def opened(
-        worker: Worker, size: tuple[int, int] = (80, 24), *, goes_on: bool = False
+        worker: Worker, size: tuple[int, int] = (80, 24), **settings: Any
     ) -> AsyncGenerator[Person, None]:
-        app = TerminalApp(worker, goes_on=goes_on)
+        app = TerminalApp(worker, **settings)
         async with app.run_test(size=size) as pilot:
             yield Person(app, pilot)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rxworker import Worker, tool
+from rxworker.boards import Dashboard, panel
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
     AttemptRetract,
@@ -25,6 +26,7 @@ from rxworker.events import (
 )
 from rxworker.log import SQLiteLog
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
+from rxworker.panels import count
 from rxworker.testing import ReplayServer, ScriptedModel, call
 from rxworker.ui.terminal.bars import CommandMenu, Composer
 from rxworker.ui.terminal.sessions import list_sessions
@@ -315,3 +317,15 @@ async def test_the_dashboard_of_the_conversation_is_shown_and_follows_its_runs(
         assert "Calls by tool" in person.screen
         await person.press("escape")
         assert person.app.screen is person.app.conversation
+
+
+async def test_another_dashboard_can_be_given(open_app: Open) -> None:
+    board = Dashboard([panel("Turns so far", count(TurnStart))], title="Mine")
+    worker = Worker(ScriptedModel(["Hello.", "Again."]))
+    async with open_app(worker, size=(100, 30), dashboard=board) as person:
+        for text in ("Hi", "And?"):
+            await person.ask(text)
+        await person.say("/usage")
+        await person.sees("Turns so far  2")
+        assert "Mine" in person.screen
+        assert "Time to first token" not in person.screen

@@ -14,6 +14,7 @@ from textual.widgets import Input, TextArea
 from rxworker import Paused, Worker, before_tool_call, on_turn_end, tool
 from rxworker.events.pause import Question
 from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
+from rxworker.log import MemoryLog
 from rxworker.messages import JsonObject, Message, ToolMeta
 from rxworker.testing import Call, Reply, ScriptedModel, call, say, stall
 from rxworker.tools import ClientTool, ToolContext
@@ -282,9 +283,34 @@ async def test_leaving_cancels_the_run_first(open_app: Open) -> None:
     async with open_app(worker) as person:
         await person.say("Tell me.")
         await person.sees("Once")
+        await person.press("ctrl+q")
+        await person.is_notified("This conversation is not stored.")
+        assert person.app.session.status == "answering"
         await person.pilot.press("ctrl+q")
         await person.until(lambda: not person.app.is_running)
     assert worker.session.conversation.messages[-1].text == "Once"
+
+
+@pytest.mark.parametrize("keys", [["ctrl+d"], ["ctrl+c"], ["ctrl+q"], [*"/quit", "enter"]])
+async def test_a_conversation_that_is_not_stored_is_lost_only_when_leaving_is_confirmed(
+    open_app: Open, keys: list[str]
+) -> None:
+    async with open_app(Worker(ScriptedModel(["Yes.", "No."]))) as person:
+        for question in ("One?", "Two?"):  # each run is a reason to ask again
+            await person.ask(question)
+            person.app._notifications.clear()
+            await person.press(*keys)
+            await person.is_notified("This conversation is not stored.")
+            assert person.app.is_running
+        await person.pilot.press(*keys)
+        await person.until(lambda: not person.app.is_running)
+
+
+async def test_a_stored_conversation_is_left_at_once(open_app: Open) -> None:
+    async with MemoryLog() as log, open_app(Worker(ScriptedModel(["Yes."]), log=log)) as person:
+        await person.ask("One?")
+        await person.pilot.press("ctrl+d")
+        await person.until(lambda: not person.app.is_running)
 
 
 async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -> None:

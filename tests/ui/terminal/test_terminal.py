@@ -35,6 +35,8 @@ def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(c
         opened.type("\x03")
         opened.wait_for("cancelled")
         opened.type("\x03")
+        opened.wait_for("not stored")
+        opened.type("\x03")
         assert opened.end() == 130
         sent = str(server.requests[0].body)
     assert re.search(r"\[\d\d:\d\d:\d\d\] ", sent)
@@ -53,6 +55,8 @@ def test_it_fills_the_screen_when_only_standard_error_is_redirected(
         opened.type("Hi\r")
         opened.wait_for("Hello there!")
         opened.type("\x04")
+        opened.wait_for("not stored")
+        opened.type("\x04")
         assert opened.end() == 0
     assert FULL in opened.raw
     assert opened.is_restored
@@ -70,6 +74,8 @@ def test_a_paste_presses_no_keys_and_moves_no_cursor(chat: Open) -> None:
         opened.wait_for("end␛[31m␑")
         opened.type("\r")
         opened.wait_for("Hello there!")
+        opened.type("\x11")
+        opened.wait_for("not stored")
         opened.type("\x11")
         assert opened.end() == 0
         sent = str(server.requests[0].body)
@@ -95,6 +101,8 @@ def test_no_listener_is_an_error_and_not_the_end(chat: Open) -> None:
     opened.wait_for("Type a message to begin.")
     opened.type("Hi\r")
     opened.wait_for("No connection")
+    opened.type("\x11")
+    opened.wait_for("not stored")
     opened.type("\x11")
     assert opened.end() == 0
     assert opened.is_restored
@@ -133,6 +141,8 @@ def test_without_textual_there_is_a_hint_and_lines(chat: Open, tmp_path: Path) -
         opened.type("Hi\n")
         opened.wait_for("Hello there!")
         opened.wait_for("> ")
+        opened.type("\x04")
+        opened.wait_for("not stored")
         opened.type("\x04")
         assert opened.end() == 0
         assert not re.search(r"\[\d\d:\d\d:\d\d\] ", str(server.requests[0].body))
