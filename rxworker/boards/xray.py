@@ -7,6 +7,7 @@ No operator knows of it, and where nothing is explained nothing of it is in the 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from reactivex import Observable
@@ -81,10 +82,18 @@ class XRay(Generic[A, B]):
     @property
     def states(self) -> tuple[OperatorState, ...]:
         """The source and the operators, each after those that it receives items from."""
+        return self.redacted(str)
+
+    def redacted(self, redact: Callable[[str], str]) -> tuple[OperatorState, ...]:
+        """As `states`, for others.
+
+        Args:
+            redact: Removes secrets from a text, which is cut only then.
+        """
         live = self._live
         if len(live.nodes) == 1:  # it has not been applied
             self._apply(Source[A](), live)
-        return live.states()
+        return live.states(redact)
 
     def operator_of(self, error: Exception) -> str:
         """The name of the operator that raised an error; empty if it is not known."""

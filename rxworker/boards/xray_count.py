@@ -29,6 +29,9 @@ MOST_MARBLES = 24
 """How many of the last items of an operator are kept."""
 LONGEST = 40
 """The maximum length of a value that is shown."""
+MOST_OF_ERROR = 500
+MOST_READ = 4096
+"""Of a text that is shown, at most so many characters are looked at."""
 
 _Moment: TypeAlias = Record | datetime
 """The moment of an item: that of the record that has brought it, or of the clock. It becomes seconds when it is shown."""
@@ -47,7 +50,7 @@ class OperatorState(Struct, frozen=True):
         lag: Seconds from its last item to the last of the source; ``None`` before the first.
         micros: Microseconds that it takes for an item of the source, without those of other operators.
         last: Its last items, each with its time, as short texts.
-        error: What it has raised.
+        error: What it has raised, at most `MOST_OF_ERROR` characters of it.
     """
 
     id: int
@@ -106,7 +109,7 @@ class Node:
         edges = sorted(self.edges.values(), key=lambda each: (not each.is_inner, each.items))
         return edges[-1] if edges else Edge(is_inner=False)
 
-    def state(self, now: float, samples: int) -> OperatorState:
+    def state(self, now: float, samples: int, redact: Callable[[str], str]) -> OperatorState:
         """What it has done until now, if so many items of the source were timed."""
         edge = self.busiest
         recent = [*map(_dated, edge.recent)]
@@ -120,8 +123,8 @@ class Node:
             len(recent) / past if past > 0 else 0.0,
             now - recent[-1][0] if recent else None,
             1e6 * self.seconds / samples if samples else 0.0,
-            [(at, _short(value)) for at, value in recent],
-            self.error,
+            [(at, _short(value, redact)) for at, value in recent],
+            redact(self.error[:MOST_READ])[:MOST_OF_ERROR],
         )
 
 
@@ -149,12 +152,12 @@ class Live:
         self.failed: Exception | None = None
         self.culprit = ""
 
-    def states(self) -> tuple[OperatorState, ...]:
-        """The operators, each after those that it receives items from."""
+    def states(self, redact: Callable[[str], str]) -> tuple[OperatorState, ...]:
+        """The operators, each after those that it receives items from; texts are redacted before they are cut."""
         recents = [node.busiest.recent for node in self.nodes.values()]
         now = max((_dated(recent[-1])[0] for recent in recents if recent), default=0.0)
         samples = self.source.busiest.samples
-        return tuple(node.state(now, samples) for node in self.nodes.values())
+        return tuple(node.state(now, samples, redact) for node in self.nodes.values())
 
     def node(self, place: object, name: str, within: tuple[str, ...]) -> Node:
         """The operator at a place of the pipeline."""
@@ -353,10 +356,10 @@ def _dated(item: Record | tuple[_Moment, object]) -> tuple[float, object]:
     return (at.time if isinstance(at, Record) else (at - UTC_ZERO).total_seconds()), value
 
 
-def _short(value: object) -> str:
+def _short(value: object, redact: Callable[[str], str]) -> str:
     """An item in a few characters: a number, a text, or what it is."""
     if isinstance(value, str):
-        text = " ".join(value.split())
+        text = " ".join(redact(value[:MOST_READ]).split())
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     if isinstance(value, bool) or value is None:
         return str(value)

@@ -9,11 +9,13 @@ from datetime import datetime
 from math import isnan
 from pathlib import Path
 
-from rxworker.boards import board_text, fold_log
+from msgspec.structs import replace
+
+from rxworker.boards import board_text, explain, fold_log
 from rxworker.cli.process import CommandError, run_async, write_line
 from rxworker.cli.resolve import dashboard_of
 from rxworker.log import open_log
-from rxworker.ui.clean import clean
+from rxworker.ui.clean import clean, redact
 
 
 def dash(
@@ -24,6 +26,7 @@ def dash(
     at: float | None = None,
     max_age: float | None = None,
     width: int | None = None,
+    explained: bool = False,
 ) -> int:
     """Print a dashboard once.
 
@@ -42,6 +45,9 @@ def dash(
             f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
         )
     found = dashboard_of(dashboard)
+    if explained:
+        panels = [replace(each, pipeline=explain(each.pipeline)) for each in found.panels]
+        found = replace(found, panels=panels)
     since = None if max_age is None else time.time() - max_age
 
     async def main() -> None:
@@ -49,6 +55,8 @@ def dash(
             states = await fold_log(found, log, time=at, since=since, runs=runs)
         columns = width or shutil.get_terminal_size().columns
         write_line(clean(board_text(found, states, width=columns)))
+        for panel in found.panels if explained else ():
+            write_line(redact(clean(f"\n{panel.title}\n{panel.pipeline}")))
 
     run_async(main())
     return 0

@@ -192,6 +192,7 @@ examples:
   rxworker dash --log sqlite:runs.db my_boards:board
   rxworker dash --log sqlite:runs.db my_boards:board --run run-4fd5696ea3b4
   rxworker dash --log sqlite:runs.db my_boards:board --at 2026-11-26T12:00:00
+  rxworker dash --log sqlite:runs.db my_boards:board --explain
 
 The name is that of a Dashboard in a module of the current directory, or of an installed one such as rxworker.panels:USAGE.
 """
@@ -430,6 +431,8 @@ def _add_dash(dash: Parser) -> None:
     about = "only runs that began in this time, such as 24h, 30d"
     add("--max-age", type=_duration, metavar="AGE", help=about)
     add("--width", type=_positive, metavar="N", help="how many columns; those of the terminal")
+    about = "also the operators of each panel: what they have emitted, their times and errors"
+    add("--explain", dest="explained", action="store_true", help=about)
 
 
 def _add_docs(docs: Parser) -> None:

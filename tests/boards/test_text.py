@@ -160,6 +160,13 @@ def test_the_command_prints_a_dashboard(
     assert capsys.readouterr().out == f"Last  {last}\n"
     assert main([*command, "--at", "2001-01-01T00:00:00"]) == 0
     assert capsys.readouterr().out == "Last  ...\n"
+    assert main([*command, "--explain", "--width", "40"]) == 0
+    shown, explained = capsys.readouterr().out.split("\n\n")
+    assert shown == f"Last  {last}"
+    lines = explained.splitlines()
+    assert lines[0] == "Last"
+    assert lines[1].split()[:2] == ["operator", "from"]
+    assert lines[3].split()[:3] == ["1", "map(seq_of)", "0"]
     for moment in ("noon", "nan"):
         assert main([*command, "--at", moment]) == 2
         assert f"'{moment}' is not a moment" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from playwright.async_api import async_playwright
+from playwright.async_api import Page, async_playwright
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard
@@ -95,6 +95,17 @@ async def ask(server: WebServer, number: int) -> None:
         await run
 
 
+async def explain(page: Page, server: WebServer) -> None:
+    """The operators of a panel, on the page."""
+    run = next(iter(server.state.runs))
+    await page.goto(f"{server.url}?board=runs&of=all#{run.id}")
+    await page.locator("#board-panel").scroll_into_view_if_needed()
+    panel = page.locator('.board-panel[aria-label="Cost"]')
+    await panel.get_by_role("button", name="X-ray").click()
+    await panel.locator(".xray-marble").first.wait_for()
+    await panel.screenshot(path=PICTURES / "xray.png")
+
+
 async def main() -> None:
     """Make the screenshots."""
     shown = views()
@@ -139,8 +150,9 @@ async def main() -> None:
             await page.goto(f"{server.url}own")
             await page.locator(".board-table tbody tr").nth(19).wait_for()
             await page.locator(".board").screenshot(path=PICTURES / "dashboard.png")
+            await explain(page, server)
         await browser.close()
-    shrink([*made, PICTURES / "dashboard.png"])
+    shrink([*made, PICTURES / "dashboard.png", PICTURES / "xray.png"])
 
 
 if __name__ == "__main__":

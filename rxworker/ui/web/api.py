@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
 import rxworker
+from rxworker.boards import Dashboard
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.log.values import is_storable
 from rxworker.messages import Document, Image, Message, Text
@@ -27,7 +28,7 @@ from rxworker.ui.web.agents import (
     post_chat_stop,
     protocol_routes,
 )
-from rxworker.ui.web.boards import BoardQuery, FollowedBoard, encode_state
+from rxworker.ui.web.boards import BoardFeed, BoardQuery, FollowedBoard, encode_state
 from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import TITLE, RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
@@ -105,6 +106,13 @@ def routes_of(state: ServerState) -> list[Route]:
             "/api/boards/{name}/events",
             partial(get_board_events, state),
             "board-events",
+            has_head=False,
+        ),
+        get("/api/boards/{name}/explain", partial(get_operators, state), "operators"),
+        get(
+            "/api/boards/{name}/explain/events",
+            partial(get_operator_events, state),
+            "operator-events",
             has_head=False,
         ),
         get("/api/link", partial(get_link, state), "link"),
@@ -527,6 +535,8 @@ async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
     """Return the dashboards and their panels."""
     only = "" if request.link is None else request.link.board
     found = [each for each in state.boards.infos() if only in ("", each.name)]
+    if request.link is not None:  # it shows no operators
+        found = [replace(each, xray=False) for each in found]
     return json_response({"boards": found})
 
 
@@ -541,13 +551,38 @@ async def get_board(state: ServerState, request: WebRequest) -> web.Response:
 async def get_board_events(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream what the panels show: all of them, and then those that have changed."""
     dashboard = state.boards.find(request.params["name"])
+    return await _follow_board(state, request, dashboard, state.boards.feed)
+
+
+async def get_operators(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the operators of a panel, and what they have done in a run, in a conversation or in all runs, until now or a moment of the past."""
+    dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
+    query = read_query(request, BoardQuery)
+    found = await state.boards.explain(dashboard, state.runs_of(request), query)
+    return bytes_response(b"[" + found + b"]")
+
+
+async def get_operator_events(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Stream what the operators of a panel do, while the client looks."""
+    dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
+    return await _follow_board(state, request, dashboard, state.boards.explained)
+
+
+async def _follow_board(
+    state: ServerState,
+    request: WebRequest,
+    dashboard: Dashboard,
+    feed_of: Callable[
+        [Dashboard, Runs, BoardQuery, Sequence[RunEntry]], AbstractContextManager[BoardFeed]
+    ],
+) -> web.Response | None:
     query, runs = read_query(request, BoardQuery), state.runs_of(request)
     if query.time is not None:
         message = "a moment of the past does not change: leave out time, or leave out /events"
         raise ApiError(400, "bad_query", message)
     with state.streams.take(), state.streams.endless():
         entries = await state.boards.open(runs, query)
-        with state.boards.feed(dashboard, runs, query, entries) as feed:
+        with feed_of(dashboard, runs, query, entries) as feed:
             followed = FollowedBoard(feed, f"events {request.remote or ''}".strip())
             await state.streams.follow(request, followed, feed.hub.last_seq, bytes, feed.first)
     return None

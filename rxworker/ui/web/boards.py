@@ -7,6 +7,7 @@ panel is encoded once. A client receives every panel, and then those that have c
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -16,12 +17,24 @@ from math import isnan
 from time import perf_counter
 from typing import Any, TypeAlias, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex import operators as ops
+from reactivex.internal import noop
 
-from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, fold_log
+from rxworker.boards import (
+    AlertChange,
+    Board,
+    Dashboard,
+    OperatorState,
+    PanelState,
+    View,
+    XRay,
+    explain,
+    fold_log,
+)
 from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.stored import all_records
 from rxworker.errors import ConfigurationError
@@ -52,6 +65,10 @@ BoardStates: TypeAlias = tuple[Dashboard, tuple[PanelState, ...]]
 _FoldTask: TypeAlias = asyncio.Task[tuple[PanelState, ...]]
 
 
+LOOK = 0.5
+"""Seconds between two looks at the operators of a panel."""
+
+
 class PanelInfo(Struct, frozen=True):
     """A panel in a few words."""
 
@@ -62,11 +79,19 @@ class PanelInfo(Struct, frozen=True):
 
 
 class BoardInfo(Struct, frozen=True):
-    """A dashboard in a few words."""
+    """A dashboard in a few words.
+
+    Attributes:
+        name: Its name.
+        title: Its title.
+        panels: Its panels.
+        xray: Whether the client may see the operators of its panels.
+    """
 
     name: str
     title: str
     panels: list[PanelInfo]
+    xray: bool = False
 
 
 class BoardQuery(Struct, frozen=True):
@@ -153,6 +178,66 @@ class BoardFeed:
         self.hub.push(Record(seq, self.board.dashboard.name, 0, 0, now, item))
 
 
+class PanelOperators(Struct, frozen=True):
+    """The operators of a panel.
+
+    Attributes:
+        panel: The name of the panel.
+        operators: The source, and the operators.
+    """
+
+    panel: str
+    operators: tuple[OperatorState, ...]
+
+
+class ExplainedFeed(BoardFeed):
+    """A board whose operators are received, and not what its panels show.
+
+    Args:
+        board: The board, made with ``xray=True``.
+    """
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(board)
+        self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
+
+    def _encode(self, state: PanelState) -> bytes:
+        self.encoded += 1
+        return encode_operators(state.panel, self.board.xray(state.panel), self._redact)
+
+    def _note(self, state: PanelState) -> None:
+        """Operators count also what changes no panel, and so are looked at now and then."""
+
+    def _look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
+        for state in self.board.states:
+            encoded = self._encode(state)
+            if encoded != self._newest[state.panel]:
+                self._pending[state.panel] = self._newest[state.panel] = encoded
+        self._push()
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        super()._end()
+
+
+def encode_operators(
+    panel: str, xray: XRay[Record, Any], redact: Callable[[bytes], bytes]
+) -> bytes:
+    """The operators of a panel as JSON.
+
+    Args:
+        panel: The name of the panel.
+        xray: Its operators.
+        redact: Removes secrets from JSON.
+    """
+
+    def without_secrets(text: str) -> str:
+        return msgspec.json.decode(redact(encode_json(text)))
+
+    return redact(encode_json(PanelOperators(panel, xray.redacted(without_secrets))))
+
+
 def encode_state(state: PanelState) -> bytes:
     """A state as JSON, or why it has none, such as a whole number of too many digits in a row: the other panels are shown."""
     try:
@@ -212,6 +297,7 @@ class Boards:
         dashboards: The dashboards.
         store: The runs.
         meters: A dashboard for metrics, which need not be one of them.
+        has_xray: Whether clients may see the operators of panels.
 
     Attributes:
         feeds: The boards that are computed now, by user, dashboard and scope.
@@ -220,7 +306,15 @@ class Boards:
         ConfigurationError: Something is no dashboard, or two have the same name.
     """
 
-    def __init__(self, dashboards: Sequence[Dashboard], store: RunStore, meters: Dashboard) -> None:
+    def __init__(
+        self,
+        dashboards: Sequence[Dashboard],
+        store: RunStore,
+        meters: Dashboard,
+        *,
+        has_xray: bool = True,
+    ) -> None:
+        self._has_xray = has_xray
         self._dashboards: dict[str, Dashboard] = {}
         for each in dashboards:
             if not isinstance(each, Dashboard):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
@@ -251,6 +345,7 @@ class Boards:
                 each.name,
                 each.title,
                 [PanelInfo(p.name, p.title, p.view, p.unit) for p in each.panels],
+                self._has_xray,
             )
             for each in self._dashboards.values()
         ]
@@ -266,6 +361,46 @@ class Boards:
             known = ", ".join(self._dashboards)
             raise ApiError(404, "no_board", f"the server has no such dashboard; it has {known}")
         return found
+
+    def find_panel(self, name: str, panel: str) -> Dashboard:
+        """A dashboard of one panel of a dashboard, to be explained: what it computes is computed already, and reports no alert.
+
+        Raises:
+            ApiError: There is no such dashboard or panel, or the operators are not shown.
+        """
+        dashboard = self.find(name)
+        if not self._has_xray:
+            raise ApiError(
+                404, "no_xray", "the server does not show operators: Settings(xray=True)"
+            )
+        known = {each.name: each for each in dashboard.panels}
+        if panel not in known:
+            names = ", ".join(known)
+            raise ApiError(404, "no_panel", f"give panel= the name of one: {names}")
+        found = known[panel]
+        while isinstance(found.pipeline, XRay):  # the program's own, which counts for the program
+            own = cast("XRay[Record, Any]", found.pipeline)
+            found = replace(found, pipeline=own.pipeline)
+        return replace(dashboard, panels=[replace(found, alert=None)])
+
+    async def explain(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> bytes:
+        """The operators of a panel at a moment, by folding the records again.
+
+        Args:
+            dashboard: Of one panel; see `find_panel`.
+            runs: The runs of the client.
+            query: The scope and the moment.
+
+        Raises:
+            ApiError: There is no such run or conversation.
+            LogError: The log cannot be read.
+        """
+        panel = dashboard.panels[0]
+        xray = explain(panel.pipeline)
+        name = f"x-{secrets.token_hex(8)}"  # what is computed for others is not what is counted
+        explained = replace(dashboard, panels=[replace(panel, pipeline=xray)], name=name)
+        await self.at(explained, runs, query)
+        return encode_operators(panel.name, xray, json_redactor())
 
     async def at(
         self, dashboard: Dashboard, runs: Runs, query: BoardQuery
@@ -353,13 +488,41 @@ class Boards:
         elif feed is None or feed.board.error is not None:
             board = dashboard.show(self._source(runs, query, entries))
             feed = self.feeds[key] = BoardFeed(board)
+        with self._client(key, feed, is_lasting=not query.scope and runs.owner is None):
+            yield feed
+
+    @contextmanager
+    def explained(
+        self, dashboard: Dashboard, runs: Runs, query: BoardQuery, entries: Sequence[RunEntry]
+    ) -> Generator[BoardFeed, None, None]:
+        """Context manager: a client of the operators of a panel. They are counted for as long as one looks at them, and on a board of their own: the others are computed as they are.
+
+        Args:
+            dashboard: Of one panel; see `find_panel`.
+            runs: The runs of the client.
+            query: The scope.
+            entries: As for `feed`.
+        """
+        key = runs.owner, f"{dashboard.name} {dashboard.panels[0].name}", query.scope
+        feed = self.feeds.get(key)
+        if feed is None or feed.board.error is not None:
+            is_all = self._log_of(runs, query) is not None
+            records = self._all_records(noop) if is_all else self._source(runs, query, entries)
+            feed = self.feeds[key] = ExplainedFeed(dashboard.show(records, xray=True))
+        with self._client(key, feed, is_lasting=False):
+            yield feed
+
+    @contextmanager
+    def _client(
+        self, key: tuple[str | None, str, str], feed: BoardFeed, *, is_lasting: bool
+    ) -> Generator[None, None, None]:
         feed.clients += 1
         try:
-            yield feed
+            yield
         finally:
             feed.clients -= 1
             is_current = self.feeds.get(key) is feed
-            is_kept = is_current and not query.scope and runs.owner is None
+            is_kept = is_current and is_lasting
             if not feed.clients and not is_kept:
                 if is_current:
                     del self.feeds[key]

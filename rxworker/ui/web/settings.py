@@ -148,6 +148,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             balancer sends its clients to another server first.
         prices: The prices of tokens, by the model's name, for the cost of the runs.
         mermaid: The file ``dist/mermaid.min.js`` of the npm package ``mermaid``, with which the page draws diagrams on request. ``None``: they stay code.
+        xray: Whether those who may see a dashboard may also see the operators of its panels, with the names of their functions and their last values.
 
     Raises:
         ConfigurationError: A value is not valid.
@@ -176,6 +177,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     close_delay: float = 0.0
     prices: Mapping[str, Prices] = field(default_factory=dict[str, Prices])
     mermaid: str | Path | None = None
+    xray: bool = True
 
     def __post_init__(self) -> None:
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:

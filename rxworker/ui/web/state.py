@@ -121,7 +121,7 @@ class ServerState:
         meters = usage(settings.prices)
         if dashboards is None:
             dashboards = meters, runs(settings.prices)
-        self.boards = Boards(dashboards, self.store, meters)
+        self.boards = Boards(dashboards, self.store, meters, has_xray=settings.xray)
         self._on_alert = on_alert
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)

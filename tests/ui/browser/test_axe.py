@@ -151,6 +151,10 @@ async def test_axe_finds_nothing_in_any_state(
             await page.keyboard.press("Escape")
             await page.locator("#run-selection").get_by_role("button", name="Done").click()
             await page.locator("#inspector").get_by_role("button", name="Close").click()
+            await page.locator("#board-panel").scroll_into_view_if_needed()
+            await page.locator(".xray-button").first.click()
+            await expect(page.locator(".xray-operator")).not_to_have_count(0)
+            await check("x-ray")
             await page.evaluate("document.activeElement.blur()")
             await page.keyboard.press(",")
             await desk.split(page, desk.runs[-1])  # a step is one record from now on

@@ -120,6 +120,64 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(
         await desk.close()
 
 
+async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    def spell(record: Record) -> str:
+        return f"<img src=x onerror=alert(1)> {record.seq}"
+
+    markup = panel("Markup", ops.map(spell), view="text")
+    board = Dashboard([*BOARD.panels, markup], title="Desk")
+    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[board]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        # What is drawn above the panel moves it out of view again.
+        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
+        await page.locator("#board-panel").scroll_into_view_if_needed()
+        calls_made = page.locator('.board-panel[aria-label="Calls"]')
+        button = calls_made.get_by_role("button", name="X-ray")
+        await button.focus()
+        await page.keyboard.press("Enter")
+        await expect(button).to_have_attribute("aria-expanded", "true")
+        operators = calls_made.locator(".xray-operator")
+        await expect(operators).to_have_count(4)
+        await expect(operators.nth(2)).to_contain_text("only(ToolStart)")
+        await expect(operators.nth(3)).to_contain_text("1 item")
+        await expect(operators.nth(3).locator(".xray-marble")).to_have_text(["1"])
+        await page.evaluate("document.activeElement.blur()")
+        await page.locator("#time-slider").press("Home")
+        await expect(operators.nth(3)).to_contain_text("0 items")
+        await page.locator("#time-slider").press("End")
+        await expect(operators.nth(3)).to_contain_text("1 item")
+        await button.click()
+        await expect(calls_made.locator(".xray")).not_to_be_visible()
+
+        failed = page.locator('.board-panel[aria-label="Broken"]')
+        await failed.get_by_role("button", name="X-ray").click()
+        await expect(failed.locator("[data-error]")).to_contain_text("map(broken)")
+        await expect(failed.locator("[data-error] .board-error")).to_contain_text("division")
+
+        shown = page.locator('.board-panel[aria-label="Markup"]')
+        await shown.get_by_role("button", name="X-ray").click()
+        await expect(shown.locator(".xray-last").nth(1)).to_contain_text("<img src=x")
+        await expect(shown.locator("img")).to_have_count(0)
+        await desk.close()
+
+
+async def test_a_server_without_x_ray_has_no_button(desk: Desk, gated: type[GatedModel]) -> None:
+    settings = Settings(xray=False)
+    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD], settings=settings):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
+        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await expect(page.locator(".board-panel")).to_have_count(7)
+        await expect(page.locator(".xray-button")).to_have_count(0)
+        await desk.close()
+
+
 async def test_the_address_names_the_dashboard_and_its_scope(
     desk: Desk, gated: type[GatedModel]
 ) -> None:

@@ -81,7 +81,8 @@ class Client:
         self, query: str = "", **headers: str
     ) -> AsyncGenerator[AsyncGenerator[States, None]]:
         """The states as they change."""
-        address = f"{self.server.url}api/boards/desk/events{query}"
+        path = query if query.startswith("explain") else f"events{query}"
+        address = f"{self.server.url}api/boards/desk/{path}"
         async with self.http.get(address, headers=headers) as response:
             assert response.status == 200, await response.text()
 
@@ -488,3 +489,101 @@ async def test_the_stream_of_a_board_whose_records_fail_ends_and_the_next_one_ha
         await client.begin()
         async with client.follow() as states:
             await until(states, lambda known: known["deltas"].get("value"))
+
+
+SECRET = "sk-0123456789abcdefghijklmnopqrstuvwxyz0123"
+
+
+def leaky(record: Record) -> str:
+    return f"the key is {SECRET} of {record.run_id}"
+
+
+def broken(record: Record) -> str:
+    raise OSError(f"{leaky(record)} {'x' * 9000}")
+
+
+LEAKY = Dashboard(
+    [
+        panel("Key", ops.map(leaky), view="text"),
+        panel("Broken", ops.map(broken), view="text"),
+    ],
+    title="Desk",
+)
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_the_operators_of_a_panel_are_served_now_and_while_they_change(
+    *, is_stored: bool
+) -> None:
+    log = MemoryLog() if is_stored else None
+    async with serving(log=log) as client:
+        run = await client.begin()
+        await client.ended(run)
+        for query in ("", f"&run={run['id']}"):
+            path = f"api/boards/desk/explain?panel=deltas{query}"
+            [found] = await client.get(path)
+            assert found["panel"] == "deltas"
+            names = [each["name"] for each in found["operators"]]
+            assert names == ["source", "events", "only(TextDelta)", "scan(_one_more, 0)"]
+            assert [each["inputs"] for each in found["operators"]] == [[], [0], [1], [2]]
+            assert found["operators"][3]["items"] > 0
+            at = path.replace("explain", "explain/events", 1).removeprefix("api/boards/desk/")
+            async with client.follow(at) as states:
+                known = await until(states, lambda each: each["deltas"]["operators"][3]["items"])
+                assert [each["name"] for each in known["deltas"]["operators"]] == names
+        feeds = client.server.state.boards.feeds
+        while any(key[1] == "desk deltas" for key in feeds):  # noqa: ASYNC110 - the server notices later that a client has left
+            await asyncio.sleep(0)
+
+
+async def test_operators_go_on_counting_for_who_looks() -> None:
+    async with serving() as client, client.follow("explain/events?panel=deltas") as states:
+        assert (await anext(states))["deltas"]["operators"][0]["items"] == 0
+        await client.ended(await client.begin())
+        await until(states, lambda each: each["deltas"]["operators"][3]["items"])
+
+
+async def test_operators_show_no_secret_and_short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DESK_API_KEY", SECRET)
+    async with serving(dashboards=[LEAKY]) as client:
+        await client.ended(await client.begin())
+        [key] = await client.get("api/boards/desk/explain?panel=key")
+        _, text = key["operators"][1]["last"][-1]
+        assert text.startswith("the key is *** of run-")
+        [failed] = await client.get("api/boards/desk/explain?panel=broken")
+        error = failed["operators"][1]["error"]
+        assert error.startswith("OSError: the key is ***")
+        assert len(error) <= 500
+        assert SECRET[:20] not in json.dumps([key, failed])
+
+
+async def test_operators_are_those_of_the_runs_of_a_user() -> None:
+    async with serving(user=user_of) as client:
+        run = await client.begin()
+        await client.ended(run, **{"X-User": "ada"})
+        path = "api/boards/desk/explain?panel=deltas"
+        [own] = await client.get(path, 200, **{"X-User": "ada"})
+        [other] = await client.get(path, 200, **{"X-User": "bob"})
+        assert own["operators"][0]["items"] > 0
+        assert other["operators"][0]["items"] == 0
+        await client.get(f"{path}&run={run['id']}", 404, **{"X-User": "bob"})
+        await client.get(path, 401)
+
+
+async def test_a_server_may_show_no_operators_and_a_link_never_does() -> None:
+    async with serving(settings=Settings(xray=False)) as client:
+        [board] = (await client.get("api/boards"))["boards"]
+        assert board["xray"] is False
+        for path in ("explain", "explain/events"):
+            refused = await client.get(f"api/boards/desk/{path}?panel=deltas", 404)
+            assert refused["error"]["code"] == "no_xray"
+    async with serving() as client:
+        [board] = (await client.get("api/boards"))["boards"]
+        assert board["xray"] is True
+        refused = await client.get("api/boards/desk/explain?panel=delta", 404)
+        assert refused["error"]["code"] == "no_panel"
+        made = await client.server.state.share(board="desk")
+        headers = {"Authorization": f"Bearer {made.token}"}
+        [board] = (await client.get("api/boards", 200, **headers))["boards"]
+        assert board["xray"] is False
+        await client.get("api/boards/desk/explain?panel=deltas", 403, **headers)

@@ -157,6 +157,10 @@ export const words = {
     title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", more: "and {n} more", stopped: "Stopped: {error}", most: "at most {value}", over: "over {time}", rows: "Rows",
     past: "as it was then", lost: "The connection was lost. Trying again.", source: "This element has no dashboard: set its src to the address of one, which ends in api/boards/ and its name.", noPanel: "The dashboard has no panel {name}. It has {known}.",
   },
+  xray: {
+    show: "X-ray", of: "Operators of {title}", help: "Show the operators of this panel, and what each emits", items: { one: "{n} item", other: "{n} items" }, rate: "{n}/s", lag: "{n} ms behind", micros: "{n} µs an item",
+    last: "last: {value}", from: "from {names}", within: "in {names}", source: "records", waiting: "Counting…", more: { one: "and {n} more operator", other: "and {n} more operators" },
+  },
   share: {
     title: "Share a read-only link", what: "Everyone with the link sees “{title}”, also as it goes on, and nothing else. Nothing can be sent, decided or changed with it.", readOnly: "Read only",
     ends: "It ends", hour: "in an hour", day: "in a day", week: "in a week", month: "in 30 days", never: "when it is revoked", make: "Make a link", address: "Address of the link", copy: "Copy",

@@ -57,15 +57,16 @@ class Feed {
 }
 
 export class BoardSource {
-  // `server` is an address that ends in a slash. handlers: states(list), problem(error or null)
-  constructor(server, name, handlers, reach = {}) {
-    Object.assign(this, { server, name, handlers, reach, feed: null, asked: 0, wanted: null, isAsking: false });
+  // `server` is an address that ends in a slash. handlers: states(list), problem(error or null). With `panel`, the states are the operators of that panel.
+  constructor(server, name, handlers, reach = {}, panel = null) {
+    const path = encodeURIComponent(name) + (panel === null ? "" : "/explain");
+    Object.assign(this, { server, path, more: panel === null ? {} : { panel }, handlers, reach, feed: null, asked: 0, wanted: null, isAsking: false });
   }
 
   // Show the present. `query` names a run or a conversation, or is empty.
   follow(query) {
     this.close();
-    const { reach } = this, url = new URL(`api/boards/${encodeURIComponent(this.name)}/events?${new URLSearchParams(query)}`, this.server);
+    const { reach } = this, url = new URL(`api/boards/${this.path}/events?${new URLSearchParams({ ...query, ...this.more })}`, this.server);
     const key = reach.fetch ? Symbol("own") : `${url.href} ${reach.token ?? ""}`;
     if (!(this.feed = Feed.all.get(key))) Feed.all.set(key, (this.feed = new Feed(url, reach, key)));
     this.feed.add(this.handlers);
@@ -74,14 +75,14 @@ export class BoardSource {
   // Show a moment of the past. While an answer is on its way, only the newest moment waits: a slider that moves asks for no more than the server computes.
   async at(query, time) {
     this.leave();
-    this.wanted = { ...query, time };
+    this.wanted = { ...query, ...this.more, time };
     if (this.isAsking) return;
     this.isAsking = true;
     while (this.wanted !== null) {
       const { wanted, asked } = this;
       this.wanted = null;
       try {
-        const states = await boardAt(this.server, this.name, wanted, this.reach);
+        const states = await boardAt(this.server, this.path, wanted, this.reach);
         if (asked !== this.asked) continue;
         this.handlers.states(states);
         this.handlers.problem(null);

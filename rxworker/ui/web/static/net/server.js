@@ -271,7 +271,7 @@ export const runAt = (server, run, reach) => timed(`${server}${of(run, "").slice
 
 // The dashboards of the server at an address, and what the panels of one show of a run, of a conversation or of all runs, now or at a time.
 export const boardsAt = (server, reach) => ask(`${server}api/boards`, reach);
-export const boardAt = (server, name, query, reach) => ask(`${server}api/boards/${encodeURIComponent(name)}?${new URLSearchParams(query)}`, reach);
+export const boardAt = (server, path, query, reach) => ask(`${server}api/boards/${path}?${new URLSearchParams(query)}`, reach);
 
 export const fleet = (query) => ask(`api/fleet?${query}`);
 

@@ -19,11 +19,11 @@ export class BoardView {
     this.panels = new Map();
   }
 
-  // `panels`: [{ name, title, view, unit }]
-  open(panels) {
+  // `panels`: [{ name, title, view, unit }]. `makeXRay` makes what shows the operators of a panel, if they may be seen.
+  open(panels, makeXRay = null) {
     this.panels.clear();
     this.node.replaceChildren(...panels.map((panel) => {
-      const view = new PanelView(panel);
+      const view = new PanelView(panel, makeXRay?.(panel) ?? null);
       this.panels.set(panel.name, view);
       return view.node;
     }));
@@ -35,11 +35,11 @@ export class BoardView {
 }
 
 class PanelView {
-  constructor(panel) {
+  constructor(panel, xray) {
     this.panel = panel;
     this.value = el("div", { class: "board-value", part: "value" });
     this.error = el("p", { class: "board-error", role: "status", hidden: true });
-    this.node = el("section", { class: "board-panel", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("h3", { part: "title", text: panel.title }), this.value, this.error);
+    this.node = el("section", { class: "board-panel", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("div", { class: "board-head" }, el("h3", { part: "title", text: panel.title }), xray?.button ?? ""), this.value, this.error, xray?.node ?? "");
   }
 
   draw({ value = null, points = {}, alerts = {}, error = "" }) {

@@ -7,6 +7,7 @@
 import { note, noted } from "./address.js";
 import { byId, el, setText, show } from "./dom.js";
 import { BoardView } from "./board.js";
+import { XRayView } from "./xray.js";
 import { BoardSource, dashboardsOf } from "../net/board.js";
 import { fill, words } from "../model/language.js";
 
@@ -14,7 +15,7 @@ const SERVER = new URL(".", document.baseURI).href;
 
 export class DashboardsView {
   constructor(scope) {
-    Object.assign(this, { scope, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false });
+    Object.assign(this, { scope, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false, xrays: [] });
     this.board = new BoardView(byId("board"));
     this.choice = byId("board-choice");
     this.choice.addEventListener("change", () => {
@@ -77,8 +78,15 @@ export class DashboardsView {
     const found = this.boards.find(({ name }) => name === this.choice.value);
     this.source?.close();
     this.source = null;
+    for (const xray of this.xrays) xray.close();
+    this.xrays = [];
     if (!found) return;
-    this.board.open(found.panels);
+    const makeXRay = (panel) => {
+      const xray = new XRayView(SERVER, found.name, panel);
+      this.xrays.push(xray);
+      return xray;
+    };
+    this.board.open(found.panels, found.xray ? makeXRay : null);
     this.source = new BoardSource(SERVER, found.name, { states: (states) => this.board.draw(states), problem: (problem) => this.problem(problem) });
     this.shown = "";
     this.update();
@@ -97,6 +105,7 @@ export class DashboardsView {
     const shown = this.isSeen && !Object.values(query).includes("") ? JSON.stringify([query, time]) : "";
     if (shown === this.shown) return;
     this.shown = shown;
+    for (const xray of this.xrays) xray.show(shown === "" ? null : query, time);
     if (shown === "") return this.source.close();
     if (time === null) this.source.follow(query);
     else this.source.at(query, time);
