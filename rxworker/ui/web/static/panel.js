@@ -24,7 +24,7 @@ class PanelElement extends Themed {
     const src = this.src ?? "", url = URL.canParse(src, document.baseURI) ? new URL(src, document.baseURI) : null;
     const [, path, board] = url?.pathname.match(/^(.*\/)api\/boards\/([a-z0-9-]+)$/) ?? [];
     const note = el("p", { class: "board-error", part: "banner", role: "status", hidden: true }), node = el("div", { class: "board" });
-    this.put(el("div", { class: "embed", lang: locale }, note, node));
+    this.put(el("div", { class: "embed bare", lang: locale }, note, node));
     this.setEmpty(true);
     let shown = null;
     const problem = (error) => {
