@@ -9,6 +9,7 @@ import asyncio
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from hashlib import sha256
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -242,8 +243,7 @@ class Page:
     """
 
     def __init__(self, mermaid: str | Path | None = None) -> None:
-        root = resources.files("rxworker.ui.web") / "static"
-        self.files = dict(_files(root, ""))
+        self.files = dict(_all_files())
         script = self.files.pop(DIAGRAM_SCRIPT).body
         if mermaid is not None:
             self.files[DIAGRAM] = _diagram(_mermaid(mermaid), script.decode())
@@ -268,6 +268,12 @@ class Page:
         return web.Response(
             body=file.body, content_type=file.content_type, charset=charset, headers=headers
         )
+
+
+@cache
+def _all_files() -> Mapping[str, PageFile]:
+    """The files of the installed package, the same for all servers of a process: to read them takes longer than to make a server."""
+    return dict(_files(resources.files("rxworker.ui.web") / "static", ""))
 
 
 def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, PageFile]]:
