@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.messages import Document, Image, Text
-from rxworker.testing import ScriptedModel, say
+from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import WebServer
 
 if TYPE_CHECKING:
@@ -187,3 +187,36 @@ async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_r
             await desk.answers(page, "Two.", "Three.")
             await expect(page.locator(f"{second} .branches")).to_contain_text("1/2")
             await desk.close()
+
+
+async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    @tool(requires_approval=True)
+    async def book(place: str) -> str:
+        """Book."""
+        return f"{place} is booked"
+
+    model = gated([say("One."), say("Two."), call("book", place="Rome")], free=True)
+    async with desk.serve(model, [book]):
+        page = await desk.open(width=360)
+        await desk.ask(page, "first")
+        await desk.answers(page, "One.")
+        await desk.press(page, "Answer again")
+        await desk.answers(page, "Two.")
+        await expect(page.locator(".branches")).to_contain_text("2/2")
+        wide: list[int] = await page.locator("#conversation").evaluate(
+            "(node) => [node.scrollWidth, node.clientWidth]"
+        )
+        assert wide[0] == wide[1], "nothing is moved aside"
+        await expect(page.get_by_role("button", name="Copy link").first).to_be_in_viewport(ratio=1)
+        await desk.ask(page, "Book it")
+        reason = page.get_by_role("textbox", name="Reason for the model")
+        room: list[float] = await reason.evaluate(
+            """(node) => {
+              const style = getComputedStyle(node), pen = document.createElement("canvas").getContext("2d");
+              pen.font = style.font;
+              return [pen.measureText(node.placeholder).width, node.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)];
+            }"""
+        )
+        assert room[0] <= room[1], "the hint is not cut"
