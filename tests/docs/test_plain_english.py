@@ -106,6 +106,8 @@ def test_no_docstring_comment_or_message_has_retired_words() -> None:
     for module in package.rglob("*.py"):
         is_below = module.relative_to(package).parts[0] in BELOW_WORKERS
         retired = RETIRED | (RETIRED_BELOW_WORKERS if is_below else {})
+        if pattern_of("|".join(retired)).search(module.read_text(encoding="utf-8")) is None:
+            continue  # to parse all modules takes three times as long
         texts = [*docstrings(module), *comments_and_texts(module)]
         if words := [each for line, text in texts for each in retired_words(text, line, retired)]:
             found[str(module.relative_to(ROOT))] = words
