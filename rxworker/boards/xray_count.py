@@ -234,11 +234,12 @@ class Tap(Struct, frozen=True):
             if guard._is_stopped:
                 return
             edge.items += 1
-            if not has_plain or live.timed_at is not None:
+            at = live.at
+            if not has_plain or (at is None and live.timed_at is not None):
                 has_plain = value.__class__ not in OBSERVABLES
                 go_on(push, value if has_plain else self._seen(value), value)
                 return
-            keep((live.at or clock.now, value))
+            keep((at or clock.now, value))
             try:
                 push(value)
             except Exception as error:
@@ -311,6 +312,7 @@ class CountedSource(Source[Record]):
         super().__init__()
         self._live = live
         self._edge = live.source.edge(None, is_inner=False)
+        self._keep = self._edge.recent.append
         self._consumers: dict[Callable[[Record], None], Node | None] = {}
 
     def attach(
@@ -329,9 +331,10 @@ class CountedSource(Source[Record]):
     def on_next(self, value: Record) -> None:
         """Push a record to all subscribers."""
         live, edge = self._live, self._edge
-        edge.items += 1
-        edge.recent.append(value)
-        if edge.items >= edge.due:
+        edge.items = items = edge.items + 1
+        self._keep(value)
+        is_timed = items >= edge.due
+        if is_timed:
             live.begin(edge, value)
         else:
             live.at = value  # as `begin` does it, for each record
@@ -342,9 +345,11 @@ class CountedSource(Source[Record]):
             except Exception as error:
                 failure = failure or error
                 live.blame(self._consumers.get(push), error)
-            if live.timed_at is not None:
+            if is_timed:
                 live.charge(self._consumers.get(push))
-        live.at = live.timed_at = None
+        live.at = None
+        if is_timed:
+            live.timed_at = None
         if failure is not None:
             raise failure
 

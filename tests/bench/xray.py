@@ -1,4 +1,4 @@
-"""What x-ray costs the dashboards of `rxworker.panels`, as a share of what they cost without it.
+"""What x-ray costs the dashboards of `rxworker.panels`, and one as users write them, over events that providers have sent, as a share of what they cost without it.
 
     python tests/bench/xray.py            a minute
     python tests/bench/xray.py --quick    seconds, and rough
@@ -12,32 +12,74 @@ from __future__ import annotations
 import gc
 import sys
 import time
+from pathlib import Path
 
+import msgspec
+from reactivex import Observable
+from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
-from rxworker.boards import Dashboard
-from rxworker.events import AttemptStart, Event, Record, TextDelta, ToolStart, ToolStop
+from rxworker.boards import Dashboard, panel
+from rxworker.events import AttemptStart, Event, Record, ToolStart, ToolStop, is_block_event
 from rxworker.messages import ToolCall
-from rxworker.messages.usage import Usage
+from rxworker.operators import events, rate, text_deltas
 from rxworker.operators.kernel import Source
-from rxworker.panels import RUNS, USAGE
+from rxworker.panels import RUNS, USAGE, count, tool_of
 
 SLICE = 200
 
 
+def recorded() -> list[Event]:
+    """What providers have sent, as they sent it: thinking, text and calls, each response after its request, and a tool after it."""
+    paths = sorted(RECORDINGS.glob("*/*/events.jsonl"))
+    decode = msgspec.json.Decoder(Event).decode
+    events: list[Event] = []
+    for number, path in enumerate(paths):
+        call = ToolCall(str(number), "look", {})
+        events += [
+            AttemptStart("anthropic", "tiny"),
+            *map(decode, path.read_bytes().splitlines()),
+            ToolStart(call),
+            ToolStop(call_id=call.id, result=None, seconds=0.1, tool="look"),
+        ]
+    return events
+
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+EVENTS = recorded()
+
+
 def record(number: int) -> Record:
-    """A record of a run that writes, and now and then uses a tool."""
-    step, seq = number % 100, number + 1
-    event: Event = TextDelta(0, "hello ")
-    if step == 0:
-        event = AttemptStart("scripted", "large")
-    elif step in (50, 90):
-        event = Usage(10, number)
-    elif step == 95:
-        event = ToolStart(ToolCall("1", "look", {}))
-    elif step == 96:
-        event = ToolStop(call_id="1", result=None, seconds=0.1, tool="look")
-    return Record(seq, "run", 1, 1, number / 50, event)
+    """A record of a run, 50 a second."""
+    return Record(number + 1, "run", 1, 1, number / 50, EVENTS[number % len(EVENTS)])
+
+
+def length(text: str) -> int:
+    return len(text)
+
+
+def texts(records: Observable[Record]) -> Observable[int]:
+    """The characters so far: a pipeline as users write them."""
+    return records.pipe(
+        events(), text_deltas(), ops.map(length), ops.filter(bool), ops.scan(int.__add__, 0)
+    )
+
+
+def written(records: Observable[Record]) -> Observable[float]:
+    def size(event: Event) -> float:
+        return len(getattr(event, "text", ""))
+
+    return records.pipe(events(), ops.filter(is_block_event), ops.map(size), rate(1.0))
+
+
+OWN = Dashboard(
+    [
+        panel("Characters", texts),
+        panel("Written", written, view="line"),
+        panel("Tools", count(ToolStart), view="bar", group=tool_of),
+    ],
+    title="Own",
+)
 
 
 def measure(dashboard: Dashboard, slices: int) -> tuple[float, float]:
@@ -63,7 +105,7 @@ def measure(dashboard: Dashboard, slices: int) -> tuple[float, float]:
 
 def main() -> None:
     slices = 60 if "--quick" in sys.argv else 600
-    for dashboard in (USAGE, RUNS):
+    for dashboard in (USAGE, RUNS, OWN):
         off, on = measure(dashboard, slices)
         share = on / off - 1
         print(f"{dashboard.title:6} {off:6.2f} µs a record, {on:6.2f} with x-ray: {share:+.3f}")
