@@ -1,24 +1,32 @@
 """Ready dashboards, and the operators that they are made of: to use, to copy and to change.
 
-`USAGE` shows what runs take: tokens, cost, waits, speed and tools. `RUNS` has a line for each run. The page, the command line and ``/metrics`` show the same ones.
+`USAGE` shows what runs take: tokens, cost, waits, speed and tools. `RUNS` has a line for each run. The page, the command line and ``/metrics`` show the same ones: a server
+shows a dashboard of your own in place of one of these if it has the same name.
 Each operator is an ordinary function from records to values, so that a panel of your own may use it: ``panel("Cost today", cost())``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import insort
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.boards import Dashboard, panel
+from rxworker.boards import Dashboard, Panel, panel
 from rxworker.boards.cell import MOST_GROUPS, OTHERS
 from rxworker.boards.panel import Group, LabelGroup
+from rxworker.errors import ConfigurationError
 from rxworker.events import (
     AttemptStart,
+    BlockStop,
     Event,
+    Fork,
     Record,
     RunAbort,
     RunPause,
@@ -27,28 +35,31 @@ from rxworker.events import (
     RunResume,
     RunStart,
     RunStop,
+    TextDelta,
+    ThinkingDelta,
     ToolStart,
     ToolStop,
     TurnStart,
     is_block_event,
 )
+from rxworker.log.values import END_WORDS
 from rxworker.messages import Prices
 from rxworker.operators import (
     Span,
     UsageChange,
     Window,
     combine_gauges,
+    decode,
     events,
     only,
     percentile,
     rate,
     sliding,
     spans,
-    text_deltas,
-    thinking_deltas,
     usage_changes,
 )
 from rxworker.operators.kernel import Operator
+from rxworker.operators.window import slide
 from rxworker.providers.models import model_info
 from rxworker.worker.stored import last_input, title_of
 
@@ -60,12 +71,31 @@ PER_TOKEN = 4
 """Characters of a token, about: text is counted while it arrives, since most providers report tokens at the end of a response."""
 
 
+MOST_VALUES = 1000
+"""The newest times, of which `spread` is."""
+SHORTEST = 0.05
+"""Seconds: what arrives in less has no speed."""
+KINDS = (
+    ("read", "input_tokens"),
+    ("written", "output_tokens"),
+    ("from the cache", "cache_read_tokens"),
+    ("into the cache", "cache_creation_tokens"),
+    ("thinking", "reasoning_tokens"),
+)
+"""Kinds of tokens, and their fields of `Usage`. Those of a cache have been read as well, and thinking has been written."""
+
+
+DAY = 86400.0
+PERIODS = {"hour": (60.0, 60), "day": (3600.0, 24), "week": (6 * 3600.0, 28)}
+"""Of `fleet`: the width of a step in seconds, and how many there are. Runs are read that began up to a day before."""
+
+
 class RunLine(Struct, frozen=True):
     """A line of `RUNS`.
 
     Attributes:
         title: The beginning of its input.
-        status: ``running``, ``paused``, ``finished`` or ``aborted``.
+        status: As `status` emits it.
         turns: How many turns have started, those of nested runs included.
         tools: How many tools have started.
         tokens: The tokens, read and written.
@@ -111,6 +141,12 @@ def label_of(name: str, default: str | None = None) -> Group:
     {'acme': 1}
     """
     return LabelGroup(name, default)
+
+
+def model_of(record: Record) -> str | None:
+    """The model of a request that a record starts, as a group; ``None`` for any other record."""
+    event = record.event
+    return event.model or "unknown" if isinstance(event, AttemptStart) else None
 
 
 def total(values: Observable[float]) -> Observable[float]:
@@ -187,20 +223,69 @@ def _by_model(value_of: Callable[[UsageChange], float]) -> Operator[Record, dict
     return pipeline
 
 
+def tokens_by_kind(records: Observable[Record]) -> Observable[dict[str, int]]:
+    """The tokens so far that were read, written, read from a cache and written to it, and spent on thinking, as far as the provider reports them."""
+
+    def step(sums: dict[str, int], change: UsageChange) -> dict[str, int]:
+        before, after = change.before, change.after
+        added = ((kind, getattr(after, name), getattr(before, name)) for kind, name in KINDS)
+        return sums | {
+            kind: sums.get(kind, 0) + (new or 0) - (old or 0)
+            for kind, new, old in added
+            if new is not None
+        }
+
+    start: dict[str, int] = {}
+    return records.pipe(usage_changes(), ops.scan(step, start))
+
+
+def cache_share(records: Observable[Record]) -> Observable[float]:
+    """How many percent of the tokens that were read came from a cache."""
+
+    def share(sums: dict[str, int]) -> float:
+        return 100 * sums.get("from the cache", 0) / (sums.get("read", 0) or 1)
+
+    return records.pipe(tokens_by_kind, ops.map(share))
+
+
+def written(records: Observable[Record]) -> Observable[float]:
+    """The tokens of each piece of text and thinking, about: also while a response arrives, and where its provider reports none."""
+    return records.pipe(ops.map(_tokens_in), ops.filter(bool))
+
+
 def speed(records: Observable[Record]) -> Observable[float]:
     """The tokens a second that models write, about, over the last two seconds."""
+    return records.pipe(written, rate(2.0))
 
-    def tokens_in(text: str) -> float:
-        return len(text) / PER_TOKEN
 
-    def written(stream: Observable[Event]) -> Observable[str]:
-        return stream.pipe(
-            ops.publish(
-                lambda each: each.pipe(text_deltas(), ops.merge(each.pipe(thinking_deltas())))
-            )
-        )
+def pace(records: Observable[Record]) -> Observable[float]:
+    """The tokens a second that models have written so far, about, while they wrote: waits and tools do not count."""
+    return records.pipe(decode(_Pace))
 
-    return records.pipe(events(), written, ops.map(tokens_in), rate(2.0))
+
+class _Pace:
+    """The sums so far, and of each response that is received, since when its text is not in them, and how much that is."""
+
+    def __init__(self) -> None:
+        self._tokens = self._seconds = 0.0
+        self._open: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
+
+    def feed(self, data: Record) -> Sequence[float]:
+        key, event = (data.run_id, data.path), data.event
+        if isinstance(event, _FRESH):
+            self._open.pop(key, None)
+        elif is_block_event(event):
+            since, tokens = self._open.get(key, (data.time, 0.0))
+            self._open[key] = since, tokens + _tokens_in(data)
+            if isinstance(event, BlockStop) and data.time - since >= SHORTEST:
+                self._tokens += self._open[key][1]
+                self._seconds += data.time - since
+                self._open[key] = data.time, 0.0
+                return (self._tokens / self._seconds,)
+        return ()
+
+    def finish(self) -> Sequence[float]:
+        return ()
 
 
 def waits(records: Observable[Record]) -> Observable[float]:
@@ -231,6 +316,52 @@ def failures(records: Observable[Record]) -> Observable[int]:
         return stop.is_error
 
     return records.pipe(events(), only(ToolStop), ops.filter(has_failed), ops.scan(_one_more, 0))
+
+
+def run_seconds(records: Observable[Record]) -> Observable[float]:
+    """The seconds that each run took, from its beginning to its end. That of a fork is the fork, and a pause does not count."""
+
+    def begun(record: Record) -> str | None:
+        return None if record.path or not isinstance(record.event, _STARTS) else "run"
+
+    def over(record: Record) -> str | None:
+        return None if record.path or not isinstance(record.event, _ENDS) else "run"
+
+    return records.pipe(spans(begun, over), ops.map(_seconds_of))
+
+
+def spread(values: Observable[float]) -> Observable[dict[str, float]]:
+    """The median of the newest 1,000 values, and the value that 95 % of them do not exceed.
+
+    --1--3--------|
+    [ spread ]
+    --a--b--------|     a is 1 and 1, b is 2 and 2.9
+    """
+    return values.pipe(decode(_Spread))
+
+
+class _Spread:
+    """The newest values, as they came and in order."""
+
+    def __init__(self) -> None:
+        self._newest: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def feed(self, data: float) -> Sequence[dict[str, float]]:
+        self._newest.append(data)
+        insort(self._sorted, data)
+        if len(self._newest) > MOST_VALUES:
+            self._sorted.remove(self._newest.popleft())
+        values = self._sorted
+        return (
+            {
+                "median": percentile(values, 50) or 0.0,
+                "95 %": percentile(values, 95) or 0.0,
+            },
+        )
+
+    def finish(self) -> Sequence[dict[str, float]]:
+        return ()
 
 
 def high(percent: float = 95, seconds: float = WINDOW) -> Operator[float, float]:
@@ -265,12 +396,40 @@ def in_flight(records: Observable[Record]) -> Observable[int]:
 
 
 def status(records: Observable[Record]) -> Observable[str]:
-    """The status of a run."""
+    """The status of a run: ``queued``, ``running``, ``paused``, ``finished``, ``failed``, ``cancelled``, ``stopped`` (by a limit) or ``aborted`` (by a hook)."""
+    return records.pipe(ops.map(_status_of), ops.filter(bool), ops.distinct_until_changed())
 
-    def status_of(record: Record) -> str:
-        return "" if record.path else _STATUSES.get(type(record.event), "")
 
-    return records.pipe(ops.map(status_of), ops.filter(bool), ops.distinct_until_changed())
+def runs_by_status(records: Observable[Record]) -> Observable[dict[str, int]]:
+    """How many runs have which status now; see `status`. A paused run that was resumed counts as the run that resumes it."""
+    return records.pipe(decode(_RunsByStatus))
+
+
+class _RunsByStatus:
+    """The runs that are not over, and how many are over by their status."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, str] = {}
+        self._over: Counter[str] = Counter()
+
+    def feed(self, data: Record) -> Sequence[dict[str, int]]:
+        found, run, event = _status_of(data), data.run_id, data.event
+        if not found or found == self._open.get(run):
+            return ()
+        if isinstance(event, RunResume):
+            self._open.pop(event.resumes, None)
+        if isinstance(event, RunRequeue):
+            self._over["failed"] -= 1  # no other run can be put back
+        if isinstance(event, RunStop | RunAbort):
+            self._open.pop(run, None)
+            self._over[found] += 1
+        else:
+            self._open[run] = found
+        counts = Counter(self._open.values()) + self._over
+        return ({name: counts[name] for name in _ORDER if counts[name]},)
+
+    def finish(self) -> Sequence[dict[str, int]]:
+        return ()
 
 
 def run_line(prices: Mapping[str, Prices] | None = None) -> Operator[Record, RunLine]:
@@ -311,30 +470,142 @@ def run_line(prices: Mapping[str, Prices] | None = None) -> Operator[Record, Run
     )
 
 
+def by_time(step: float, steps: int) -> Operator[float, dict[str, float]]:
+    """The sums of the values in each step of time, of the newest steps. A step without values has no sum.
+
+    --2--3-----1--|          a step is 6 columns wide
+    [ by_time(6, 2) ]
+    --a--b-----c--|          a is 2, b is 5, c is 5 and 1
+
+    Their names are intervals of ISO 8601, such as ``2026-11-26T07:00Z/PT1H``; a page draws bars with such names over time.
+
+    Args:
+        step: The width of a step, in seconds: whole minutes.
+        steps: How many steps are kept.
+    """
+    return slide(step * steps, None, partial(_Steps, step, steps), "by_time")
+
+
+class _Steps:
+    """The sums of the steps, and the numbers of these steps since the epoch."""
+
+    def __init__(self, step: float, steps: int) -> None:
+        self._step, self._steps = step, steps
+        self._numbers: deque[int] = deque()
+        self._sums: dict[str, float] = {}
+        minutes = round(step / 60)
+        self._length = f"PT{minutes}M" if minutes % 60 else f"PT{minutes // 60}H"
+
+    @property
+    def due(self) -> float | None:
+        return (self._numbers[0] + self._steps) * self._step if self._numbers else None
+
+    def push(self, due: float, item: float, /) -> None:
+        number = round(due - self._step * self._steps, 6) // self._step
+        if not self._numbers or self._numbers[-1] < number:
+            self._numbers.append(int(number))
+        name = self._name(self._numbers[-1])
+        self._sums[name] = self._sums.get(name, 0.0) + item
+
+    def drop(self, now: float, /) -> bool:
+        is_any = False
+        while (due := self.due) is not None and due <= now:
+            self._sums.pop(self._name(self._numbers.popleft()))
+            is_any = True
+        return is_any
+
+    def value(self) -> dict[str, float]:
+        return {**self._sums}
+
+    def _name(self, number: int) -> str:
+        begin = datetime.fromtimestamp(number * self._step, UTC)
+        return f"{begin:%Y-%m-%dT%H:%MZ}/{self._length}"
+
+
+def recoveries(records: Observable[Record]) -> Observable[float]:
+    """1 for each process that continues a run whose process has ended. A run that was queued, and a fork, begin with the process that takes them."""
+    return records.pipe(decode(_Recoveries))
+
+
+def queue_seconds(records: Observable[Record]) -> Observable[float]:
+    """The seconds that each queued run waited for a process."""
+
+    def begun(record: Record) -> str | None:
+        is_start = not record.path and isinstance(record.event, RunStart | RunResume | RunRequeue)
+        return "queue" if is_start else None
+
+    def taken(record: Record) -> str | None:
+        return None if record.path else "queue"  # a run that is not queued goes on at once
+
+    def was_queued(span: Span) -> bool:
+        return isinstance(span.end.event, RunRecover)
+
+    return records.pipe(spans(begun, taken), ops.filter(was_queued), ops.map(_seconds_of))
+
+
+class _Recoveries:
+    """The runs whose next process is their first."""
+
+    def __init__(self) -> None:
+        self._new: set[str] = set()
+
+    def feed(self, data: Record) -> Sequence[float]:
+        event, run = data.event, data.run_id
+        if data.path or is_block_event(event):
+            return ()
+        was_new = run in self._new
+        if isinstance(event, _STARTS):
+            self._new.add(run)
+        elif was_new:
+            self._new.discard(run)
+        return (1.0,) if isinstance(event, RunRecover) and not was_new else ()
+
+    def finish(self) -> Sequence[float]:
+        return ()
+
+
 def usage(prices: Mapping[str, Prices] | None = None) -> Dashboard:
     """What runs take, one run or many: tokens, cost, waits, speed and tools.
 
     Args:
-        prices: The prices by the names of models; for other models those of the table of models.
+        prices: The prices by the names of models; for other models those of the table of models. The currency is that of the first: nothing is converted.
     """
 
-    def wait(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(waits, high(50))
+    def text(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(written, total)
+
+    def first(records: Observable[Record]) -> Observable[dict[str, float]]:
+        return records.pipe(waits, spread)
+
+    def times(records: Observable[Record]) -> Observable[dict[str, float]]:
+        return records.pipe(tool_seconds, spread)
+
+    def durations(records: Observable[Record]) -> Observable[dict[str, float]]:
+        return records.pipe(run_seconds, spread)
 
     def seconds(records: Observable[Record]) -> Observable[float]:
         return records.pipe(tool_seconds, total)
 
     def slow(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(tool_seconds, high(95))
+        return records.pipe(times, ops.map(lambda spread: spread["95 %"]))
 
+    currency = _currency(prices)
     return Dashboard(
         [
-            panel("Tokens", tokens),
-            panel("Cost", cost(prices), unit="USD"),
-            panel("Time to first token", wait, unit="s"),
+            panel("Tokens", tokens, view="area"),
+            panel("Cost", cost(prices), view="area", unit=currency),
+            panel("Tokens by kind", tokens_by_kind, view="bar"),
+            panel("From the cache", cache_share, unit="%"),
+            panel("Text so far, about", text, unit="tokens", name="text"),
             panel("Tokens a second", speed, view="area", unit="tokens/s"),
-            panel("Cost by model", cost_by_model(prices), view="bar", unit="USD"),
+            panel("Speed", pace, unit="tokens/s"),
+            panel("Time to first token", first, unit="s"),
+            panel("Time of tools", times, unit="s"),
+            panel("Time of runs", durations, unit="s"),
+            panel("Runs", runs_by_status),
+            panel("Cost by model", cost_by_model(prices), view="bar", unit=currency),
             panel("Tokens by model", tokens_by_model, view="bar"),
+            panel("Requests by model", count(AttemptStart), view="bar", group=model_of),
             panel("Calls by tool", count(ToolStart), view="bar", group=tool_of),
             panel("Failures by tool", failures, view="bar", group=tool_of),
             panel("Seconds by tool", seconds, view="bar", unit="s", group=tool_of),
@@ -354,19 +625,116 @@ def runs(prices: Mapping[str, Prices] | None = None) -> Dashboard:
         [
             panel("Running", in_flight, view="line"),
             panel("Tokens", tokens),
-            panel("Cost", cost(prices), unit="USD"),
+            panel("Cost", cost(prices), unit=_currency(prices)),
             panel("Runs", run_line(prices), view="table", group=run_of),
         ],
         title="Runs",
     )
 
 
+def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> Dashboard:
+    """What the runs of all processes took in the last hour by minute, the last day by hour, or the last week by six hours.
+
+    Args:
+        period: ``hour``, ``day`` or ``week``.
+        prices: As for `usage`.
+
+    Raises:
+        ConfigurationError: There is no such period.
+    """
+    if period not in PERIODS:
+        raise ConfigurationError(f"period={period!r}: give one of {', '.join(PERIODS)}")
+    step, steps = PERIODS[period]
+
+    def chart(title: str, amounts: Operator[Record, float], unit: str = "") -> Panel:
+        def pipeline(records: Observable[Record]) -> Observable[dict[str, float]]:
+            return records.pipe(amounts, by_time(step, steps))
+
+        return panel(title, pipeline, view="bar", unit=unit)
+
+    def slow(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(tool_seconds, high(95, step * steps))
+
+    def first(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(waits, high(95, step * steps))
+
+    def queued(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(queue_seconds, high(95, step * steps))
+
+    return Dashboard(
+        [
+            chart("Ended runs", _each(_has_ended)),
+            chart("Failed runs", _each(_has_failed)),
+            chart("Tokens read", _tokens_of("input_tokens")),
+            chart("Tokens written", _tokens_of("output_tokens")),
+            chart("Cost", _costs(prices), _currency(prices)),
+            chart("Tools", _each(_is_call)),
+            chart("Failed tools", _each(_is_failed_call)),
+            chart("Recoveries", recoveries),
+            panel("Tools, 95 %", slow, unit="s"),
+            panel("First token, 95 %", first, unit="s"),
+            panel("In the queue, 95 %", queued, unit="s"),
+        ],
+        title=f"Last {period}",
+        name=f"fleet-{period}",
+        reach=step * steps + DAY,
+    )
+
+
+def _each(is_one: Callable[[Record], bool]) -> Operator[Record, float]:
+    """1 for each record of a kind."""
+
+    def pipeline(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(ops.filter(is_one), ops.map(lambda _: 1.0))
+
+    return pipeline
+
+
+def _tokens_of(name: str) -> Operator[Record, float]:
+    def tokens_of(change: UsageChange) -> float:
+        before, after = getattr(change.before, name), getattr(change.after, name)
+        return (after or 0) - (before or 0)
+
+    def pipeline(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(usage_changes(), ops.map(tokens_of))
+
+    return pipeline
+
+
+def _costs(prices: Mapping[str, Prices] | None) -> Operator[Record, float]:
+    def pipeline(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(usage_changes(), ops.map(_coster(prices)))
+
+    return pipeline
+
+
+def _has_ended(record: Record) -> bool:
+    return not record.path and isinstance(record.event, RunStop | RunAbort)
+
+
+def _has_failed(record: Record) -> bool:
+    event = record.event
+    return not record.path and isinstance(event, RunAbort) and event.cause != "cancel"
+
+
+def _is_call(record: Record) -> bool:
+    return isinstance(record.event, ToolStart)
+
+
+def _is_failed_call(record: Record) -> bool:
+    return isinstance(record.event, ToolStop) and record.event.is_error
+
+
+def _currency(prices: Mapping[str, Prices] | None) -> str:
+    return next((each.currency for each in (prices or {}).values()), "USD")
+
+
 def _coster(prices: Mapping[str, Prices] | None) -> Callable[[UsageChange], float]:
-    table = prices or {}
+    table, currency = prices or {}, _currency(prices)
 
     def cost_of(change: UsageChange) -> float:
         found = table.get(change.model) or model_info(change.model).prices
-        return 0.0 if found is None else change.cost(found)
+        return 0.0 if found is None or found.currency != currency else change.cost(found)
 
     return cost_of
 
@@ -383,42 +751,73 @@ def _seconds_of(span: Span) -> float:
     return span.seconds
 
 
-_BEGINS = (RunStart, RunResume, RunRecover, RunRequeue)
+def _tokens_in(record: Record) -> float:
+    event = record.event
+    return len(event.text) / PER_TOKEN if isinstance(event, TextDelta | ThinkingDelta) else 0.0
+
+
+def _status_of(record: Record) -> str:
+    event = record.event
+    if record.path:
+        return ""
+    if isinstance(event, RunAbort):
+        return END_WORDS[event.cause]
+    return _STATUSES.get(type(event), "")
+
+
+_STARTS = (RunStart, RunResume, RunRequeue, Fork)
+_BEGINS = (*_STARTS, RunRecover)
 _ENDS = (RunStop, RunAbort, RunPause)
+_FRESH = (AttemptStart, *_ENDS)
 _STATUSES: dict[type[Event], str] = {
     RunStart: "running",
     RunResume: "running",
     RunRecover: "running",
+    Fork: "running",
     RunRequeue: "queued",
     RunPause: "paused",
     RunStop: "finished",
-    RunAbort: "aborted",
 }
+_ORDER = ("queued", "running", "paused", "finished", *END_WORDS.values())
 
 USAGE = usage()
 RUNS = runs()
+FLEET = fleet()
 
 __all__ = [
+    "FLEET",
     "RUNS",
     "USAGE",
     "RunLine",
+    "by_time",
+    "cache_share",
     "cost",
     "cost_by_model",
     "count",
     "failures",
+    "fleet",
     "high",
     "in_flight",
     "label_of",
+    "model_of",
+    "pace",
+    "queue_seconds",
+    "recoveries",
     "run_line",
     "run_of",
+    "run_seconds",
     "runs",
+    "runs_by_status",
     "speed",
+    "spread",
     "status",
     "tokens",
+    "tokens_by_kind",
     "tokens_by_model",
     "tool_of",
     "tool_seconds",
     "total",
     "usage",
     "waits",
+    "written",
 ]

@@ -136,7 +136,8 @@ class Cell:
             self._take(record)
         finally:
             self._taken = 0.0
-        self.move_to(record.time)  # what the pipeline has scheduled for this moment
+        if self._clock.is_waiting:
+            self.move_to(record.time)  # what the pipeline has scheduled for this moment
 
     def _take(self, record: Record) -> None:
         try:

@@ -47,6 +47,11 @@ class RecordClock(HistoricalScheduler):
         return self._clock  # pyright: ignore[reportReturnType] - it is no number in this class
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether an action is due at any time."""
+        return bool(self._queue.items)
+
+    @property
     def due(self) -> float | None:
         """When the next action runs, in seconds since the epoch; ``None`` without one."""
         return self.to_seconds(self._runs_at(self._queue.peek())) if self._queue else None
@@ -79,6 +84,9 @@ class RecordClock(HistoricalScheduler):
             Exception: What an action raised. The clock stands where it was due; call this again for the rest.
         """
         end = _moment_of(seconds)
+        if not self._queue.items:  # as it mostly is: each panel comes by here with each record
+            self._clock = max(end, self.now)
+            return
         here = 0
         while self._queue and (at := self._runs_at(item := self._queue.peek())) <= end:
             self._queue.dequeue()

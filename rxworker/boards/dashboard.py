@@ -47,9 +47,10 @@ class Dashboard(Settings, frozen=True):
         panels: The panels, in order.
         title: The title, for people.
         name: Its name in addresses; by default made from the title.
+        reach: Seconds: of all runs of a log, a server shows those that began in this time.
 
     Raises:
-        ConfigurationError: There is no panel, something is no panel, two have the same name, or the name of the dashboard is not made of letters, digits and dashes.
+        ConfigurationError: ``reach`` is not a number above 0, there is no panel, something is no panel, two have the same name, or the name of the dashboard is not made of letters, digits and dashes.
 
     Example:
         >>> import asyncio
@@ -72,6 +73,7 @@ class Dashboard(Settings, frozen=True):
     panels: Sequence[Panel]
     title: str = "Dashboard"
     name: str = ""
+    reach: float = 86400.0
 
     def __post_init__(self) -> None:
         panels = tuple(self.panels) if isinstance(self.panels, list | tuple) else ()
@@ -85,6 +87,7 @@ class Dashboard(Settings, frozen=True):
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigurationError(f"two panels have the name {twice!r}: give one of them name=")
+        check_number("reach", self.reach, above=0)
         force_setattr(self, "panels", panels)
         force_setattr(self, "name", read_name("dashboard", self.name, self.title))
 

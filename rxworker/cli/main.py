@@ -447,7 +447,9 @@ def _add_new(new: Parser) -> None:
     new.add_argument("folder", metavar="FOLDER", help="where, a new or an empty folder")
 
 
-STATUSES = ("queued", "running", "cut-off", "paused", "resumed", "finished", "aborted")
+STATUSES = (
+    "queued", "running", "cut-off", "paused", "resumed", "finished", "failed", "cancelled", "stopped", "aborted",
+)  # fmt: skip
 
 
 def _add_runs(runs: Parser) -> None:

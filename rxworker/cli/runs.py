@@ -26,7 +26,7 @@ from rxworker.log import (
     replay,
 )
 from rxworker.log.format import records_of
-from rxworker.log.values import Command, StoredStatus, resumed_id, send_command
+from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, send_command
 from rxworker.messages import Message
 from rxworker.protocols import encode_record
 from rxworker.state import fold_run
@@ -49,7 +49,7 @@ PAGE = 100
 WIDTH = 160
 BY_COMMAND = "by rxworker runs"
 """The reason where none is given."""
-STORED = {"cut-off": "running", "resumed": "paused"}
+STORED = {"cut-off": "running", "resumed": "paused"} | dict.fromkeys(END_WORDS.values(), "aborted")
 """The statuses that are stored under another name."""
 
 
@@ -208,8 +208,9 @@ async def _list(
         for info in infos:
             resumed = await _resumed(log, info)
             shown = "resumed" if resumed else _status(info)
+            is_asked = status in (None, shown) or status == info.status == "aborted"
             is_labelled = set(label or ()) <= info.row.labels.items()
-            if is_labelled and (status is None or shown == status) and count < limit:
+            if is_asked and is_labelled and count < limit:
                 count += 1
                 write_line(_line(info, shown, resumed))
     if not count:
@@ -225,6 +226,8 @@ async def _resumed(log: EventLog, info: RunInfo) -> str:
 
 
 def _status(info: RunInfo) -> str:
+    if info.status == "aborted":
+        return END_WORDS.get(info.row.cause, info.status)
     return "cut-off" if info.status == "running" and info.is_cut_off() else info.status
 
 

@@ -14,6 +14,8 @@ from rxworker.messages import JsonObject, Message, ToolResult
 
 StoredStatus: TypeAlias = Literal["queued", "running", "paused", "finished", "aborted", "deleted"]
 """The status of a stored run."""
+END_WORDS = {"error": "failed", "cancel": "cancelled", "limit": "stopped", "abort": "aborted"}
+"""What an aborted run is called, by the cause of its end: the same word in every list, on every screen."""
 LISTED: tuple[StoredStatus, ...] = tuple(
     [status for status in get_args(StoredStatus) if status != "deleted"]
 )

@@ -19,7 +19,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import AttemptStart, Record, RunAbort, RunPause, RunStop
+from rxworker.events import AttemptStart, ConversationCompact, Record, RunAbort, RunPause, RunStop
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
 from rxworker.operators.decode import decode
@@ -330,7 +330,7 @@ def usage_changes() -> Operator[Record, UsageChange]:
         ---5-3---2---|
 
     A provider reports the usage of one response several times, each time a snapshot. Retracted attempts count: they were paid for. So do
-    runs inside runs. A resumed run begins at zero: the run that paused has counted the tokens before.
+    runs inside runs, and summaries of a conversation that was too long. A resumed run begins at zero: the run that paused has counted the tokens before.
 
     >>> from reactivex import of
     >>> def record(attempt: int, usage: Usage) -> Record:
@@ -370,6 +370,8 @@ class _Changes:
         if isinstance(event, AttemptStart):
             response = _Response(data.turn, data.attempt, event.provider, event.model)
             self._open.setdefault(data.run_id, {})[data.path] = response
+        elif isinstance(event, ConversationCompact) and event.usage != _NO_USAGE:
+            return (UsageChange(data, "", event.model, _NO_USAGE, event.usage),)
         elif kind in _OVER:
             if data.path:
                 self._open.get(data.run_id, {}).pop(data.path, None)
@@ -394,3 +396,4 @@ class _Changes:
 
 
 _OVER = frozenset({RunStop, RunAbort, RunPause})
+_NO_USAGE = Usage()

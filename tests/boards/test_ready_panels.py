@@ -14,12 +14,42 @@ from reactivex.scheduler import HistoricalScheduler
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, PanelState, panel
-from rxworker.errors import RxWorkerError
-from rxworker.events import AttemptStart, Event, Record, ToolStart, ToolStop
-from rxworker.messages import Prices, ToolCall, ToolResult
+from rxworker.errors import ConfigurationError, RxWorkerError
+from rxworker.events import (
+    AttemptStart,
+    Event,
+    Fork,
+    Record,
+    RunAbort,
+    RunPause,
+    RunRecover,
+    RunRequeue,
+    RunResume,
+    RunStart,
+    RunStop,
+    TextDelta,
+    ThinkingDelta,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+)
+from rxworker.events.pause import NO_PAUSE
+from rxworker.messages import Conversation, Prices, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.operators.kernel import Source
-from rxworker.panels import RUNS, USAGE, high, in_flight, runs, tool_seconds, usage
+from rxworker.panels import (
+    FLEET,
+    PERIODS,
+    RUNS,
+    USAGE,
+    by_time,
+    fleet,
+    high,
+    in_flight,
+    runs,
+    tool_seconds,
+    usage,
+)
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from tests.boards.test_boards import play
 
@@ -62,10 +92,23 @@ async def recorded() -> list[Record]:
 RECORDS = asyncio.run(recorded())
 
 
+READY = (USAGE, RUNS, *map(fleet, PERIODS))
+
+
+def letters_of(record: Record) -> int:
+    event = record.event
+    return len(event.text) if isinstance(event, TextDelta | ThinkingDelta) else 0
+
+
 def shown(dashboard: Dashboard, records: list[Record]) -> dict[str, PanelState]:
     states = dashboard.at(records)
     assert [state.error for state in states if state.error] == []
     return {state.panel: state for state in states}
+
+
+def numbers_of(state: PanelState) -> dict[str, float]:
+    assert isinstance(state.value, Mapping)
+    return {name: float(value) for name, value in state.value.items()}
 
 
 def test_usage_shows_what_the_runs_have_taken() -> None:
@@ -88,7 +131,14 @@ def test_usage_shows_what_the_runs_have_taken() -> None:
     assert isinstance(seconds, Mapping)
     assert seconds.keys() == {"look", "listen"}
     assert seconds["listen"] == slow["listen"] != 0
-    assert states["time-to-first-token"].value is not None
+    for name in ("time-to-first-token", "time-of-tools", "time-of-runs"):
+        times = numbers_of(states[name])
+        assert times["95 %"] >= times["median"] > 0
+    assert states["runs"].value == {"finished": 3, "failed": 1}
+    assert states["requests-by-model"].value == {"small": 5, "other": 1}
+    kinds = numbers_of(states["tokens-by-kind"])
+    assert kinds["read"] + kinds["written"] == states["tokens"].value
+    assert states["text"].value == sum(map(letters_of, RECORDS)) / 4 > 0
     assert max(point[1] for point in states["tokens-a-second"].points[""]) > 0
 
 
@@ -96,6 +146,82 @@ def test_the_tokens_are_those_of_the_records() -> None:
     total = sum(record.event.total_tokens for record in RECORDS if isinstance(record.event, Usage))
     assert shown(USAGE, RECORDS)["tokens"].value == total > 150
     assert shown(RUNS, RECORDS)["tokens"].value == total
+
+
+def test_the_fleet_shows_what_the_runs_took_in_each_step() -> None:
+    states = shown(fleet("day", PRICES), RECORDS)
+    sums = {
+        name: sum(numbers_of(state).values())
+        for name, state in states.items()
+        if isinstance(state.value, Mapping)
+    }
+    known = shown(usage(PRICES), RECORDS)
+    assert (sums["ended-runs"], sums["failed-runs"]) == (4, 1)
+    kinds = numbers_of(known["tokens-by-kind"])
+    assert (sums["tokens-read"], sums["tokens-written"]) == (kinds["read"], kinds["written"])
+    assert sums["cost"] == pytest.approx(known["cost"].value)
+    assert (sums["tools"], sums["failed-tools"]) == (3, 1)
+    assert "recoveries" not in sums
+
+
+def test_sums_are_those_of_their_steps_and_old_steps_are_dropped() -> None:
+    values: Source[float] = Source()
+    seen: list[dict[str, float]] = []
+    clock = HistoricalScheduler()
+    by_time(60, 2)(values).subscribe(seen.append, scheduler=clock)
+    for time, value in ((0, 1.0), (59, 2.0), (60, 4.0), (119.9, 8.0), (121, 16.0)):
+        clock.advance_to(clock.to_datetime(float(time)))
+        values.on_next(value)
+    names = [f"1970-01-01T00:0{minute}Z/PT1M" for minute in range(3)]
+    assert seen[1] == {names[0]: 3.0}
+    assert seen[3] == {names[0]: 3.0, names[1]: 12.0}
+    assert seen[-2:] == [{names[1]: 12.0}, {names[1]: 12.0, names[2]: 16.0}]
+    clock.advance_to(clock.to_datetime(1000.0))
+    assert seen[-1] == {}
+
+
+def test_a_fork_and_a_run_that_was_queued_are_not_recovered() -> None:
+    events: list[tuple[str, Event]] = [
+        ("a", START), ("a", TAKEN), ("a", TurnStart()), ("a", RunRecover(3, "third")),
+        ("b", Fork("a", 3)), ("b", TAKEN), ("b", RunStop()),
+    ]  # fmt: skip
+    records = [Record(n, run, 1, 1, 2.0 * n, event) for n, (run, event) in enumerate(events, 1)]
+    states = shown(FLEET, records)
+    assert [*numbers_of(states["recoveries"]).values()] == [1]
+    assert states["in-the-queue-95"].value == 2.0
+
+
+def test_a_period_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="give one of hour, day, week"):
+        fleet("year")
+
+
+START, RESUME = RunStart(Conversation()), RunResume(Conversation(), resumes="a")
+FAILURE, TAKEN, PAUSE = RunAbort("error", "?"), RunRecover(2, "other"), RunPause(NO_PAUSE)
+ENDS: list[tuple[list[tuple[str, Event]], dict[str, int]]] = [
+    ([("a", START), ("b", START), ("b", PAUSE)], {"running": 1, "paused": 1}),
+    # The run that resumes another stands for it.
+    ([("a", START), ("a", PAUSE), ("a~2", RESUME), ("a~2", RunStop())], {"finished": 1}),
+    ([("a", START), ("a", FAILURE)], {"failed": 1}),
+    ([("a", START), ("a", RunAbort("cancel", "?"))], {"cancelled": 1}),
+    ([("a", START), ("a", RunAbort("limit", "?"))], {"stopped": 1}),
+    ([("a", START), ("a", RunAbort("abort", "?"))], {"aborted": 1}),
+    # A run that is put back has not failed any more, and is recovered by the process that takes it.
+    ([("a", START), ("a", FAILURE), ("a", RunRequeue())], {"queued": 1}),
+    (
+        [("a", START), ("a", FAILURE), ("a", RunRequeue()), ("a", TAKEN), ("a", RunStop())],
+        {"finished": 1},
+    ),
+    ([("a", Fork("b", 3)), ("a", TAKEN)], {"running": 1}),
+]
+
+
+@pytest.mark.parametrize(("events", "counts"), ENDS)
+def test_each_run_is_counted_once_by_its_last_status(
+    events: list[tuple[str, Event]], counts: dict[str, int]
+) -> None:
+    records = [Record(n, run, 1, 1, float(n), event) for n, (run, event) in enumerate(events, 1)]
+    assert shown(USAGE, records)["runs"].value == counts
 
 
 def test_models_beyond_100_are_counted_together() -> None:
@@ -116,7 +242,7 @@ def test_runs_shows_a_line_for_each_run() -> None:
     assert [(row["status"], row["turns"], row["tools"]) for row in rows] == [
         ("finished", 2, 2),
         ("finished", 2, 1),
-        ("aborted", 1, 0),
+        ("failed", 1, 0),
         ("finished", 1, 0),
     ]
     assert [row["run"] for row in rows] == list(dict.fromkeys(r.run_id for r in RECORDS))
@@ -134,7 +260,7 @@ def test_every_ready_panel_shows_at_200_moments_live_what_it_shows_when_folded_a
             time += chance.choice([0.001, 0.02, 0.4, 1.7, 30.0])
             records.append(replace(record, time=time))
         clock = HistoricalScheduler(HistoricalScheduler().to_datetime(999.0))
-        boards = [d.show(play(records, clock), scheduler=clock) for d in (USAGE, RUNS)]
+        boards = [d.show(play(records, clock), scheduler=clock) for d in READY]
         for moment in sorted(chance.uniform(999.5, time + 90) for _ in range(50)):
             clock.advance_to(clock.to_datetime(moment))
             now = clock.to_seconds(clock.now)

@@ -16,7 +16,7 @@ from rxworker.boards import Board, Dashboard, OperatorState, XRay, explain, pane
 from rxworker.boards.operator_names import name_of
 from rxworker.boards.xray_count import SAMPLE
 from rxworker.errors import ConfigurationError
-from rxworker.events import Record, RunStart, TextDelta, ToolStart, ToolStop, Usage
+from rxworker.events import AttemptStart, Record, RunStart, TextDelta, ToolStart, ToolStop, Usage
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators.kernel import Operator, Source
 from rxworker.testing import Marbles
@@ -307,7 +307,8 @@ def board_of(dashboard: Dashboard, *, xray: bool) -> tuple[Board, Source[Record]
 
 def test_a_board_shows_the_same_with_and_without() -> None:
     events = [
-        *(RunStart(Conversation()), TextDelta(0, "Hello."), ToolStart(ToolCall("1", "look", {}))),
+        *(RunStart(Conversation()), AttemptStart("a", "small"), TextDelta(0, "Hello.")),
+        ToolStart(ToolCall("1", "look", {})),
         *(Usage(10, 2), ToolStop(call_id="1", result=None, seconds=0.5, tool="look")),
     ]
     for dashboard in (panels.USAGE, panels.RUNS):

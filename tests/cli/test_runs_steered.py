@@ -113,8 +113,8 @@ def test_a_denial_has_its_reason(rxworker: Rxworker, path: Path) -> None:
 
 
 CANCELLED = {
-    "queued": "aborted",
-    "paused": "aborted",
+    "queued": "is cancelled",
+    "paused": "is cancelled",
     "cut-off": "the next one, ends it",
     "finished": "has ended (finished)",
     "aborted": "has ended (aborted)",
@@ -130,7 +130,9 @@ def test_a_run_of_each_status_is_cancelled(status: str, rxworker: Rxworker, path
         worked(path, run)
     if not code:
         assert "a mistake" in rxworker("show", run) or status == "paused"
+        assert run in rxworker("list", "--status", "cancelled")
         assert run in rxworker("list", "--status", "aborted")
+        assert rxworker("list", "--status", "failed") == "no runs"
     assert PAID == []
 
 
@@ -165,7 +167,7 @@ def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(
     asyncio.run(resume(run))
     assert rxworker("cancel", run).startswith(f"{run}~2 is cut-off")
     worked(path, f"{run}~2")
-    assert "aborted" in rxworker("list", "--status", "aborted")
+    assert "cancelled" in rxworker("list", "--status", "aborted")
 
 
 def test_a_run_whose_decision_waits_is_cancelled(rxworker: Rxworker, path: Path) -> None:
@@ -183,7 +185,7 @@ def test_a_run_that_is_not_paused_is_not_decided_about(
 ) -> None:
     (run,) = stored(path, status)
     error = rxworker("decide", run, "--approve", "call_1_1", code=1)
-    assert f"{run} is {status}, not paused" in error
+    assert f"{run} is {status.replace('aborted', 'cancelled')}, not paused" in error
 
 
 def test_a_decision_is_made_once_and_for_a_call_that_waits(rxworker: Rxworker, path: Path) -> None:

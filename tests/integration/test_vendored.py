@@ -15,7 +15,6 @@ PACKAGES = {
     "katex": ("katex", ("dist", ".")),
     "markdown-it": ("markdown-it", ("dist/browser", ".")),
     "speed-highlight": ("@speed-highlight/core", ("dist", ".")),
-    "uplot": ("uplot", ("dist", ".")),
 }
 
 

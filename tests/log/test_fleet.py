@@ -249,6 +249,7 @@ async def test_real_runs_are_counted_with_their_tools_and_forks() -> None:
         await forked
     runs, totals = one(fleet)
     assert runs == {"finished": 2}
+    assert totals.recovered == 0  # no process of the fork has ended
     assert (totals.ended, totals.tool_calls, totals.tool_errors) == (2, 2, 1)
     assert sum(totals.tool_durations) == 2
     assert totals.output_tokens < 2 * max(taken.output_tokens, 1)

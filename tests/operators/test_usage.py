@@ -9,7 +9,7 @@ from reactivex import of
 from reactivex import operators as ops
 
 from rxworker import Worker, worker_tool
-from rxworker.events import AttemptStart, Event, Record, RunStop, Usage
+from rxworker.events import AttemptStart, ConversationCompact, Event, Record, RunStop, Usage
 from rxworker.messages import Prices
 from rxworker.operators import UsageChange, usage_changes
 from rxworker.operators.gauges import _Changes
@@ -51,6 +51,13 @@ def test_runs_and_runs_inside_them_are_kept_apart() -> None:
         record(Usage(10)), record(Usage(20), "c"), record(Usage(30), run_id="s"), record(Usage(11))
     )
     assert [c.tokens for c in changes] == [10, 20, 30, 1]
+
+
+def test_a_summary_of_a_conversation_is_paid_for_as_well() -> None:
+    summary = ConversationCompact(2, model="small", usage=Usage(100, 20))
+    changes = changes_of(record(Usage(10)), record(summary), record(Usage(11)))
+    assert [(c.tokens, c.model) for c in changes] == [(10, ""), (120, "small"), (1, "")]
+    assert changes_of(record(ConversationCompact(2))) == []
 
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3)

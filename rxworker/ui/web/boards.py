@@ -41,7 +41,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
 from rxworker.hub.history import expand
-from rxworker.log import EventLog
+from rxworker.log import EventLog, Replica
 from rxworker.operators import Records, merge_runs
 from rxworker.operators.kernel import Sink, Stage, connect
 from rxworker.protocols.native import encode_json
@@ -54,8 +54,6 @@ from rxworker.worker.run import Run
 
 AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""
-LAST = 86400.0
-"""Seconds: of all runs of a log, those are shown that began in this time."""
 
 
 BoardStates: TypeAlias = tuple[Dashboard, tuple[PanelState, ...]]
@@ -296,7 +294,8 @@ class Boards:
     Args:
         dashboards: The dashboards.
         store: The runs.
-        meters: A dashboard for metrics, which need not be one of them.
+        meters: The dashboard of the page and for metrics. One of the dashboards that has its name is shown in its place.
+        own: Further dashboards of the product, in the same way.
         has_xray: Whether clients may see the operators of panels.
 
     Attributes:
@@ -311,6 +310,7 @@ class Boards:
         dashboards: Sequence[Dashboard],
         store: RunStore,
         meters: Dashboard,
+        own: Sequence[Dashboard] = (),
         *,
         has_xray: bool = True,
     ) -> None:
@@ -332,6 +332,9 @@ class Boards:
         while not is_shown and name in self._dashboards:
             name = f"{name}-of-metrics"
         self._meters = replace(meters, name=name)
+        self._served = self._dashboards.copy()
+        for each in (meters, *own):
+            self._served.setdefault(each.name, each)
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._folds: dict[tuple[str, float | None], _FoldTask] = {}
         self._waiting = Counter[tuple[str, float | None]]()
@@ -347,7 +350,7 @@ class Boards:
                 [PanelInfo(p.name, p.title, p.view, p.unit) for p in each.panels],
                 self._has_xray,
             )
-            for each in self._dashboards.values()
+            for each in self._served.values()
         ]
 
     def find(self, name: str) -> Dashboard:
@@ -356,9 +359,9 @@ class Boards:
         Raises:
             ApiError: There is none.
         """
-        found = self._dashboards.get(name)
+        found = self._served.get(name)
         if found is None:
-            known = ", ".join(self._dashboards)
+            known = ", ".join(self._served)
             raise ApiError(404, "no_board", f"the server has no such dashboard; it has {known}")
         return found
 
@@ -445,7 +448,7 @@ class Boards:
 
         async def fold() -> tuple[PanelState, ...]:
             async with self._turn:
-                return await fold_log(dashboard, log, time=now, since=began - LAST)
+                return await fold_log(dashboard, log, time=now, since=began - dashboard.reach)
 
         key = dashboard.name, moment
         task = self._folds.get(key)
@@ -573,7 +576,7 @@ class Boards:
     def _begin(self, dashboard: Dashboard) -> BoardFeed:
         """Compute a dashboard over all runs."""
         is_read = asyncio.Event()
-        feed = BoardFeed(dashboard.show(self._all_records(is_read.set)), is_read)
+        feed = BoardFeed(dashboard.show(self._all_records(dashboard.reach, is_read.set)), is_read)
         self.feeds[None, dashboard.name, ""] = feed
         return feed
 
@@ -606,7 +609,13 @@ class Boards:
 
     async def _entries(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:
         if query.run:
-            return [await runs.find(query.run)]
+            found = [await runs.find(query.run)]
+            while (paused := found[0].resumes) is not None:  # shown as one
+                try:
+                    found.insert(0, await runs.find(paused))
+                except ApiError:
+                    break  # it is deleted, or not kept
+            return found
         entries = [*runs][::-1]
         if query.conversation:
             if runs.conversation(query.conversation) is None:
@@ -619,7 +628,7 @@ class Boards:
     ) -> Observable[Record]:
         """The records of the runs of a scope, and of those that begin in it later."""
         known = {entry.id for entry in entries}
-        shown: list[Records] = [entry.run for entry in entries]
+        shown = [_unseen(entry.run) for entry in entries]
 
         def is_new(run: Run[object]) -> bool:
             entry = runs.get(run.id)
@@ -628,18 +637,22 @@ class Boards:
 
         if query.run:
             return merge_runs(shown)
-        later = self._store.runs.pipe(ops.filter(is_new))
+        later = self._store.runs.pipe(ops.filter(is_new), ops.map(_unseen))
         return merge_runs(later.pipe(ops.start_with(*shown)))
 
-    def _all_records(self, on_read: Callable[[], object]) -> Observable[Record]:
-        """The records of all runs of all users. It does not count as a watcher: a run that has no other may be cancelled."""
+    def _all_records(self, reach: float, on_read: Callable[[], object]) -> Observable[Record]:
+        """The records of all runs of all users."""
         log = self._store.log
         if log is not None:
-            return all_records(log, time.time() - LAST, on_read)
-        return merge_runs(self._store.runs.pipe(ops.map(_entries_of)))
+            return all_records(log, time.time() - reach, on_read)
+        return merge_runs(self._store.runs.pipe(ops.map(_unseen)))
 
 
-def _entries_of(run: Run[object]) -> Observable[Record]:
+def _unseen(run: Run[Any] | Replica) -> Records:
+    """The records of a run. A board is no watcher of it: a run that has no other may be cancelled, and a page does not list it."""
+    if not isinstance(run, Run):
+        return run
+
     def subscribe(
         observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
@@ -648,7 +661,7 @@ def _entries_of(run: Run[object]) -> Observable[Record]:
                 observer.on_next(record)
 
         sink = Sink(push, observer.on_error, observer.on_completed)
-        return connect(run.entries(name="alerts"), sink, scheduler)
+        return connect(run.entries(name="board"), sink, scheduler)
 
     return Stage(subscribe)
 

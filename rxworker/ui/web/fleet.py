@@ -12,22 +12,20 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
 from rxworker.log import EventLog, Fleet, RunInfo
-from rxworker.log.fleet import HOUR, MINUTE, Totals
-from rxworker.log.values import TENANT, RunRow, StoredStatus
+from rxworker.log.fleet import MINUTE, Totals
+from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
 from rxworker.messages import Prices
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.costs import RowCosts
 from rxworker.ui.web.responses import ApiError
 
-PERIODS = (5 * MINUTE, HOUR, 24 * HOUR, 7 * 24 * HOUR)
-"""Seconds, for which totals are shown."""
 ROWS, MOST_ROWS = 50, 200
 MOST_SHOWN = 100
 """The maximum number of groups and of owners that are shown."""
@@ -40,9 +38,8 @@ SHARE = 20
 
 
 class Taken(Struct, frozen=True):
-    """Totals, as a page shows them, of the time from ``since``; whether a part of the cost is estimated."""
+    """Totals, as a page shows them; whether a part of the cost is estimated."""
 
-    since: float
     ended: int
     failed: int
     recovered: int
@@ -54,7 +51,6 @@ class Taken(Struct, frozen=True):
     tool_calls: int
     tool_errors: int
     tool_p95: float | None
-    most_queued: int
 
 
 class QueueInfo(Struct, frozen=True):
@@ -107,7 +103,9 @@ class RunFilter(Struct, frozen=True):
     """Which runs a client lists. A text is found in the id, the title and the reason.
 
     Attributes:
-        status: Only runs of this status.
+        status: Only runs of this status. ``failed``, ``cancelled`` and ``stopped`` are aborted ones, by their cause.
+        since: Only runs that ran then or later, in seconds since the epoch.
+        until: Only runs that began before.
         worker: Only runs of this worker.
         tenant: Only runs of this tenant.
         owner: Only runs that this process holds.
@@ -116,7 +114,9 @@ class RunFilter(Struct, frozen=True):
         limit: At most so many.
     """
 
-    status: StoredStatus | None = None
+    status: StoredStatus | Literal["failed", "cancelled", "stopped"] | None = None
+    since: float | None = None
+    until: float | None = None
     worker: str | None = None
     tenant: str | None = None
     owner: str | None = None
@@ -128,7 +128,9 @@ class RunFilter(Struct, frozen=True):
         """Whether a run is listed."""
         row = info.row
         return (
-            self.status in (None, row.status)
+            self.status in (None, row.status, row.status == "aborted" and END_WORDS.get(row.cause))
+            and (self.since is None or not _is_over(row) or info.updated >= self.since)
+            and (self.until is None or info.created < self.until)
             and self.worker in (None, row.worker)
             and self.tenant in (None, row.labels.get(TENANT, ""))
             and self.owner in (None, info.owner)
@@ -184,7 +186,6 @@ class FleetFeed:
         while not self._is_closed:
             began = time.perf_counter()
             fleet, changed = await self.ready(), self._changed
-            fleet.sample(time.time())
             data = await self.answer(fleet, query)
             spent = time.perf_counter() - began
             yield data
@@ -228,7 +229,6 @@ class FleetFeed:
                         self.fleet.note(info)
                     if not infos:
                         self._loaded.set()
-                    self.fleet.sample(time.time())
                     await asyncio.sleep(0)  # a log in memory never waits
                     changed, self._changed = self._changed, asyncio.Event()
                     changed.set()
@@ -277,23 +277,18 @@ def _answer(
         "owners": owners[:MOST_SHOWN],
         "owner_count": len(owners),
         "groups": [
-            GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals, 0.0))
+            GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals))
             for each in groups[:MOST_SHOWN]
         ],
         "group_count": len(groups),
-        # The consumption in each period, and in each of the last minutes and hours that had any.
-        "periods": [_taken(fleet.last(seconds, now), now - seconds) for seconds in PERIODS],
-        "minutes": [_taken(fleet.minutes[at], float(at * MINUTE)) for at in sorted(fleet.minutes)],
-        "hours": [_taken(fleet.hours[at], float(at * HOUR)) for at in sorted(fleet.hours)],
         "rows": rows,
         "is_more": is_more,
         "currency": currency,
     }
 
 
-def _taken(totals: Totals, since: float) -> Taken:
+def _taken(totals: Totals) -> Taken:
     return Taken(
-        since=since,
         is_estimate=totals.estimated_cost > 0,
         tool_p95=totals.tool_quantile(0.95),
         **_shared(totals, Taken),
@@ -303,6 +298,10 @@ def _taken(totals: Totals, since: float) -> Taken:
 def _shared(value: Struct, kind: type[Struct]) -> dict[str, Any]:
     """The fields of a value that another type has too."""
     return {name: each for name, each in asdict(value).items() if name in kind.__struct_fields__}
+
+
+def _is_over(row: RunRow) -> bool:
+    return row.status in ("finished", "aborted")
 
 
 def can_requeue(row: RunRow) -> bool:

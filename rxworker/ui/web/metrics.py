@@ -133,9 +133,9 @@ def _meters(states: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
         for group, value in states[panel].items():
             counter.add_metric([group], value)
         yield counter
-    text = "Median of the waits for the first token, of the last minute"
-    waits = {(): value} if (value := states["time-to-first-token"].get("")) is not None else {}
-    yield _gauge("first_token_seconds", text, waits)
+    text = "Waits for the first token, of the last 1,000: the median and the 95th percentile"
+    waits = {(quantile,): value for quantile, value in states["time-to-first-token"].items()}
+    yield _gauge("first_token_seconds", text, waits, ["quantile"])
 
 
 def _numbers(state: PanelState) -> dict[str, float]:

@@ -15,7 +15,7 @@ from rxworker.boards import AlertChange, Dashboard, Published
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
-from rxworker.panels import runs, usage
+from rxworker.panels import PERIODS, fleet, runs, usage
 from rxworker.ui.web.boards import Boards
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
@@ -121,7 +121,8 @@ class ServerState:
         meters = usage(settings.prices)
         if dashboards is None:
             dashboards = meters, runs(settings.prices)
-        self.boards = Boards(dashboards, self.store, meters, has_xray=settings.xray)
+        fleets = [] if log is None else [fleet(period, settings.prices) for period in PERIODS]
+        self.boards = Boards(dashboards, self.store, meters, fleets, has_xray=settings.xray)
         self._on_alert = on_alert
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)

@@ -36,7 +36,14 @@ from rxworker.ui.web.responses import Page as PageFiles
 from rxworker.ui.web.workers import MakeServedWorker
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, WebSocket
+    from playwright.async_api import (
+        Browser,
+        BrowserContext,
+        ConsoleMessage,
+        Locator,
+        Page,
+        WebSocket,
+    )
 
 WAIT = 30_000
 """Milliseconds that something on the page may take, on a slow machine that does other work."""
@@ -296,6 +303,11 @@ class Desk:
 
         blocks = page.locator("#conversation > .block.text:not(.retracted) .text")
         await expect(blocks).to_have_text(list(texts))
+
+    async def usage(self, page: Page, panel: str, at: str = ".board-figure") -> Locator:
+        """A part of a panel of the usage, which is received when it is on the screen."""
+        await page.locator("#usage-panel").scroll_into_view_if_needed()
+        return page.locator(f'#usage-panel .board-panel[aria-label="{panel}"] {at}')
 
     def attend(self, page: Page) -> None:
         """Write down what a page complains of, and the records that it gets."""

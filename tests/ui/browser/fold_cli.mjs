@@ -8,9 +8,8 @@ const { static: folder, runs, prices, course, shown } = JSON.parse(readFileSync(
 const page = (name) => import(pathToFileURL(`${folder}/${name}`).href);
 const { fold } = await page("model/fold.js");
 const { costOf, usageOf } = await page("model/run_state.js");
-const { timesOf, totalsOf } = await page("model/numbers.js");
+const { totalsOf } = await page("model/numbers.js");
 const { Timeline } = await page("model/timeline.js");
-const { costData, rateData, tokenData, usageRows } = await page("views/charts.js");
 const { textOf } = await page("model/run_state.js");
 
 function told(item) {
@@ -27,9 +26,8 @@ function account(records) {
   return {
     seq: run.seq, status: run.status, turns: run.turns, attempts: run.attempts, toolCalls: run.toolCalls, innerToolCalls: run.innerToolCalls,
     reason: run.reason, cause: run.cause, model: run.model, missing: run.missing, pending: (run.pause?.calls ?? []).map(({ call }) => call.id),
-    usage: usageOf(run), totals: totalsOf(run), times: timesOf([run]).tools, cost: prices ? costOf(prices, usageOf(run)) : null, items: run.root.items.map(told), lanes: run.lanes.filter((lane) => lane.kind !== "span").length, notes: run.notes.map((note) => note.title),
+    usage: usageOf(run), totals: totalsOf(run), cost: prices ? costOf(prices, usageOf(run)) : null, items: run.root.items.map(told), lanes: run.lanes.filter((lane) => lane.kind !== "span").length, notes: run.notes.map((note) => note.title),
     inner: [...run.scopes.values()].map((scope) => ({ path: scope.path, items: scope.items.map(told) })),
-    written: run.series.bins.reduce((sum, size) => sum + size, 0), bins: run.series.bins.length, points: run.series.tokens.length,
     open: run.lanes.filter((lane) => lane.kind !== "span" && lane.phase === "open" || lane.state === "running").length,
   };
 }
@@ -37,10 +35,10 @@ function account(records) {
 function together() {
   const all = new Timeline(runs.map((records, n) => fold(`run ${n}`, records)));
   all.inherit();
-  const elapsed = all.elapsed(0), rows = usageRows(all, elapsed);
+  const elapsed = all.elapsed(0);
   return {
     elapsed, breaks: all.breaks().map(({ at, seconds, reason }) => ({ at, seconds, reason })),
-    tokens: tokenData(rows), cost: costData(rows, prices), rate: rateData(all, elapsed),
+    cost: costOf(prices, usageOf(all.run)),
     twins: all.earlier.map((run) => run.lanes.filter((lane) => lane.kind !== "span").map((lane) => told(all.twin(run, lane)))),
     seconds: all.run.root.items.filter((item) => item.kind === "call").map((call) => call.seconds),
     inner: all.run.root.items.filter((item) => item.inner).map((call) => call.inner.items.length),

@@ -145,7 +145,7 @@ async def test_the_page_of_all_runs_has_its_filter_and_period_in_its_address(
             await expect(rows).to_have_count(1)
             await page.locator("#periods button").last.click()
             address = await copied(page)
-            assert address == f"{server.url}fleet?tenant=acme&period=3"
+            assert address == f"{server.url}fleet?tenant=acme&period=week"
             other = await desk.open(url=address)
             await expect(other.locator("#fleet-rows tr")).to_have_count(1)
             await expect(other.locator("#periods [aria-pressed=true]")).to_have_text("7 days")

@@ -305,9 +305,10 @@ async def test_a_run_of_the_program_has_a_form_and_a_cost(
         await desk.press(page, "Approve with changes")
         await desk.status(page, "running")
         model.let(1)
-        await expect(page.locator("#figures dt", has_text="Cost").locator("+ dd")).to_have_text(
-            re.compile("≈.*[1-9]")
+        await expect(page.locator("#run-facts")).to_contain_text(
+            re.compile("≈ cost .*[1-9]|cost ≈ .*[1-9]")
         )
+        await expect(await desk.usage(page, "Cost")).to_have_text(re.compile("[1-9].* USD"))
         model.let_all()
         await desk.status(page, "finished")
         assert [each["hotel"] for each in booked] == ["Palace"]

@@ -76,7 +76,7 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
-        panels = page.locator(".board-panel")
+        panels = page.locator("#board .board-panel")
         await expect(panels).to_have_count(7)
         await expect(panels.nth(0)).to_contain_text("finished")
         await expect(panels.nth(1)).to_contain_text("1 calls")
@@ -103,7 +103,7 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
-        calls_made = page.locator('.board-panel[aria-label="Calls"]')
+        calls_made = page.locator('#board .board-panel[aria-label="Calls"]')
         await expect(calls_made).to_contain_text("1 calls")
         await page.locator("#board-scope button", has_text="Its conversation").click()
         await expect(calls_made).to_contain_text("2 calls")
@@ -115,7 +115,11 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(
         await expect(page.locator("#time-bar")).to_have_attribute("data-past", "true")
         await expect(calls_made).to_contain_text("Nothing yet")
         await expect(page.locator("#board-note")).to_have_text("as it was then")
+        made = await desk.usage(page, "Calls by tool", ".board-value")
+        await expect(made).to_have_text("Nothing yet")
         await page.locator("#time-slider").press("End")
+        await expect(made).to_have_text("look1")
+        await page.locator("#board-panel").scroll_into_view_if_needed()
         await expect(calls_made).to_contain_text("1 calls")
         await desk.close()
 
@@ -190,16 +194,16 @@ async def test_the_address_names_the_dashboard_and_its_scope(
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
-        await expect(page.locator(".board-panel")).to_have_count(7)
+        await expect(page.locator("#board .board-panel")).to_have_count(7)
         await page.locator("#board-choice").select_option("other")
-        await expect(page.locator(".board-panel")).to_have_count(1)
+        await expect(page.locator("#board .board-panel")).to_have_count(1)
         await page.locator("#board-scope button", has_text="All runs").click()
         await expect(page).to_have_url(re.compile(r"\?board=other&of=all#"))
         await page.reload()
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
-        await expect(page.locator(".board-panel")).to_contain_text(desk.runs[-1].id)
+        await expect(page.locator("#board .board-panel")).to_contain_text(desk.runs[-1].id)
         await expect(page.locator("#board-scope [aria-pressed=true]")).to_have_text("All runs")
         await expect(page.locator("#run-status")).to_have_text("finished")
         await desk.close()
@@ -212,13 +216,16 @@ async def test_nothing_is_received_before_it_is_on_the_screen(
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
-        feeds = server.state.boards.feeds
-        assert not feeds
+
+        def feeds() -> list[str]:
+            return [name for _, name, _ in server.state.boards.feeds if name == "desk"]
+
+        assert not feeds()
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
-        await expect(page.locator(".board-panel")).to_have_count(7)
-        await expect(page.locator(".board-panel").nth(0)).to_contain_text("finished")
-        assert len(feeds) == 1
+        await expect(page.locator("#board .board-panel")).to_have_count(7)
+        await expect(page.locator("#board .board-panel").nth(0)).to_contain_text("finished")
+        assert len(feeds()) == 1
         await desk.close()
 
 
@@ -233,10 +240,10 @@ async def test_all_runs_of_a_log_are_shown_on_their_page(
             await desk.status(page, "finished")
             await page.goto(f"{server.url}fleet")
             await page.locator("#board-panel").scroll_into_view_if_needed()
-            await expect(page.locator('.board-panel[aria-label="Calls"]')).to_contain_text(
+            await expect(page.locator('#board .board-panel[aria-label="Calls"]')).to_contain_text(
                 "1 calls"
             )
-            await expect(page.locator(".board-table tbody tr")).to_have_count(1)
+            await expect(page.locator("#board .board-table tbody tr")).to_have_count(1)
             await desk.close()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -29,6 +30,11 @@ async def tile(page: Page, name: str) -> str:
     """The value with this name, when it is there."""
     found = page.locator(".tiles > div", has=page.locator(f"dt:text-is('{name}')"))
     return await found.locator("dd").first.inner_text()
+
+
+def ended(page: Page) -> Locator:
+    """The chart of the runs that ended."""
+    return page.locator('#taken .board-panel[aria-label="Ended runs"]')
 
 
 async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Path) -> None:
@@ -61,7 +67,7 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
             await expect(rows).to_have_count(1)
             gate.set()
             await expect(rows.locator(".status").first).to_have_text("finished")
-            await expect(page.locator("#taken > div").first.locator("dd").first).to_have_text("2")
+            await expect(ended(page).locator(".board-figure")).to_have_text("2")
             await expect(page).to_have_url(re.compile("tenant=acme"))
             await page.reload()
             await expect(rows).to_have_count(1)
@@ -107,3 +113,71 @@ async def test_a_lost_connection_is_shown_and_made_again(desk: Desk, tmp_path: P
     desk.problems[:] = [
         one for one in desk.problems if "ERR_CONNECTION" not in one and "ERR_INC" not in one
     ]
+
+
+async def test_a_bar_leads_to_the_runs_of_its_time(desk: Desk, tmp_path: Path) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+
+        def make() -> Worker:
+            return Worker(ScriptedModel([say("Hello.")]), log=log)
+
+        await make().run("Hi")
+        async with WebServer(make, port=0, log=log) as server:
+            page = await desk.open("fleet?period=day&since=4000000000", url=server.url)
+            rows = page.locator("#fleet-rows tr")
+            await expect(page.locator("#rows-note")).to_have_text("No run matches.")
+            await expect(page.locator("#periods [aria-pressed=true]")).to_have_text("24 hours")
+            bar = ended(page).locator("a.board-step")
+            address = await bar.get_attribute("href")
+            await bar.focus()
+            await page.keyboard.press("Enter")
+            await expect(rows).to_have_count(1)
+            await expect(page).to_have_url(re.compile(r"since=1\d+&.*until=1\d+"))
+            asked = dict(parse_qsl(urlsplit(page.url).query))
+            assert float(asked["until"]) - float(asked["since"]) == 3600
+            assert address is not None
+            assert dict(parse_qsl(urlsplit(address).query)) == asked
+            await page.reload()
+            await expect(rows).to_have_count(1)
+            # An hour before, nothing ran.
+            await page.goto(
+                f"{server.url}fleet?since={float(asked['since']) - 3600:.0f}&until={asked['since']}"
+            )
+            await expect(page.locator("#rows-note")).to_have_text("No run matches.")
+            await page.locator("#reset").click()
+            await expect(rows).to_have_count(1)
+            await page.locator("#periods button", has_text="1 hour").click()
+            await expect(page).to_have_url(re.compile(r"\?period=hour$"))
+            await expect(ended(page).locator(".board-figure")).to_have_text("1")
+            await desk.close()
+
+
+BARS = """async () => {
+  const { BoardView } = await import("/static/views/board.js");
+  const node = document.createElement("div");
+  document.body.prepend(node);
+  const board = new BoardView(node, (since, until) => `?since=${since}&until=${until}`);
+  board.open([{ name: "ended", title: "Ended", view: "bar", unit: "" }]);
+  globalThis.draw = (value) => board.draw([{ panel: "ended", value }]);
+  draw({ "2026-11-26T07:00Z/PT1H": 1, "2026-11-26T09:00Z/PT1H": 3, "2026-11-26T10:00Z/PT1H": 2 });
+}"""
+
+
+async def test_the_bars_of_a_chart_are_one_stop_of_the_keyboard(desk: Desk, tmp_path: Path) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        worker = Worker(ScriptedModel([]), log=log)
+        async with WebServer(lambda: worker, port=0, log=log) as server:
+            page = await desk.open("fleet", url=server.url)
+            await page.evaluate(BARS)
+            bars = page.locator("a.board-step")
+            await expect(bars).to_have_count(3)
+            await expect(page.locator("a.board-step[tabindex='0']")).to_have_count(1)
+            await bars.last.focus()
+            await page.keyboard.press("ArrowLeft")
+            await expect(bars.nth(1)).to_be_focused()
+            await expect(bars.nth(1)).to_have_attribute("aria-label", re.compile(": 3$"))
+            # What is drawn again keeps the focus.
+            await page.evaluate("draw({'2026-11-26T09:00Z/PT1H': 4, '2026-11-26T10:00Z/PT1H': 2})")
+            await expect(bars.nth(0)).to_be_focused()
+            await expect(bars.nth(0)).to_have_attribute("aria-label", re.compile(": 4$"))
+            await desk.close()

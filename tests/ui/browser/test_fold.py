@@ -17,15 +17,11 @@ from msgspec.structs import replace
 import rxworker.ui.web
 from rxworker import Approve, Deny, Paused, Run, Worker, after_tool_call, tool, worker_tool
 from rxworker.events import (
-    BlockStart,
     BlockStop,
-    BlockType,
-    Event,
     Fork,
     Record,
     TextDelta,
     ToolStart,
-    ToolStop,
     Usage,
 )
 from rxworker.hooks import Abort, ToolResultContext
@@ -344,12 +340,7 @@ async def test_a_resumed_run_and_the_one_before_it_lie_on_one_axis() -> None:
     assert pause["seconds"] == pytest.approx(shifted[0].time - records[0][-1].time, abs=1e-4)
     assert "requires approval" in pause["reason"]
     assert told["elapsed"] == pytest.approx(sum(took), abs=1e-4)
-    for series in ("tokens", "cost", "rate"):
-        times = told[series][0]
-        assert times == sorted(times)
-        assert times[-1] <= told["elapsed"] + 1e-6
-    assert told["tokens"][1] == sorted(told["tokens"][1])
-    assert told["cost"][1][-1] == pytest.approx(PRICES.cost(after.state.usage))
+    assert told["cost"] == pytest.approx(PRICES.cost(after.state.usage))
     # What was before the pause has its place in the conversation behind it, and is known as well as before.
     twins = [twin.get("text") or twin["name"] for twin in told["twins"][0]]
     assert twins == ["May I?", "look", "delete"]
@@ -410,15 +401,6 @@ async def test_a_gap_is_reported_and_counted() -> None:
     assert page["missing"] == 0
 
 
-async def test_a_long_run_keeps_its_numbers_bounded() -> None:
-    def delta(n: int) -> Record:
-        return Record(n, "run", 1, 1, 1000.0 + n / 10, TextDelta(0, "abcd"))
-
-    (page,) = page_folds([delta(n) for n in range(1, 20_001)])
-    assert page["written"] == pytest.approx(80_000)
-    assert page["bins"] <= 600
-
-
 def test_the_fold_distinguishes_what_differs() -> None:
     reply: Reply = say("Hello")
     assert reply.text == "Hello"
@@ -426,60 +408,6 @@ def test_the_fold_distinguishes_what_differs() -> None:
     longer = [*records, Record(2, "r", 1, 1, 0.0, TextDelta(0, "lo"))]
     one, two = page_folds(records, longer)
     assert one["items"] != two["items"]
-
-
-def paced(seconds: float, rate: int, text: str = "four") -> Records:
-    """The records of a run that writes so many deltas a second."""
-    opened = Record(1, "r", 1, 1, 102.0, BlockStart(0, BlockType.TEXT))
-    deltas = [
-        Record(n + 2, "r", 1, 1, 102.0 + n / rate, TextDelta(0, text))
-        for n in range(round(seconds * rate))
-    ]
-    return [opened, *deltas]
-
-
-def text_of(record: Record) -> str:
-    """What a delta adds."""
-    assert isinstance(record.event, TextDelta)
-    return record.event.text
-
-
-def merged(records: Records, every: float) -> Records:
-    """The deltas as a delivery merges them: one record for what came within so many seconds."""
-    opened, *deltas = records
-    groups: dict[int, Records] = {}
-    for record in deltas:
-        groups.setdefault(int((record.time - opened.time) / every), []).append(record)
-    return [
-        opened,
-        *(
-            replace(
-                group[-1],
-                event=TextDelta(0, "".join(map(text_of, group))),
-                covers=len(group),
-            )
-            for group in groups.values()
-        ),
-    ]
-
-
-def test_merged_deltas_are_spread_over_the_time_that_they_cover() -> None:
-    records = paced(17.0, 95)
-    exact = page_tells([records], course=True)["rate"][1]
-    assert 90 < max(exact) < 100
-    for every in (0.033, 0.4, 3.0, 1000.0):
-        late = page_tells([merged(records, every)], course=True)["rate"][1]
-        assert 80 < max(late) < 110, every
-        # The middle of the run, in steps: no hole and no spike.
-        inner = late[2:-4]
-        assert min(inner) > 80, every
-
-
-def test_a_single_delta_after_a_pause_is_not_spread_over_the_pause() -> None:
-    opened = paced(0.0, 1)[0]
-    after = Record(2, "r", 1, 1, 112.0, TextDelta(0, "x" * 400))
-    _, values = page_tells([[opened, after]], course=True)["rate"]
-    assert [value for value in values if value > 0] == [200.0]
 
 
 async def test_the_page_estimates_tokens_as_the_library_does() -> None:
@@ -550,19 +478,6 @@ def test_results_are_summed_up_as_in_the_terminal() -> None:
     assert outline_json(texts[0]) == "2 rows \N{MULTIPLICATION SIGN} 3 columns: a, b, c"
 
 
-def test_a_call_that_was_skipped_or_cancelled_has_no_duration() -> None:
-    calls = [ToolCall(f"c{n}", "look", {}) for n in range(3)]
-    events: list[Event] = [
-        *(ToolStart(call, place) for place, call in enumerate(calls)),
-        ToolStop(ToolResult("c0", "rain"), 2.0, place=0),
-        ToolStop(ToolResult("c1", "It was cancelled.", is_error=True), place=1),
-        ToolStop(ToolResult("c2", "Not now.", is_error=True), place=2),
-    ]
-    records = [Record(n, "run-1", 1, 1, float(n), event) for n, event in enumerate(events, start=1)]
-    assert page_folds(records)[0]["times"] == [2.0]
-    assert sum(fold_run(records).tool_durations) == 1
-
-
 @pytest.mark.parametrize(
     ("status", "seq", "is_received"),
     [("running", 9, True), ("finished", 9, True), ("aborted", 9, True), ("aborted", 5, False)],
@@ -610,4 +525,3 @@ async def test_the_time_until_a_run_was_forked_is_none_of_its_time() -> None:
     # The record of the fork itself has the time of the one after it.
     assert parts["elapsed"] == pytest.approx(whole["elapsed"] - 2)
     assert parts["tokens"][0][-1] == pytest.approx(parts["elapsed"])
-    assert len(parts["rate"][0]) <= len(whole["rate"][0])

@@ -216,15 +216,13 @@ async def test_numbers_have_their_unit_and_words_of_help(
         await expect(page.locator(".watcher-how")).to_have_text("merges")
         await expect(page.locator(".watcher-how")).to_have_attribute("title", HELP)
         await expect(page.locator(".watcher-how")).to_have_attribute("aria-description", HELP)
-        await expect(page.locator("#rate-caption")).to_have_attribute("title", ESTIMATE)
         model.let_all()
         await desk.status(page, "finished")
         await expect(page.locator("#run-facts")).to_contain_text(" EUR")
-        await expect(page.locator("#cost-title")).to_have_text("Cost in EUR")
+        await expect(await desk.usage(page, "Cost")).to_contain_text(" EUR")
 
 
 HELP = "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost."
-ESTIMATE = "The fastest half second so far. A token is taken to be four characters, so this is an estimate."
 
 
 async def test_a_page_without_a_run_leads_to_the_newest(

@@ -123,7 +123,8 @@ async def until(states: AsyncGenerator[States, None], is_so: Callable[[States], 
 
 async def test_the_server_lists_its_dashboards() -> None:
     async with serving() as client:
-        [board] = (await client.get("api/boards"))["boards"]
+        [board, own] = (await client.get("api/boards"))["boards"]
+        assert own["name"] == "usage"  # the page shows it also where other dashboards are given
         assert board["title"] == "Desk"
         assert board["panels"][0] == {
             "name": "deltas",

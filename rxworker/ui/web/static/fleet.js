@@ -3,8 +3,7 @@
 import * as api from "./net/server.js";
 import { address, note, noted } from "./views/address.js";
 import { byId, copy, el, setData, setText, show } from "./views/dom.js";
-import { DashboardsView } from "./views/dashboards.js";
-import { Bars } from "./views/fleet_chart.js";
+import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
 import { FLEET_COMMANDS } from "./model/commands.js";
@@ -13,29 +12,28 @@ import { banner, clearBanner, initTheme } from "./views/shell.js";
 import { fill, translate, words } from "./model/language.js";
 
 const STEP = 50, MOST = 200, TYPING = 250;
-const form = byId("filter"), FIELDS = ["q", "status", "worker", "tenant", "owner"];
+const form = byId("filter"), FIELDS = ["q", "status", "worker", "tenant", "owner", "since", "until"], TIMES = ["since", "until"];
 const { fleet } = words;
-let source = null, limit = STEP, period = 1, answer = null, timer = null;
-
-const whole = (n) => (Number.isInteger(n) ? short(n) : "");
-const bars = {
-  tokens: new Bars(byId("fleet-tokens"), [["--input"], ["--accent"]], short),
-  ended: new Bars(byId("fleet-ended"), [["--good"], ["--bad"]], whole),
-  queued: new Bars(byId("fleet-queued"), [["--warn"]], whole),
-};
+let source = null, limit = STEP, answer = null, timer = null;
 
 // The address keeps the filter, so that it can be shared and survives a reload.
 function readAddress() {
   for (const name of FIELDS) {
     const field = form.elements[name], value = noted(name) ?? "";
     if (field.tagName === "SELECT" && value) offer(field, [value]);
-    field.value = value;
+    field.value = TIMES.includes(name) && value ? local(Number(value)) : value;
   }
 }
 
+// A time in seconds as the value of a field, which has that of the reader's clock.
+const local = (time) => new Date((time - 60 * new Date(time * 1000).getTimezoneOffset()) * 1000).toISOString().slice(0, 16);
+
 function asked() {
   const query = new URLSearchParams();
-  for (const name of FIELDS) if (form.elements[name].value) query.set(name, form.elements[name].value);
+  for (const name of FIELDS) {
+    const { value } = form.elements[name];
+    if (value) query.set(name, TIMES.includes(name) ? String(Date.parse(value) / 1000) : value);
+  }
   return query;
 }
 
@@ -83,33 +81,8 @@ function draw(found) {
     [fleet.aborted, count(runs.aborted ?? 0)],
     [fleet.processes, count(found.owner_count)],
   ]);
-  drawPeriod();
   drawGroups(found);
   drawRows(found);
-}
-
-function drawPeriod() {
-  if (answer === null) return;
-  const taken = answer.periods[period], failed = taken.ended ? `${((100 * taken.failed) / taken.ended).toFixed(1)} %` : "";
-  tiles(byId("taken"), [
-    [fleet.ended, count(taken.ended)],
-    [fleet.failed, count(taken.failed), failed, taken.failed ? "bad" : ""],
-    [fleet.tokensRead, short(taken.input_tokens)],
-    [fleet.tokensWritten, short(taken.output_tokens)],
-    [fleet.cost, costText(taken, ""), taken.is_estimate ? answer.currency : ""],
-    [fleet.mostQueued, count(taken.most_queued)],
-    [fleet.tools, count(taken.tool_calls), taken.tool_errors ? plural(fleet.toolsFailed, taken.tool_errors) : ""],
-    [fleet.toolsP95, taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
-    [fleet.recoveries, count(taken.recovered), "", taken.recovered ? "warn" : ""],
-  ]);
-  const isFine = period < 2, width = isFine ? 60 : 3600;
-  const points = (isFine ? answer.minutes : answer.hours).filter((point) => point.since > taken.since - width);
-  bars.tokens.show(points, ["input_tokens", "output_tokens"], taken.since, answer.time, width);
-  bars.ended.show(points, ["ended", "failed"], taken.since, answer.time, width);
-  bars.queued.show(points, ["most_queued"], taken.since, answer.time, width);
-  setText(byId("tokens-note"), isFine ? fleet.tokensMinute : fleet.tokensHour);
-  setText(byId("queued-note"), isFine ? fleet.queuedMinute : fleet.queuedHour);
-  setText(byId("ended-note"), isFine ? fleet.endedMinute : fleet.endedHour);
 }
 
 // A cost by the prices of the server is an estimate.
@@ -214,20 +187,38 @@ byId("fleet-rows").addEventListener("click", async ({ target }) => {
 });
 byId("periods").addEventListener("click", (event) => {
   if (!event.target.value) return;
-  choosePeriod(Number(event.target.value));
-  note("period", String(period));
+  showPeriod(event.target.value);
+  note("period", event.target.value);
+});
+
+function showPeriod(period) {
+  taken.fix(`fleet-${period}`);
+  for (const button of byId("periods").children) button.setAttribute("aria-pressed", String(button.value === period));
+}
+
+// The runs that ran in a time. A bar is a link, so that its address can be copied and opened in another tab; a click stays here.
+function linkTo(since, until) {
+  const url = new URL(location.href);
+  for (const [name, value] of [["since", since], ["until", until]]) url.searchParams.set(name, value);
+  return url;
+}
+
+byId("taken").addEventListener("click", (event) => {
+  const { since, until } = event.target.dataset;
+  if (!since || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  form.elements.since.value = local(Number(since));
+  form.elements.until.value = local(Number(until));
+  limit = STEP;
+  open();
+  byId("rows-title").scrollIntoView();
+  byId("fleet-rows").focus({ preventScroll: true });
 });
 translate(document.body);
 
 async function copyLink() {
   banner((await copy(address())) ? words.commands.linkCopied : words.code.notCopied, "copied");
   setTimeout(() => clearBanner("copied"), 1_600);
-}
-
-function choosePeriod(n) {
-  period = n;
-  for (const button of byId("periods").children) button.setAttribute("aria-pressed", String(Number(button.value) === period));
-  drawPeriod();
 }
 
 class FleetKeys extends Keys {
@@ -250,15 +241,16 @@ class FleetKeys extends Keys {
   }
 }
 
-const dashboards = new DashboardsView("all"), share = new ShareDialog();
+const taken = new DashboardsView(byId("taken"), "all", { fixed: "fleet-hour", linkTo });
+if ([...byId("periods").children].some(({ value }) => value === noted("period"))) showPeriod(noted("period"));
+const dashboards = new DashboardsView(byId("board-panel"), "all", { own: OWN_BOARDS.slice(1) }), share = new ShareDialog();
 dashboards.share = (...shown) => share.open(...shown);
 const keys = new FleetKeys(FLEET_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());
-initTheme(() => Object.values(bars).forEach((chart) => chart.recolour()));
+initTheme();
 api.info().then(([info]) => {
   setText(byId("title"), info.title || "rxworker");
   document.title = fill(fleet.tab, { title: info.title || "rxworker" });
 }, () => {}); // the connection shows the error
 readAddress();
-if ([...byId("periods").children].some(({ value }) => value === noted("period"))) choosePeriod(Number(noted("period")));
 open();

@@ -2,13 +2,12 @@
 
 import * as api from "./net/server.js";
 import { Actions } from "./actions.js";
-import { ChartsView } from "./views/charts.js";
 import { addressOf, Commands } from "./commands.js";
 import { Composer, Outbox, QueueView } from "./views/composer.js";
 import { AllowedView, ApprovalView } from "./views/approval.js";
 import { ControlsView } from "./views/controls.js";
 import { ConversationView } from "./views/conversation.js";
-import { DashboardsView } from "./views/dashboards.js";
+import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { note, noted } from "./views/address.js";
 import { byId, setText, show } from "./views/dom.js";
 import { drawFormulas } from "./views/formula.js";
@@ -16,7 +15,6 @@ import { CompareView } from "./views/compare.js";
 import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
 import { WideTrace } from "./views/wide_trace.js";
-import { NumbersView } from "./views/numbers.js";
 import { NotesView, WatchersView } from "./views/panels.js";
 import { Renderer } from "./render.js";
 import { RunsView, WelcomeView } from "./views/runs.js";
@@ -48,7 +46,7 @@ new WideTrace(lanes);
 const views = {
   lanes,
   conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), isShared ? null : (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), isShared ? null : { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),
-  charts: new ChartsView(), numbers: new NumbersView(() => toolsOfAll()), watchers: new WatchersView(OWN), notes: new NotesView(), dashboards: new DashboardsView("run"), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
+  watchers: new WatchersView(OWN), notes: new NotesView(), usage: new DashboardsView(byId("usage-panel"), "run", { fixed: "usage" }), dashboards: new DashboardsView(byId("board-panel"), "run", { own: OWN_BOARDS }), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id), requeue: () => actions.requeue() }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),
@@ -96,13 +94,6 @@ function windowIn(texts) {
   return from >= 0 && to > from && to < Infinity ? [from, to] : null;
 }
 
-let hasFleet = false;
-
-// The 95th percentile of the tools of all runs of the log, in the last week.
-async function toolsOfAll() {
-  return hasFleet ? (await api.fleet("limit=1")).periods.at(-1).tool_p95 : null;
-}
-
 async function loadInfo() {
   try {
     const [info, clock] = await api.info();
@@ -110,7 +101,6 @@ async function loadInfo() {
     setText(byId("title"), info.title || "rxworker");
     workers.set(info.workers);
     renderer.table = new Map(Object.entries(info.prices ?? {}));
-    hasFleet = info.has_fleet === true;
     views.time.allow(info.can_fork === true);
     show(byId("fleet-link"), info.has_fleet === true);
     views.composer.setWorkers(info.workers);
@@ -148,7 +138,7 @@ setInterval(() => renderer.list(), AGES);
 translate(document.body);
 drawFormulas(() => views.conversation.end.follow());
 initShell();
-initTheme(() => [views.charts, lanes].forEach((view) => view.recolour()));
+initTheme(() => lanes.recolour());
 if (isShared) {
   api.useLink(token);
   document.body.dataset.shared = "";

@@ -79,7 +79,7 @@ export class Renderer {
   panels() {
     const { timeline } = this.travel.scene;
     this.views.inspector.close();
-    for (const view of [this.views.lanes, this.views.charts, this.views.notes]) view.open(timeline);
+    for (const view of [this.views.lanes, this.views.notes]) view.open(timeline);
   }
 
   // Draws what has changed since the last time; see `Frames`.
@@ -141,12 +141,11 @@ export class Renderer {
 
   frame(now) {
     const { selection, travel, views } = this, { id, summary, status } = selection, { timeline, run } = travel.scene;
-    const isCounted = this.count(summary, run, timeline), { figures } = this, worker = this.workers.of(summary);
+    this.count(summary, run, timeline);
+    const { figures } = this, worker = this.workers.of(summary);
     const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
-    views.charts.draw(now, figures);
-    if (!isBlank && isCounted) views.numbers.draw({ timeline, summary, list: this.store.list, runs: this.store.runs, figures, now });
-    views.dashboards.show(isBlank || status === "gone" ? "" : id, summary?.conversation ?? "", travel.past ? now : null);
+    for (const view of [views.usage, views.dashboards]) view.show(isBlank || status === "gone" ? "" : id, summary?.conversation ?? "", travel.past ? now : null);
     views.watchers.draw(status === "gone" ? null : summary, status);
     views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, figures, now);
     views.time.draw(isBlank, status);
@@ -180,12 +179,11 @@ export class Renderer {
     views.compare.draw(side(run), side(other), store.now());
   }
 
-  // Count the tokens and the cost of the run that is shown. Whether that was done: while it runs, only a few times a second.
+  // Count the tokens and the cost of the run that is shown: while it runs, only a few times a second.
   count(summary, run, timeline) {
     const time = performance.now(), isSoon = run === this.counted && timeline.isRunning && this.travel.past === null && time < this.countedAt + REST;
-    if (isSoon) return false;
+    if (isSoon) return;
     Object.assign(this, { counted: run, countedAt: time, figures: this.figuresOf(summary, run, timeline) });
-    return true;
   }
 
   // The tokens of a run, the prices of its model, and what the run has cost, by the models of its attempts, as far as they are known.

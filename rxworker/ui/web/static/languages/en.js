@@ -135,18 +135,8 @@ export const words = {
     compacted: "Shortened", compactedWhat: { one: "{n} message is sent in a shorter form from here on", other: "{n} messages are sent in a shorter form from here on" }, notCompacted: "No summary was written",
     retracted: "Retracted", again: ", again in {seconds} s", cancelled: "Cancelled", stopped: "Stopped by a limit", ended: "Ended early", paused: "Paused", by: "by {hook}",
   },
-  numbers: {
-    of: "Numbers of", run: "This run", conversation: "Its conversation", all: "All runs", about: "≈ {text}", tokens: "Tokens", cost: "Cost", runs: "Runs", time: "Time", soFar: "so far",
-    wait: "First token", upTo: "p95 {time}", speed: "Speed", perSecond: "{n} tokens/s", toolsHalf: "Tools, p50", toolsMost: "Tools, p95", calls: "Tool calls", week: "in the last 7 days",
-    median: "Duration, p50", longest: "Duration, p95", failed: { one: "{n} failed", other: "{n} failed" }, partly: "of {shown} of {n} runs",
-    model: "Model", requests: "Requests", before: "earlier runs",
-  },
-  charts: {
-    title: "Usage", tokens: "Tokens", cost: "Cost", costIn: "Cost in {currency}", speed: "Speed", read: "{n} read", written: "{n} written", cached: "{n} cached", thinking: "{n} thinking",
-    none: "no numbers yet", unknown: "unknown", rate: "at most about {n} tokens a second",
-    costHelp: "Tokens times the prices that the server was given. What the provider bills may differ.",
-    rateHelp: "The fastest half second so far. A token is taken to be four characters, so this is an estimate.",
-  },
+  numbers: { title: "Usage", of: "Numbers of", run: "This run", conversation: "Its conversation", all: "All runs", about: "≈ {text}" },
+  charts: { read: "{n} read", written: "{n} written" },
   embed: {
     source: "This element has no run: set its src to the address of one, which ends in api/runs/ and the id of the run, or to a link that the page of the server has copied.",
     login: "The server needs to know who you are: log in there, or open its page once with its token.", unknown: "The server does not know this run.",
@@ -169,11 +159,9 @@ export const words = {
   },
   fleet: {
     skip: "Skip to the runs", title: "Runs of all processes", conversations: "Conversations", tab: "Fleet · {title}", lost: "The connection was lost. Trying again.",
-    running: "Running", queued: "Queued", paused: "Paused", recovering: "Recovering", finished: "Finished", aborted: "Aborted", processes: "Processes", oldest: "the oldest for {seconds}",
-    taken: "What they took", period: "Period", fiveMinutes: "5 minutes", hour: "1 hour", day: "24 hours", week: "7 days",
-    ended: "Ended", failed: "Failed", tokensRead: "Tokens read", tokensWritten: "Tokens written", cost: "Cost", mostQueued: "Most queued", tools: "Tools", toolsFailed: "{n} failed", toolsP95: "Tools, p95", recoveries: "Recoveries",
-    tokens: "Tokens", endedRuns: "Ended runs", queue: "Queue", tokensMinute: "read and written, a minute", tokensHour: "read and written, an hour",
-    queuedMinute: "at most, in a minute, while this server ran", queuedHour: "at most, in an hour, while this server ran", endedMinute: "all and failed, a minute", endedHour: "all and failed, an hour",
+    running: "Running", queued: "Queued", paused: "Paused", recovering: "Recovering", finished: "Finished", aborted: "Ended early", processes: "Processes", oldest: "the oldest for {seconds}",
+    taken: "What they took", period: "Period", hour: "1 hour", day: "24 hours", week: "7 days", since: "From", until: "To",
+    ended: "Ended", failed: "Failed", cost: "Cost", tools: "Tools", toolsP95: "Tools, p95", tokens: "Tokens",
     groups: "Workers and tenants", worker: "Worker", tenant: "Tenant", open: "Open", process: "Process", runs: "Runs", run: "Run", status: "Status", turns: "Turns", begun: "Begun",
     search: "Search", searchHint: "Title, id or reason", all: "all", showAll: "Show all", showMore: "Show more",
     none: "No runs yet.", noMatch: "No run matches.", noProcess: "No process holds a run.", newest: "The newest {n} are shown. Search for others.",
@@ -186,5 +174,5 @@ export const words = {
     changed: "Different", onlyA: "Only in A", onlyB: "Only in B", open: "Open", openOf: "Open this in {run}: {title}",
     status: "Status", model: "Model", turns: "Turns", requests: "Requests", calls: "Tool calls", duration: "Duration", read: "Tokens read", written: "Tokens written", cost: "Cost",
   },
-  units: { milliseconds: "{n} ms", second: "{n} s", minutes: "{n} min {s} s", hours: "{n} h {m} min", now: "just now", minutesAgo: "{n} min ago", hoursAgo: "{n} h ago" },
+  units: { second: "{n} s", minutes: "{n} min {s} s", hours: "{n} h {m} min", now: "just now", minutesAgo: "{n} min ago", hoursAgo: "{n} h ago" },
 };

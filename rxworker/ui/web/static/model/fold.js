@@ -6,7 +6,7 @@
 // The same records give the same conversation, numbers and status as `fold_run` in Python; a test checks that the two agree.
 
 import { addMessage, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
-import { addUsage, lastCall, makeMessage, makeNote, makeSpan, newResponse, newScope, newUsage, put, scopeAt, Series, usageOf } from "./run_state.js";
+import { addUsage, lastCall, makeMessage, makeNote, makeSpan, newResponse, newScope, newUsage, put, scopeAt } from "./run_state.js";
 import { bytesOf, MESSAGE_TOKENS, tokensIn } from "./estimate.js";
 import { fill, words } from "./language.js";
 
@@ -76,7 +76,6 @@ function conversationCompact(run, scope, event, record) {
   scope.spent = addUsage(scope.spent, event.usage ?? null);
   const what = event.replaced ? fill(words.notes.compactedWhat, { n: event.replaced }) : words.notes.notCompacted;
   note(run, scope, record, event.replaced ? "info" : "warn", words.notes.compacted, what, { inline: true });
-  run.series.total(record.time, usageOf(run));
 }
 
 export const NOTE_STEPS = {
@@ -172,7 +171,6 @@ function usage(run, scope, event, record) {
     scope.request.usage = event;
     run.changed.add(scope.request);
   }
-  run.series.total(record.time, usageOf(run));
 }
 
 export const ATTEMPT_STEPS = { attempt_start: attemptStart, attempt_retract: attemptRetract, status, usage };
@@ -205,7 +203,6 @@ function runResume(run, scope, event, record) {
   if (scope.depth > 0) return;
   Object.assign(run, { status: "running", turns: event.turns ?? 0, turnsBefore: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
   scope.spent = { ...newUsage(), ...event.usage };
-  run.series.total(record.time, usageOf(run));
 }
 
 function turnStart(run, scope, event, record) {
@@ -282,7 +279,6 @@ function fork(run, scope, event, record) {
   for (const lane of run.lanes) run.changed.add(lane);
   run.started += by;
   run.turnTimes = run.turnTimes.map((time) => time + by);
-  run.series.shift(by);
   run.forks.push({ at: record.time, by });
 }
 
@@ -292,7 +288,7 @@ export function newRun(id) {
   return {
     id, seq: 0, status: "new", turns: 0, turnsBefore: 0, attempts: 0, toolCalls: 0, innerToolCalls: 0, missing: 0,
     reason: "", cause: "", pause: null, provider: "", model: "", stopReason: null, started: null, last: null,
-    root: newScope([], null), scopes: new Map(), lanes: [], notes: [], turnTimes: [], forks: [], guessed: { input_tokens: 0, output_tokens: 0 }, series: new Series(), changed: new Set(),
+    root: newScope([], null), scopes: new Map(), lanes: [], notes: [], turnTimes: [], forks: [], guessed: { input_tokens: 0, output_tokens: 0 }, changed: new Set(),
   };
 }
 

@@ -53,12 +53,7 @@ function grow(accepts) {
     if (!accepts.includes(block.type)) return;
     addText(block, event.text);
     if (block.kind === "result") return;
-    // Only adjacent deltas are merged: the text of the record was written since the record before it.
-    if (scope.request) {
-      scope.request.bytes += bytesOf(event.text);
-      scope.request.last = record.time;
-    }
-    run.series.wrote(record.time, event.text.length, record.covers > 1 ? run.last ?? record.time : record.time);
+    if (scope.request) scope.request.bytes += bytesOf(event.text);
     run.changed.add(block);
   };
 }

@@ -1,4 +1,4 @@
-// Tokens, cost, waits and durations of runs in numbers. Pure.
+// Tokens and cost of runs, for the line above a conversation and for two runs side by side; everything else is computed by the server. Pure.
 //
 // While a response streams, and where its provider reports no usage, tokens are estimated: what is read from the messages before it, what is written
 // from its text. An attempt has the estimate of its input; its own usage replaces the estimates.
@@ -62,40 +62,4 @@ function less(a, b) {
 export function costIn(models, currency) {
   const priced = models.filter((row) => row.cost !== null && row.currency === currency);
   return priced.length ? priced.reduce((sum, row) => sum + row.cost, 0) : null;
-}
-
-// The value below which this part of the values lies, or null.
-export function quantile(values, part) {
-  if (values.length === 0) return null;
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)];
-}
-
-const SHORTEST = 0.05; // seconds: what arrives in less has no speed
-
-// How long runs waited for first tokens, how fast tokens came, and how long tools took. A call that was skipped, cancelled or cut has no duration.
-export function timesOf(runs) {
-  const attempts = attemptsOf(runs).filter((attempt) => attempt.first !== null), tools = [];
-  for (const run of runs) for (const lane of run.lanes) if (lane.kind === "call" && lane.seconds > 0) tools.push(lane.seconds);
-  let tokens = 0, seconds = 0;
-  for (const attempt of attempts) {
-    const took = (attempt.to ?? attempt.last ?? attempt.first) - attempt.first;
-    if (took < SHORTEST) continue;
-    tokens += (attempt.phase === "open" ? null : attempt.usage?.output_tokens) ?? tokensIn(attempt.bytes);
-    seconds += took;
-  }
-  const waits = attempts.map((attempt) => attempt.first - attempt.from);
-  return { wait: quantile(waits, 0.5), longestWait: quantile(waits, 0.95), speed: seconds > 0 ? tokens / seconds : null, tools, isSpeedEstimate: attempts.some((attempt) => attempt.phase === "open" || attempt.usage === null) };
-}
-
-// Summaries together. A run that was resumed is counted with the run that resumed it.
-export function sumOf(summaries, now) {
-  const runs = summaries.filter((run) => !run.resumed_as), took = runs.map((run) => (run.ended ?? now) - run.started);
-  const total = (value) => runs.reduce((sum, run) => sum + (value(run) ?? 0), 0);
-  const costs = runs.map((run) => run.cost).filter((cost) => cost !== null);
-  return {
-    runs: runs.length, failed: runs.filter((run) => run.status === "aborted" && run.cause !== "cancel").length,
-    input: total((run) => run.usage.input_tokens), output: total((run) => run.usage.output_tokens), calls: total((run) => run.tool_calls),
-    cost: costs.length ? costs.reduce((sum, cost) => sum + cost, 0) : null, took: took.reduce((sum, s) => sum + s, 0), median: quantile(took, 0.5), longest: quantile(took, 0.95),
-  };
 }

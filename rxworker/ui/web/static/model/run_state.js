@@ -1,9 +1,9 @@
-// The state of a folded run: scopes, items, usage and series. Pure data.
+// The state of a folded run: scopes, items and usage. Pure data.
 //
 // Text grows in pieces and is joined only on request: a view stores how many pieces it has shown,
 // so that the cost of a frame depends on what is new.
 //
-// A scope is a run or a nested run: its items, its open blocks and its calls. A series holds numbers over time, limited in size.
+// A scope is a run or a nested run: its items, its open blocks and its calls.
 
 let made = 0;
 
@@ -118,73 +118,6 @@ function costAt(prices, usage) {
   const fresh = Math.max((usage.input_tokens ?? 0) - read - written, 0), ofWritten = prices.cache_creation ?? prices.input;
   const input = fresh * prices.input + read * (prices.cache_read ?? prices.input) + (written - hour) * ofWritten + hour * (prices.cache_creation_1h ?? ofWritten);
   return (input + (usage.output_tokens ?? 0) * prices.output) / MILLION;
-}
-
-const MOST = 600;
-
-export class Series {
-  constructor() {
-    this.tokens = []; // [time, usage]: the totals after each snapshot
-    this.width = 0.5; // seconds of one bin
-    this.bins = []; // characters written in each bin, from `start`
-    this.start = null;
-    this.last = null;
-    this.version = 0;
-  }
-
-  begin(time) {
-    if (this.start === null) this.start = time;
-    this.last = Math.max(this.last ?? time, time);
-  }
-
-  // All of it was so many seconds later.
-  shift(by) {
-    if (this.start === null) return;
-    this.start += by;
-    this.last += by;
-    this.tokens = this.tokens.map(([time, usage]) => [time + by, usage]);
-    this.version += 1;
-  }
-
-  total(time, usage) {
-    this.begin(time);
-    const before = this.tokens[this.tokens.length - 1];
-    if (before && before[0] === time) this.tokens.pop();
-    this.tokens.push([time, usage]);
-    // Drop every second point, but never the last one: it is the total.
-    if (this.tokens.length > MOST) this.tokens = this.tokens.filter((_, n) => n % 2 === this.tokens.length % 2 || n === this.tokens.length - 1);
-    this.version += 1;
-  }
-
-  // `size` characters were written from `since` to `time`: distribute them over the bins.
-  wrote(time, size, since = time) {
-    const from = Math.min(since, time), to = time;
-    this.begin(from);
-    this.begin(to);
-    while ((to - this.start) / this.width >= MOST) this.halve();
-    const first = this.bin(from), end = this.bin(to);
-    while (this.bins.length <= end) this.bins.push(0);
-    for (let n = first; n <= end; n += 1) this.bins[n] += size * this.share(n, from, to);
-    this.version += 1;
-  }
-
-  // The part of a time span that lies in a bin.
-  share(n, from, to) {
-    if (to === from) return 1;
-    const begins = this.start + n * this.width;
-    return Math.max(0, Math.min(to, begins + this.width) - Math.max(from, begins)) / (to - from);
-  }
-
-  bin(time) {
-    return Math.max(0, Math.floor((time - this.start) / this.width));
-  }
-
-  halve() {
-    const wider = [];
-    for (let n = 0; n < this.bins.length; n += 2) wider.push(this.bins[n] + (this.bins[n + 1] ?? 0));
-    this.bins = wider;
-    this.width *= 2;
-  }
 }
 
 export function newScope(path, parent) {

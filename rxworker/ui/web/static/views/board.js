@@ -2,7 +2,7 @@
 
 import { el, setData, setText, show } from "./dom.js";
 import { amount, seconds } from "../model/format.js";
-import { fill, words } from "../model/language.js";
+import { fill, locale, words } from "../model/language.js";
 
 const SVG = "http://www.w3.org/2000/svg", WIDTH = 300, HEIGHT = 72, LINES = 5, MOST = 12;
 
@@ -14,8 +14,10 @@ function svg(name, attributes, ...children) {
 }
 
 export class BoardView {
-  constructor(node) {
+  // `linkTo(since, until)` returns the address of the runs of a time, in seconds since the epoch, for the bars of charts over time.
+  constructor(node, linkTo = null) {
     this.node = node;
+    this.linkTo = linkTo;
     this.panels = new Map();
   }
 
@@ -23,7 +25,7 @@ export class BoardView {
   open(panels, makeXRay = null) {
     this.panels.clear();
     this.node.replaceChildren(...panels.map((panel) => {
-      const view = new PanelView(panel, makeXRay?.(panel) ?? null);
+      const view = new PanelView(panel, this.linkTo, makeXRay?.(panel) ?? null);
       this.panels.set(panel.name, view);
       return view.node;
     }));
@@ -35,11 +37,12 @@ export class BoardView {
 }
 
 class PanelView {
-  constructor(panel, xray) {
+  constructor(panel, linkTo, xray) {
     this.panel = panel;
+    this.linkTo = linkTo;
     this.value = el("div", { class: "board-value", part: "value" });
     this.error = el("p", { class: "board-error", role: "status", hidden: true });
-    this.node = el("section", { class: "board-panel", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("div", { class: "board-head" }, el("h3", { part: "title", text: panel.title }), xray?.button ?? ""), this.value, this.error, xray?.node ?? "");
+    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("div", { class: "board-head" }, el("h3", { part: "title", text: panel.title }), xray?.button ?? ""), this.value, this.error, xray?.node ?? "");
   }
 
   draw({ value = null, points = {}, alerts = {}, error = "" }) {
@@ -47,7 +50,9 @@ class PanelView {
     setData(node, "alert", groups.length > 0 ? "yes" : "no");
     setText(this.error, error ? fill(words.board.stopped, { error }) : "");
     show(this.error, error !== "");
-    this.value.replaceChildren(...(value === null ? [el("p", { class: "board-none", text: words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups) })));
+    const held = node.getRootNode().activeElement, since = this.value.contains(held) ? held.dataset.since : undefined;
+    this.value.replaceChildren(...(value === null ? [el("p", { class: "board-none", text: words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups), linkTo: this.linkTo })));
+    if (since !== undefined) focusOn(this.value.querySelector(`[data-since="${since}"]`) ?? this.value.querySelector("[data-since]"));
   }
 }
 
@@ -63,7 +68,44 @@ function figures(value, { unit, alerts, view }) {
   return [el("dl", { class: "board-groups" }, ...all.slice(0, MOST).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length)];
 }
 
-function bars(value, { unit, alerts }) {
+// A bar is reached by the arrow keys from the one beside it, so that a chart is one stop of the tab key.
+function focusOn(bar) {
+  if (!bar) return;
+  for (const other of bar.parentElement.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
+  bar.tabIndex = 0;
+  bar.focus({ preventScroll: true });
+}
+
+const STEP = /^(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/, SHORT = { hour: "2-digit", minute: "2-digit", hour12: false }, LONG = { ...SHORT, day: "numeric", month: "short" };
+
+// Bars over time, whose names are intervals of ISO 8601, with their sum. A step without a value has no bar.
+function steps(value, { title, unit, linkTo }) {
+  const found = Object.entries(value).map(([name, n]) => {
+    const [, begin, length, kind] = name.match(STEP);
+    return { since: Date.parse(begin) / 1000, width: length * (kind === "H" ? 3600 : 60), n };
+  }).sort((a, b) => a.since - b.since);
+  const [{ since: begin, width }] = found, end = found.at(-1).since + width, most = Math.max(...found.map(({ n }) => n)) || 1, sum = found.reduce((all, { n }) => all + n, 0);
+  const time = (at) => new Date(at * 1000).toLocaleString(locale, end - begin > 86_400 ? LONG : SHORT);
+  const all = found.map(({ since, n }, at) => {
+    const name = `${time(since)}–${time(since + width)}: ${amount(n, unit)}`, until = since + width;
+    const bar = el(linkTo ? "a" : "span", { class: "board-step", href: linkTo?.(since, until), title: name, "aria-label": linkTo ? name : null, "data-since": since, "data-until": until, tabindex: linkTo ? (at === found.length - 1 ? "0" : "-1") : null });
+    bar.style.left = `${(100 * (since - begin)) / (end - begin)}%`;
+    bar.style.width = `max(2px, min(24px, ${(100 * width) / (end - begin)}% - 2px))`;
+    bar.style.height = `max(2px, ${(100 * Math.max(0, n)) / most}%)`;
+    return bar;
+  });
+  const chart = el("div", { class: "board-steps", role: linkTo ? "group" : null, "aria-label": linkTo ? title : null, onkeydown: (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key], at = all.indexOf(event.target);
+    if (!by || !all[at + by]) return;
+    event.preventDefault();
+    focusOn(all[at + by]);
+  } }, ...all);
+  return [el("p", { class: "board-figure", text: amount(sum, unit) }), chart, el("p", { class: "board-scale" }, el("span", { text: time(begin) }), el("span", { text: time(end) }))];
+}
+
+function bars(value, options) {
+  const { unit, alerts } = options, names = isGroups(value) ? Object.keys(value) : [];
+  if (names.length > 0 && names.every((name) => STEP.test(name))) return steps(value, options);
   const all = isGroups(value) ? Object.entries(value) : [["", value]], most = Math.max(...all.map(([, n]) => n), 0) || 1;
   const rows = all.slice(0, MOST).map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
     el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: most, value: Math.max(0, n), "aria-hidden": true })), el("td", { class: "number", text: amount(n, unit) })));

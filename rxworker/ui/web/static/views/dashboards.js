@@ -5,7 +5,7 @@
 // Theory of operation. Nothing is received before the section is on the screen. `show` names what is selected; the server computes what the panels show.
 
 import { note, noted } from "./address.js";
-import { byId, el, setText, show } from "./dom.js";
+import { el, setText, show } from "./dom.js";
 import { BoardView } from "./board.js";
 import { XRayView } from "./xray.js";
 import { BoardSource, dashboardsOf } from "../net/board.js";
@@ -13,26 +13,32 @@ import { fill, words } from "../model/language.js";
 
 const SERVER = new URL(".", document.baseURI).href;
 
+// Dashboards of the product that have a place of their own.
+export const OWN_BOARDS = ["usage", "fleet-hour", "fleet-day", "fleet-week"];
+
 export class DashboardsView {
-  constructor(scope) {
-    Object.assign(this, { scope, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false, xrays: [] });
-    this.board = new BoardView(byId("board"));
-    this.choice = byId("board-choice");
-    this.choice.addEventListener("change", () => {
+  // `section` has a select to choose a dashboard, except where it is always `fixed`; without `fixed`, `own` are the names of those that are shown elsewhere.
+  constructor(section, scope, { fixed = "", own = [], linkTo = null } = {}) {
+    Object.assign(this, { section, scope, fixed, own, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false, xrays: [] });
+    this.board = new BoardView(section.querySelector(".board"), linkTo);
+    this.note = section.querySelector(".board-note");
+    this.choice = section.querySelector("select");
+    this.scopes = [...(section.querySelector(".segments")?.children ?? [])];
+    this.choice?.addEventListener("change", () => {
       note("board", this.choice.value);
-      this.open();
+      this.open(this.choice.value);
     });
-    byId("board-share").addEventListener("click", () => this.offer());
-    for (const button of byId("board-scope")?.children ?? []) button.addEventListener("click", () => this.choose(button.value));
+    section.querySelector("#board-share")?.addEventListener("click", () => this.offer());
+    for (const button of this.scopes) button.addEventListener("click", () => this.choose(button.value));
     const of = noted("of");
-    if ([...(byId("board-scope")?.children ?? [])].some(({ value }) => value === of)) this.press(of);
-    new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(byId("board-panel"));
+    if (!fixed && this.scopes.some(({ value }) => value === of)) this.press(of);
+    new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(section);
   }
 
   // A read-only link shows all dashboards of its run, or one dashboard of what it names.
   restrict({ run, conversation, board }) {
     this.scope = run ? "run" : conversation ? "conversation" : "all";
-    if (board) Object.assign(this, { run, conversation, show() {} });
+    if (board) Object.assign(this, { run, conversation, own: [], show() {} });
     this.update();
   }
 
@@ -40,18 +46,18 @@ export class DashboardsView {
   offer() {
     const { scope, run, conversation, choice } = this, { share } = words, title = choice.selectedOptions[0]?.text ?? "";
     const [shown, text] = { run: [{ run }, share.ofRun], conversation: [{ conversation }, share.ofConversation], all: [{}, share.ofAll] }[scope];
-    if (choice.value !== "") this.share({ board: choice.value, ...shown }, fill(text, { board: title }), byId("board-share"));
+    if (choice.value !== "") this.share({ board: choice.value, ...shown }, fill(text, { board: title }), this.section.querySelector("#board-share"));
   }
 
   choose(scope) {
     this.press(scope);
-    note("of", scope);
+    if (!this.fixed) note("of", scope);
     this.update();
   }
 
   press(scope) {
     this.scope = scope;
-    for (const button of byId("board-scope").children) button.setAttribute("aria-pressed", String(button.value === scope));
+    for (const button of this.scopes) button.setAttribute("aria-pressed", String(button.value === scope));
   }
 
   seen(isSeen) {
@@ -68,14 +74,23 @@ export class DashboardsView {
       this.boards = null;
       return this.problem(problem);
     }
-    this.choice.replaceChildren(...this.boards.map(({ name, title }) => el("option", { value: name, text: title })));
+    if (this.fixed) return this.open(this.fixed);
+    const others = this.boards.filter(({ name }) => !this.own.includes(name));
+    show(this.section, others.length > 0);
+    this.choice.replaceChildren(...others.map(({ name, title }) => el("option", { value: name, text: title })));
     const named = noted("board");
-    if (this.boards.some(({ name }) => name === named)) this.choice.value = named;
-    this.open();
+    if (others.some(({ name }) => name === named)) this.choice.value = named;
+    this.open(this.choice.value);
   }
 
-  open() {
-    const found = this.boards.find(({ name }) => name === this.choice.value);
+  // Show another one where it is always the same.
+  fix(name) {
+    this.fixed = name;
+    if (this.boards !== null) this.open(name);
+  }
+
+  open(name) {
+    const found = this.boards.find((each) => each.name === name);
     this.source?.close();
     this.source = null;
     for (const xray of this.xrays) xray.close();
@@ -113,7 +128,7 @@ export class DashboardsView {
   }
 
   problem(problem) {
-    setText(byId("board-note"), problem === null ? (this.time === null ? "" : words.board.past) : problem.status ? problem.message : words.board.lost);
-    show(byId("board-note"), byId("board-note").textContent !== "");
+    setText(this.note, problem === null ? (this.time === null ? "" : words.board.past) : problem.status ? problem.message : words.board.lost);
+    show(this.note, this.note.textContent !== "");
   }
 }

@@ -11,7 +11,7 @@ export function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url));
 }
 
-const FRAME = /(uPlot\.min|katex\.min|\/style|\/side|\/time|\/commands)\.css$/; // style sheets of what is not saved
+const FRAME = /(katex\.min|\/style|\/side|\/time|\/commands)\.css$/; // style sheets of what is not saved
 
 // The conversation as it looks on the page, as one HTML file without scripts.
 export async function htmlOf(title, facts, run) {

@@ -69,7 +69,7 @@ function stored() {
   }
 }
 
-export function initTheme(changed) {
+export function initTheme(changed = () => {}) {
   const button = byId("theme");
   function apply(theme) {
     document.documentElement.dataset.theme = theme;
