@@ -85,9 +85,10 @@ KINDS = (
 """Kinds of tokens, and their fields of `Usage`. Those of a cache have been read as well, and thinking has been written."""
 
 
-DAY = 86400.0
+LONGEST = 6 * 3600.0
+"""Seconds: runs that began up to so long before the period of `fleet` are counted in it."""
 PERIODS = {"hour": (60.0, 60), "day": (3600.0, 24), "week": (6 * 3600.0, 28)}
-"""Of `fleet`: the width of a step in seconds, and how many there are. Runs are read that began up to a day before."""
+"""Of `fleet`: the width of a step in seconds, and how many there are."""
 
 
 class RunLine(Struct, frozen=True):
@@ -677,7 +678,7 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
         ],
         title=f"Last {period}",
         name=f"fleet-{period}",
-        reach=step * steps + DAY,
+        reach=step * steps + LONGEST,
     )
 
 
