@@ -31,7 +31,7 @@ export const words = mark(english);
 """Makes the words of a language of which each text is recognised."""
 DATA = {
     "Desk", "worker", "gated-1", "Wetter", "Ob es regnet?", "Ich sehe nach.", "look", "Look at a place.", "place", "place: Rom", "(place=Rom)", "look(place=Rom)", '{\n  "place": "Rom"\n}',
-    '"place"', '"Rom"', "dry", "look requires approval", "Ctrl K", "Esc", "json",
+    '"place"', '"Rom"', "dry", "look requires approval", "Ctrl K", "Esc", "json", "Runs",
 }  # fmt: skip
 """The texts of the server, the model and the tools, and names of keys and formats: they are shown as they are, as the titles and names of panels are."""
 UNMARKED = """() => {

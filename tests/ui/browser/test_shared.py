@@ -126,7 +126,7 @@ async def test_a_link_to_a_dashboard_shows_that_one_alone(
         guest = await desk.open(url=await make_link(page))
         await expect(guest.locator("#board-choice option")).to_have_count(1)
         await expect(guest.locator(".board-panel").first).to_be_visible()
-        await expect(guest.locator(".board")).to_contain_text("paused")
+        await expect(guest.locator("#board")).to_contain_text("paused")
         for each in (*HIDDEN, "#conversation", "#time-bar"):
             await expect(guest.locator(each)).to_be_hidden()
         await desk.close()

@@ -145,7 +145,7 @@ export class Renderer {
     const { figures } = this, worker = this.workers.of(summary);
     const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
-    for (const view of [views.usage, views.dashboards]) view.show(isBlank || status === "gone" ? "" : id, summary?.conversation ?? "", travel.past ? now : null);
+    for (const view of [views.usage, views.dashboards]) view.show(isBlank || status === "gone" || run.seq === 0 ? "" : id, summary?.conversation ?? "", travel.past ? now : null);
     views.watchers.draw(status === "gone" ? null : summary, status);
     views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, figures, now);
     views.time.draw(isBlank, status);
