@@ -63,7 +63,6 @@ PACKAGES = [
     Vendored("katex", "katex", "0.19.1", "MIT AND OFL-1.1", "dist"),
     Vendored("markdown-it", "markdown-it", "15.0.3", "MIT", "dist/browser"),
     Vendored("speed-highlight", "@speed-highlight/core", "2.1.0", "CC0-1.0", "dist"),
-    Vendored("uplot", "uplot", "1.6.32", "MIT", "dist"),
 ]
 
 
