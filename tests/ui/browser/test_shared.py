@@ -68,7 +68,7 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(
         await desk.answers(guest, "Now it goes on.")
         # Its dashboards are part of it.
         await guest.locator("#board-panel").scroll_into_view_if_needed()
-        await expect(guest.locator(".board-panel").first).to_be_visible()
+        await expect(guest.locator("#board .board-panel").first).to_be_visible()
         # A moment is part of the address, as on the page.
         await guest.evaluate("document.activeElement.blur()")
         await guest.locator("#time-slider").press("Home")
@@ -125,7 +125,7 @@ async def test_a_link_to_a_dashboard_shows_that_one_alone(
         await expect(dialog).to_contain_text("of this conversation")
         guest = await desk.open(url=await make_link(page))
         await expect(guest.locator("#board-choice option")).to_have_count(1)
-        await expect(guest.locator(".board-panel").first).to_be_visible()
+        await expect(guest.locator("#board .board-panel").first).to_be_visible()
         await expect(guest.locator("#board")).to_contain_text("paused")
         for each in (*HIDDEN, "#conversation", "#time-bar"):
             await expect(guest.locator(each)).to_be_hidden()
