@@ -510,7 +510,11 @@ class Boards:
         feed = self.feeds.get(key)
         if feed is None or feed.board.error is not None:
             is_all = self._log_of(runs, query) is not None
-            records = self._all_records(noop) if is_all else self._source(runs, query, entries)
+            records = (
+                self._all_records(dashboard.reach, noop)
+                if is_all
+                else self._source(runs, query, entries)
+            )
             feed = self.feeds[key] = ExplainedFeed(dashboard.show(records, xray=True))
         with self._client(key, feed, is_lasting=False):
             yield feed

@@ -177,7 +177,7 @@ async def test_a_server_without_x_ray_has_no_button(desk: Desk, gated: type[Gate
         await desk.status(page, "finished")
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await page.locator("#board-panel").scroll_into_view_if_needed()
-        await expect(page.locator(".board-panel")).to_have_count(7)
+        await expect(page.locator("#board .board-panel")).to_have_count(7)
         await expect(page.locator(".xray-button")).to_have_count(0)
         await desk.close()
 
