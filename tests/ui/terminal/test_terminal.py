@@ -34,6 +34,7 @@ def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(c
         opened.wait_for("word word")
         opened.type("\x03")
         opened.wait_for("cancelled")
+        opened.wait_for("Type a message, or /")  # until then, a second one leaves at once
         opened.type("\x03")
         opened.wait_for("not stored")
         opened.type("\x03")
@@ -143,6 +144,7 @@ def test_without_textual_there_is_a_hint_and_lines(chat: Open, tmp_path: Path) -
         opened.wait_for("> ")
         opened.type("\x04")
         opened.wait_for("not stored")
+        opened.wait_for("> ")
         opened.type("\x04")
         assert opened.end() == 0
         assert not re.search(r"\[\d\d:\d\d:\d\d\] ", str(server.requests[0].body))
