@@ -71,6 +71,7 @@ packages() { # the wheel and the source distribution, into a folder: built twice
   export RXWORKER_REPOSITORY SOURCE_DATE_EPOCH
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
   step "The files that other projects wrote are those of the registry"
+  npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/integration/page
   "$python" tests/ui/vendored.py
   step "The packages, built twice"
   "$python" -m venv "$scratch/build"

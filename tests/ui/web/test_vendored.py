@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 
-from tests.ui.vendored import BILL, PACKAGES, ROOT, VENDOR, bill
+import pytest
+
+from tests.ui.vendored import BILL, MODULES, PACKAGES, ROOT, VENDOR, bill
 
 
 def test_the_bill_of_materials_has_every_file_as_it_is() -> None:
@@ -20,3 +23,12 @@ def test_each_package_has_its_licence_and_the_project_names_them_all() -> None:
         licences |= set(one.licence.split(" AND "))
     assert set(project["license"].split(" AND ")) == licences
     assert (VENDOR / "katex" / "fonts" / "OFL.txt").exists()
+
+
+def test_each_file_has_the_bytes_of_the_registry() -> None:
+    if not MODULES.exists():
+        missing = "the packages are not installed: npm install --no-package-lock --prefix tests/integration/page"
+        if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    assert [line for one in PACKAGES for line in one.differences()] == []
