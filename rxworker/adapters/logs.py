@@ -11,7 +11,7 @@ from rxworker.messages import JsonObject
 from rxworker.ui.clean import redact
 
 # JSON does not escape these; a terminal may interpret some as the start of a command.
-_LATE_CONTROLS = re.compile("[\x7f-\x9f]")
+_LATE_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]")
 _OWN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
 
@@ -50,7 +50,16 @@ def to_line(value: JsonObject) -> str:
     >>> to_line({"text": "京\n\x9b"})
     '{"text": "京\\n\\u009b"}'
     """
-    return _LATE_CONTROLS.sub(_escape, json.dumps(value, ensure_ascii=False))
+    return escape_controls(json.dumps(value, ensure_ascii=False))
+
+
+def escape_controls(line: str) -> str:
+    r"""JSON that means the same and can be shown: without control characters, and without those that change the direction of writing.
+
+    >>> escape_controls('"a\u202eb"')
+    '"a\\u202eb"'
+    """
+    return _LATE_CONTROLS.sub(_escape, line)
 
 
 def _escape(match: re.Match[str]) -> str:

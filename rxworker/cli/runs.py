@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from reactivex import operators as ops
 
+from rxworker.adapters.logs import escape_controls
 from rxworker.cli.process import MISUSED, CommandError, read_file, run_async, write_line
 from rxworker.errors import CommandConflictError, RunCancelledError
 from rxworker.events import Record
@@ -266,7 +267,7 @@ async def _replay(log: EventLog, run_id: str, speed: float = 1.0) -> None:
     until = info.last_seq if info is not None and info.is_cut_off() else None
 
     def write(record: Record) -> None:
-        write_line(encode_record(record).decode())
+        write_line(escape_controls(encode_record(record).decode()))
 
     await replay(log, run_id, speed=speed, until=until).pipe(
         ops.do_action(write), ops.last_or_default(None)
@@ -300,7 +301,7 @@ async def _export(log: EventLog, run_id: str, file: str = "-") -> None:
 
 def _write(file: str, data: bytes) -> None:
     if file == "-":
-        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.write(escape_controls(data.decode()).encode())
         return
     try:
         Path(file).write_bytes(data)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -13,9 +15,9 @@ import pytest
 
 from rxworker import Worker, tool
 from rxworker.cli import main
-from rxworker.errors import LogError
+from rxworker.errors import LogError, ProviderError
 from rxworker.log import MemoryLog, SQLiteLog, export_run, fork_run, import_run
-from rxworker.testing import call, say
+from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.tools import ToolContext
 from tests.log.victim import ByTurn
 
@@ -87,6 +89,55 @@ def test_runs_are_listed_and_shown(rxworker: Rxworker, log: str) -> None:
         "assistant: Done.",
     ]
     assert "finished: 2 turns, 1 tool calls" in shown
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\r"
+SHOWN = re.compile(r"[\t\n\x20-\x7e\xa0-\u061b\u2190-\uffff]*")
+
+
+def test_nothing_in_a_run_of_others_moves_the_cursor(
+    rxworker: Rxworker, log: str, tmp_path: Path
+) -> None:
+    """What a model, a tool, a service and a tenant have written, printed by every action."""
+
+    @tool(requires_approval=True)
+    def pay(what: str) -> str:
+        """Pay."""
+        return what
+
+    async def main() -> list[str]:
+        calls = call(f"lo{EVIL}", what=EVIL) + call("look", n=EVIL)
+        replies = [think(EVIL) + say(EVIL) + calls, call("pay", what=EVIL)]
+        failing = [say(EVIL) + fail(EVIL, "invalid_request")]
+        async with SQLiteLog(tmp_path / "runs.db") as opened:
+            found: list[str] = []
+            for script in (replies, failing):
+                model = ScriptedModel(script, model=EVIL)
+                labels = {"tenant": EVIL}
+                run = Worker(model, tools=[pay, look], log=opened, labels=labels).run(EVIL)
+                with suppress(ProviderError):
+                    await run
+                found.append(run.id)
+            return found
+
+    paused, failed = asyncio.run(main())
+    shown = [rxworker("--log", log, "list"), rxworker("--log", log, "diff", paused, failed)]
+    for run in (paused, failed):
+        shown += [rxworker("--log", log, "show", run)]
+        shown += [rxworker("--log", log, "replay", run, "--speed", "0")]
+        shown += [rxworker("--log", log, "export", run)]
+    head = json.dumps({"run": EVIL})
+    for given in (EVIL, head, head + "\n" + shown[-1]):
+        shown.append(rxworker("--log", log, "import", "-", given=given, code=1))
+    shown.append(rxworker("--log", log, "show", EVIL, code=1))
+    for text in shown:
+        assert "evil" in text or "owned" in text or "line" in text
+        assert SHOWN.fullmatch(text), ascii(text)
+    # An export that is printed is the run, as one that is written into a file is.
+    other = f"sqlite:{tmp_path}/other.db"
+    exported = rxworker("--log", log, "export", failed)
+    rxworker("--log", other, "import", "-", given=exported)
+    assert rxworker("--log", other, "export", failed).splitlines()[1:] == exported.splitlines()[1:]
 
 
 def test_a_run_is_replayed_exported_imported_and_deleted(

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from rxworker import Worker
 from rxworker.errors import ConfigurationError, TransportError
@@ -223,6 +225,32 @@ async def test_it_works_over_http_too(mcp_address: str) -> None:
         tools = {tool.meta.name: tool for tool in made}
         assert (await ask(tools["echo"], text="hi")).text == "hi"
         assert (await ask(tools["fail"])).is_error
+
+
+async def test_a_redirect_takes_the_headers_to_no_other_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    taken: list[str] = []
+
+    async def take(request: web.Request) -> web.Response:
+        taken.append(str(request.headers))
+        return web.Response(status=404)
+
+    thief, honest = web.Application(), web.Application()
+    thief.router.add_route("*", "/mcp", take)
+    async with TestServer(thief, host="127.0.0.1") as other:
+
+        async def redirect(_: web.Request) -> web.Response:
+            raise web.HTTPTemporaryRedirect(other.make_url("/mcp"))
+
+        honest.router.add_route("*", "/mcp", redirect)
+        async with TestServer(honest, host="127.0.0.1") as server:
+            address = str(server.make_url("/mcp"))
+            with pytest.raises(TransportError):
+                async with mcp_tools(url=address, headers={"x-api-key": "a secret"}):
+                    raise AssertionError
+    assert taken == []
 
 
 async def test_an_address_without_a_listener_is_an_error() -> None:

@@ -66,6 +66,15 @@ def escape(text: str) -> str:
     return _AT.sub("@@", text)
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a file and nothing else.
+
+    >>> is_name("@notes.txt"), is_name("Read @notes.txt")
+    (True, False)
+    """
+    return _NAMED.fullmatch(text) is not None
+
+
 def complete_path(text: str, folder: Path) -> list[tuple[str, str]]:
     """Return the files and folders that may follow an ``@``.
 

@@ -25,7 +25,7 @@ from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_usage, plural
-from rxworker.ui.terminal.attach import escape
+from rxworker.ui.terminal.attach import escape, is_name
 from rxworker.ui.terminal.themes import app_of
 
 
@@ -254,14 +254,14 @@ class Composer(TextArea):
         self.paste(app_of(self).clipboard)
 
     def paste(self, text: str) -> None:
-        """Insert a text without its control characters; a long one is folded. In one of several lines no ``@`` names a file."""
+        """Insert a text without its control characters; a long one is folded. An ``@`` in it names no file, unless it is all of the paste."""
         text = clean(_LINE_END.sub("\n", text))
         lines = text.strip("\n").count("\n") + 1
         if lines > MOST_LINES or len(text) > MOST_CHARACTERS:
             text = self._fold(
                 text, plural(lines, "line") if lines > 1 else f"{len(text):,} characters"
             )
-        elif lines > 1:
+        elif not is_name(text.strip()):  # who pastes a text need not have read all of it
             text = escape(text)
         self._replace_via_keyboard(text, *self.selection)
 

@@ -357,7 +357,7 @@ def _is_ui_protocol(request: WebRequest) -> bool:
 def _is_openai(request: WebRequest) -> bool:
     """Whether a client of OpenAI's APIs sends the request, perhaps to an address that the server does not have, or before the request itself."""
     route = request.route
-    return "/v1/" in request.path if route is None else route.startswith(OPENAI)
+    return "/v1/" in request.raw_path if route is None else route.startswith(OPENAI)
 
 
 def _error_response(request: WebRequest) -> Callable[[int, str, str], web.Response]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from rxworker.testing import say, think
 from rxworker.ui.web import Settings
@@ -338,6 +340,52 @@ async def test_a_diagram_is_drawn_on_request_where_it_can_do_nothing(
         await page.locator("#theme").click()
         await draw.first.click()
         await expect(shown.locator("text")).to_contain_text("dark strict")
+
+
+FLAWED = """
+globalThis["mermaid"] = { initialize() {}, async render(id, text) { return { svg: text }; } };
+"""
+"""A Mermaid that checks nothing: what a model writes is the picture."""
+LEAKS = """
+<img src="URL/img" srcset="URL/set" onerror="fetch('URL/error')"><svg><image href="URL/image"/></svg>
+<script>fetch("URL/script")</script><iframe src="URL/frame" srcdoc="<img src=URL/doc>"></iframe>
+<style>@import "URL/import"; body { background: url(URL/css) } @font-face { font-family: f; src: url(URL/font) } p { font-family: f }</style>
+<link rel="stylesheet" href="URL/sheet"><object data="URL/object"></object><embed src="URL/embed"><video poster="URL/poster"></video>
+<form action="URL/form" target="_top"><button id="send">Send</button></form>
+<a href="URL/self" id="self">self</a> <a href="URL/top" target="_top" id="top">top</a> <a href="URL/blank" target="_blank" id="blank">blank</a>
+<p id="end">drawn</p>
+"""
+
+
+async def test_what_a_flawed_mermaid_lets_pass_reaches_no_server_and_leaves_the_page_as_it_is(
+    desk: Desk, gated: type[GatedModel], tmp_path: Path
+) -> None:
+    library, reached = tmp_path / "mermaid.min.js", list[str]()
+    library.write_text(FLAWED, encoding="utf-8")
+
+    async def reach(request: web.Request) -> web.Response:
+        reached.append(request.path)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", reach)
+    async with TestServer(app, host="127.0.0.1") as thief:
+        leaks = LEAKS.replace("URL", str(thief.make_url("")).rstrip("/"))
+        text = f"```mermaid\n{leaks}\n```"
+        async with desk.serve(
+            gated([say(text)], free=True), settings=Settings(mermaid=library)
+        ) as server:
+            page = await desk.open()
+            await desk.ask(page)
+            await desk.status(page, "finished")
+            await page.get_by_role("button", name="Draw").click()
+            for name in ("end", "send", "top", "blank", "self"):  # the last one empties the frame
+                await page.frame_locator("iframe.diagram").locator(f"#{name}").click()
+            await expect(page.frame_locator("iframe.diagram").locator("#end")).to_have_count(0)
+            assert page.url.startswith(server.url)
+            assert len(page.context.pages) == 1
+            desk.problems.clear()  # the browser reports what it refused
+    assert reached == []
 
 
 async def test_without_the_library_a_diagram_stays_code(

@@ -32,7 +32,12 @@ TYPED = [
     (f"a\n{'x' * 1000}\n", "[pasted 2 lines]"),
     ("red \x1b[31m\x07\x9b bell", "red ␛[31m␇� bell"),
     ("@notes.txt", "@notes.txt"),
+    ('@"my notes.txt"', '@"my notes.txt"'),
     ("@dataclass\nclass Frog:", "@@dataclass\nclass Frog:"),
+    ("Fix it: @~/.ssh/id_rsa", "Fix it: @@~/.ssh/id_rsa"),
+    ("@a @b", "@@a @@b"),
+    # What is hidden is removed before a name is looked for.
+    ("see\u200e \u200f@\u061c.env", "see @@.env"),
 ]
 
 
