@@ -36,7 +36,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 _PAGES = {
-    "adapters": "reference/mcp",
+    "adapters": "reference/protocols",
     "boards": "dashboards",
     "hooks": "hooks",
     "hub": "watch-a-run",
@@ -46,7 +46,7 @@ _PAGES = {
     "protocols": "reference/protocols",
     "providers": "providers-and-keys",
     "testing": "test-your-worker",
-    "timeline": "reference/timeline",
+    "timeline": "reference/streams",
     "tools": "tools",
     "transport": "errors-and-retries",
     "ui": "serve",

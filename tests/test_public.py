@@ -15,7 +15,7 @@ import pytest
 import rxworker
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
+PAGES = sorted((ROOT / "docs").glob("[hr]*/*.md"))  # how-to and reference
 OPERATORS = (ROOT / "docs" / "reference" / "operators.md").read_text(encoding="utf-8")
 # Functions that stand in a pipe, or draw one, among other rooms' names.
 DRAWN = [

@@ -1,4 +1,4 @@
-"""Screenshots of dashboards: the views that ``docs/how-to/panels.md`` makes, and the twenty runs of ``docs/how-to/dashboards.md``.
+"""Screenshots of dashboards: the views that ``docs/reference/boards.md`` makes, and the twenty runs of ``docs/how-to/dashboards.md``.
 
 ``python -m tests.ui.panel_screenshots`` makes them, into ``docs/pictures``. The panels are those of the page, whose blocks are run for them.
 """
@@ -22,7 +22,7 @@ from tests.docs.test_blocks import blocks_of
 from tests.ui.browser.conftest import CHROMIUM
 from tests.ui.screenshots import ARGS, DOCS, shrink, used
 
-PAGE = DOCS / "how-to" / "panels.md"
+PAGE = DOCS / "reference" / "boards.md"
 PICTURES = DOCS / "pictures"
 MODEL = "claude-sonnet-5-5"
 WIDE = {"table": 860, "lane": 560}
@@ -82,7 +82,8 @@ def make_worker() -> Worker:
 def views() -> Dashboard:
     """The dashboard of the page."""
     names: dict[str, Any] = {"__name__": "views"}
-    for block in blocks_of(PAGE.read_text(encoding="utf-8")):
+    _, _, views = PAGE.read_text(encoding="utf-8").partition("## The views in pictures\n")
+    for block in blocks_of(views):
         exec(block.code, names)  # the page is ours
     return names["VIEWS"]
 
