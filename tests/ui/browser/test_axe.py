@@ -154,9 +154,9 @@ async def test_axe_finds_nothing_in_any_state(
             await page.locator("#board-panel").scroll_into_view_if_needed()
             await page.locator("#board .xray-button").first.click()
             await expect(page.locator(".xray-operator")).not_to_have_count(0)
-            await check("x-ray")
             # What a scroll has left half under the time bar counts as too small a target.
             await page.evaluate("document.getElementById('side').scrollTop = 0")
+            await check("x-ray")
             await page.evaluate("document.activeElement.blur()")
             await page.keyboard.press(",")
             await desk.split(page, desk.runs[-1])  # a step is one record from now on

@@ -149,6 +149,9 @@ async def test_a_bar_leads_to_the_runs_of_its_time(desk: Desk, tmp_path: Path) -
             await page.locator("#periods button", has_text="1 hour").click()
             await expect(page).to_have_url(re.compile(r"\?period=hour$"))
             await expect(ended(page).locator(".board-figure")).to_have_text("1")
+            # Its axis is the whole hour, as that of each other chart: the run is at its end.
+            bar = ended(page).locator("a.board-step")
+            assert await bar.evaluate("node => parseFloat(node.style.left)") > 90
             await desk.close()
 
 
@@ -156,7 +159,7 @@ BARS = """async () => {
   const { BoardView } = await import("/static/views/board.js");
   const node = document.createElement("div");
   document.body.prepend(node);
-  const board = new BoardView(node, (since, until) => `?since=${since}&until=${until}`);
+  const board = new BoardView(node, { linkTo: (since, until) => `?since=${since}&until=${until}` });
   board.open([{ name: "ended", title: "Ended", view: "bar", unit: "" }]);
   globalThis.draw = (value) => board.draw([{ panel: "ended", value }]);
   draw({ "2026-11-26T07:00Z/PT1H": 1, "2026-11-26T09:00Z/PT1H": 3, "2026-11-26T10:00Z/PT1H": 2 });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -121,6 +122,32 @@ async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[Gated
         await page.get_by_role("button", name="Fit").click()
         assert await page.evaluate(shown) == whole
         assert await page.get_by_role("button", name="Fit").is_disabled()
+
+
+TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter((mark) => getComputedStyle(mark).visibility !== "hidden").map((mark) => {
+  const range = document.createRange();
+  range.selectNodeContents(mark);
+  const { left, right } = range.getBoundingClientRect();
+  return [left, right];
+})"""
+"""Where the texts of the axis begin and end."""
+
+
+async def test_the_texts_of_a_narrow_axis_do_not_overlap(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hi")], free=True)):
+        page = await desk.open(width=320)
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.locator("#views button[data-view=timeline]").click()
+        for zooms in range(3):
+            if zooms:
+                await page.get_by_role("button", name="Zoom in").click()
+            await expect(page.locator(".axis-marks")).to_be_visible()
+            texts: list[list[float]] = await page.evaluate(TEXTS)
+            assert len(texts) >= 3
+            assert all(before[1] < after[0] for before, after in pairwise(texts))
 
 
 async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(

@@ -241,7 +241,8 @@ class FleetKeys extends Keys {
   }
 }
 
-const taken = new DashboardsView(byId("taken"), "all", { fixed: "fleet-hour", linkTo });
+const PERIODS = { "fleet-hour": 3_600, "fleet-day": 86_400, "fleet-week": 604_800 }; // seconds
+const taken = new DashboardsView(byId("taken"), "all", { fixed: "fleet-hour", linkTo, during: () => PERIODS[taken.fixed] });
 if ([...byId("periods").children].some(({ value }) => value === noted("period"))) showPeriod(noted("period"));
 const dashboards = new DashboardsView(byId("board-panel"), "all", { own: OWN_BOARDS.slice(1) }), share = new ShareDialog();
 dashboards.share = (...shown) => share.open(...shown);

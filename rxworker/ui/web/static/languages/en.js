@@ -65,7 +65,7 @@ export const words = {
     table: "Table", formula: "Formula", showImage: "Show the image: {alt}", openImage: "Open the image at {host}: {alt}",
   },
   attach: { title: "Attached", add: "Attach a file", document: "Document", remove: "Remove {name}", large: "{name} is larger than 5 MB.", unreadable: "{name} cannot be read." },
-  message: { edit: "Edit", again: "Answer again", save: "Send", cancel: "Cancel", editing: "Edit the message", actions: "Actions", link: "Copy link", branch: "Show version {n} of {count}" },
+  message: { edit: "Edit", again: "Answer again", save: "Send", cancel: "Cancel", editing: "Edit the message", actions: "Actions", link: "Copy link", branch: "Show version {n} of {count}", first: "This is the first version", last: "This is the last version" },
   code: { draw: "Draw", diagram: "Diagram", notDrawn: "Not drawn: {error}", noAnswer: "the diagram was not loaded, or took too long", title: "Code", wrap: "Wrap", copy: "Copy", copied: "Copied", notCopied: "Not allowed" },
   call: {
     tool: "tool", arguments: "Arguments", result: "Result", changed: "changed: ", in: "{word} in {seconds}", retracted: "retracted",

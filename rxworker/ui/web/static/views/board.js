@@ -14,10 +14,11 @@ function svg(name, attributes, ...children) {
 }
 
 export class BoardView {
-  // `linkTo(since, until)` returns the address of the runs of a time, in seconds since the epoch, for the bars of charts over time.
-  constructor(node, linkTo = null) {
+  // For the bars of charts over time, `linkTo(since, until)` returns the address of the runs of a time, in seconds since the epoch, and `during()` how many seconds they
+  // show, up to now; without it they begin with the first bar.
+  constructor(node, { linkTo = null, during = null } = {}) {
     this.node = node;
-    this.linkTo = linkTo;
+    this.time = { linkTo, during };
     this.panels = new Map();
   }
 
@@ -25,7 +26,7 @@ export class BoardView {
   open(panels, makeXRay = null) {
     this.panels.clear();
     this.node.replaceChildren(...panels.map((panel) => {
-      const view = new PanelView(panel, this.linkTo, makeXRay?.(panel) ?? null);
+      const view = new PanelView(panel, this.time, makeXRay?.(panel) ?? null);
       this.panels.set(panel.name, view);
       return view.node;
     }));
@@ -37,9 +38,9 @@ export class BoardView {
 }
 
 class PanelView {
-  constructor(panel, linkTo, xray) {
+  constructor(panel, time, xray) {
     this.panel = panel;
-    this.linkTo = linkTo;
+    this.time = time;
     this.value = el("div", { class: "board-value", part: "value" });
     this.error = el("p", { class: "board-error", role: "status", hidden: true });
     this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("div", { class: "board-head" }, el("h3", { part: "title", text: panel.title }), xray?.button ?? ""), this.value, this.error, xray?.node ?? "");
@@ -51,7 +52,7 @@ class PanelView {
     setText(this.error, error ? fill(words.board.stopped, { error }) : "");
     show(this.error, error !== "");
     const held = node.getRootNode().activeElement, since = this.value.contains(held) ? held.dataset.since : undefined;
-    this.value.replaceChildren(...(value === null ? [el("p", { class: "board-none", text: words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups), linkTo: this.linkTo })));
+    this.value.replaceChildren(...(value === null ? [el("p", { class: "board-none", text: words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups), ...this.time })));
     if (since !== undefined) focusOn(this.value.querySelector(`[data-since="${since}"]`) ?? this.value.querySelector("[data-since]"));
   }
 }
@@ -79,12 +80,13 @@ function focusOn(bar) {
 const STEP = /^(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/, SHORT = { hour: "2-digit", minute: "2-digit", hour12: false }, LONG = { ...SHORT, day: "numeric", month: "short" };
 
 // Bars over time, whose names are intervals of ISO 8601, with their sum. A step without a value has no bar.
-function steps(value, { title, unit, linkTo }) {
+function steps(value, { title, unit, linkTo, during }) {
   const found = Object.entries(value).map(([name, n]) => {
     const [, begin, length, kind] = name.match(STEP);
     return { since: Date.parse(begin) / 1000, width: length * (kind === "H" ? 3600 : 60), n };
   }).sort((a, b) => a.since - b.since);
-  const [{ since: begin, width }] = found, end = found.at(-1).since + width, most = Math.max(...found.map(({ n }) => n)) || 1, sum = found.reduce((all, { n }) => all + n, 0);
+  const [{ since: first, width }] = found, last = found.at(-1).since + width, span = during?.(), now = span ? Math.ceil(Date.now() / 1000 / width) * width : last;
+  const end = Math.max(last, now), begin = span ? Math.min(first, end - span) : first, most = Math.max(...found.map(({ n }) => n)) || 1, sum = found.reduce((all, { n }) => all + n, 0);
   const time = (at) => new Date(at * 1000).toLocaleString(locale, end - begin > 86_400 ? LONG : SHORT);
   const all = found.map(({ since, n }, at) => {
     const name = `${time(since)}–${time(since + width)}: ${amount(n, unit)}`, until = since + width;

@@ -264,7 +264,8 @@ class MessageView {
     this.steps?.remove();
     if (found === null) return;
     const { at, count, before, after } = found;
-    const button = (step, text, run) => el("button", { type: "button", text, "aria-label": fill(words.message.branch, { n: at + step, count }), "data-step": step, disabled: run === null, onclick: () => open(run, step) });
+    const { message } = words, none = { [-1]: message.first, 1: message.last };
+    const button = (step, text, run) => el("button", { type: "button", text, "aria-label": run === null ? none[step] : fill(message.branch, { n: at + step, count }), "data-step": step, disabled: run === null, onclick: () => open(run, step) });
     this.steps = el("span", { class: "branches" }, button(-1, "‹", before), el("span", { text: `${at}/${count}` }), button(1, "›", after));
     this.bar.prepend(this.steps);
     if (hadFocus) this.focus(1);

@@ -17,10 +17,10 @@ const SERVER = new URL(".", document.baseURI).href;
 export const OWN_BOARDS = ["usage", "fleet-hour", "fleet-day", "fleet-week"];
 
 export class DashboardsView {
-  // `section` has a select to choose a dashboard, except where it is always `fixed`; without `fixed`, `own` are the names of those that are shown elsewhere.
-  constructor(section, scope, { fixed = "", own = [], linkTo = null } = {}) {
+  // `section` has a select to choose a dashboard, except where it is always `fixed`; without `fixed`, `own` are the names of those that are shown elsewhere. `time`: as of `BoardView`.
+  constructor(section, scope, { fixed = "", own = [], ...time } = {}) {
     Object.assign(this, { section, scope, fixed, own, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false, xrays: [] });
-    this.board = new BoardView(section.querySelector(".board"), linkTo);
+    this.board = new BoardView(section.querySelector(".board"), time);
     this.note = section.querySelector(".board-note");
     this.choice = section.querySelector("select");
     this.scopes = [...(section.querySelector(".segments")?.children ?? [])];

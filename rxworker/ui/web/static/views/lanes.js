@@ -15,6 +15,7 @@ const HEIGHT = 42; // pixels of a row
 const BESIDE = 16; // rows above and below those that are seen
 const LONG = 40; // rows: a longer trace has an overview
 const ARGUMENTS = 120; // characters of arguments that are shown beside a name
+const DIGIT = 7; // pixels of a character of the axis, about
 const NEAREST = 0.02; // seconds: the narrowest window
 
 export class LanesView {
@@ -41,12 +42,17 @@ export class LanesView {
     this.overview = new Overview(this);
     this.axis.before(this.overview.node);
     this.height = 0; // pixels of the list that are seen
+    this.room = 0; // pixels of the axis
     this.zooming();
     this.open(new Timeline());
     new ResizeObserver(() => {
       this.height = this.list.clientHeight;
       this.render();
     }).observe(this.list);
+    new ResizeObserver(([{ contentRect }]) => {
+      this.room = contentRect.width;
+      this.thin();
+    }).observe(this.axis);
   }
 
   zooming() {
@@ -368,6 +374,19 @@ export class LanesView {
     for (const button of [...this.buttons].slice(0, 2)) button.disabled = this.window === null;
     const marks = marksOf([span, steps]).map((at) => el("span", { text: this.window ? precise(from + at) : markText(at) }));
     this.axis.replaceChildren(el("span", { class: "axis-marks" }, ...marks));
+    this.thin();
+  }
+
+  // Leave out the texts of the axis that have no room, but not the first and the last one.
+  thin() {
+    const marks = [...(this.axis.firstElementChild?.children ?? [])], end = marks.length - 1, width = (n) => marks[n].textContent.length * DIGIT + 6;
+    let free = 0;
+    marks.forEach((mark, n) => {
+      const begin = n === 0 ? 0 : n === end ? this.room - width(n) : (this.room * n) / end - width(n) / 2;
+      const isShown = n === 0 || n === end || (begin >= free && begin + width(n) <= this.room - width(end));
+      mark.style.visibility = isShown ? "" : "hidden";
+      if (isShown) free = begin + width(n);
+    });
   }
 }
 

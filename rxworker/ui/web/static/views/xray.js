@@ -16,7 +16,7 @@ export class XRayView {
     this.list = el("ol", { class: "xray-list" });
     this.note = el("p", { class: "board-none", role: "status" });
     this.node = el("div", { class: "xray", role: "group", "aria-label": fill(words.xray.of, panel), hidden: true }, this.note, this.list);
-    this.button = el("button", { class: "button small xray-button", type: "button", text: words.xray.show, title: words.xray.help, "aria-expanded": "false", onclick: () => this.toggle() });
+    this.button = el("button", { class: "xray-button", type: "button", text: words.xray.show, title: words.xray.help, "aria-expanded": "false", onclick: () => this.toggle() });
     this.source = new BoardSource(server, board, { states: (states) => this.draw(states), problem: (problem) => this.problem(problem) }, {}, panel.name);
     Object.assign(this, { query: null, time: null, isOpen: false });
   }
