@@ -462,7 +462,8 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
     await entry.open()
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
-    followed = FollowedRun(entry, entry.frames, f"events {request.remote or ''}".strip())
+    frames = entry.frames if request.link is None else entry.shared_frames
+    followed = FollowedRun(entry, frames, f"events {request.remote or ''}".strip())
     followed.watch(after)  # refuses a number that the run does not have
     with state.streams.take(entry):
         await state.streams.follow(request, followed, after, entry.end_frame)

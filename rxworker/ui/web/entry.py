@@ -365,6 +365,7 @@ class RunEntry(ABC):
         redact: Removes secrets of the environment from data that is sent.
         encode: Encodes its records, once for all clients.
         frames: Encodes records as server-sent events, once for all clients.
+        shared_frames: As `frames`, for the clients of read-only links: without labels, of which one may be the name of a user, and without the trace of the caller.
         message: Encodes records as a message of a WebSocket, once for all clients.
         delivery: The default delivery policy of its watchers.
         watching: The number of clients that watch it.
@@ -402,6 +403,7 @@ class RunEntry(ABC):
 
         self.encode = EncodedRecords(encode=encode)
         self.frames, self.message = OncePerBatch(self.frames_of), OncePerBatch(self.message_of)
+        self.shared_frames = OncePerBatch(self.shared_frames_of)
         self.watching = 0
         rate = settings.writes_per_second
         self.delivery = Coalesce(every=None if rate is None else 1 / rate)
@@ -485,6 +487,10 @@ class RunEntry(ABC):
         """Records as server-sent events."""
         return b"".join([record_frame(record, self.encode) for record in records])
 
+    def shared_frames_of(self, records: Sequence[Record]) -> bytes:
+        """Records as server-sent events for the clients of read-only links."""
+        return self.frames_of([*map(_without_labels, records)])
+
     def message_of(self, records: Sequence[Record]) -> bytes:
         """Records as a message of a WebSocket."""
         return records_message(self.id, records, self.encode)
@@ -536,11 +542,19 @@ class RunEntry(ABC):
         if self.is_over and not self.watching:
             self.encode.clear()
             self.frames.clear()
+            self.shared_frames.clear()
             self.message.clear()
 
     def changed(self) -> None:
         """Discard the stored summary."""
         self._known = None
+
+
+def _without_labels(record: Record) -> Record:
+    event = record.event
+    if not isinstance(event, RunStart | RunResume):
+        return record
+    return replace(record, event=replace(event, labels={}, traceparent=""))
 
 
 def first_event(run: Run[Any] | Replica) -> Event:

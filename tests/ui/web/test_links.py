@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rxworker import Worker
+from rxworker import Worker, worker_tool
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
-from rxworker.testing import ScriptedModel
+from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import Settings, WebRequest, WebServer, links
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.guard import HEADERS, OPEN
@@ -354,6 +354,38 @@ async def test_links_belong_to_their_users() -> None:
         with pytest.raises(ApiError, match="too many"):
             await server.state.share(board="runs", owner="ann")
         await server.state.share(board="runs", owner="bob")
+
+
+async def test_a_link_shows_no_labels() -> None:
+    """On a server with users, one of them is the name of the user who has made it."""
+
+    def user(request: WebRequest) -> str:
+        return request.headers.get("X-User", "")
+
+    def make(_: WebRequest) -> Worker:
+        inner = Worker(ScriptedModel(["In."]), labels={"desk": "acme-1"})
+        nested = worker_tool(inner, name="ask", description="Ask.")
+        replies = [call("ask", task="?"), "Out."]
+        return Worker(ScriptedModel(replies), tools=[nested], labels={"tenant": "acme"})
+
+    name = {"X-User": "ann@acme.example"}
+    async with (
+        MemoryLog() as log,
+        WebServer(make, port=0, user=user, log=log) as server,
+        aiohttp.ClientSession() as http,
+    ):
+        async with http.post(
+            f"{server.url}api/runs", json={"input": "Hi"}, headers=name
+        ) as response:
+            run = (await response.json())["id"]
+        new = await server.state.share(run, owner=name["X-User"])
+        url, shown = f"{server.url}api/runs/{run}/events", list[str]()
+        for headers in (name, _bearer(new.token), name):
+            async with http.get(url, headers=headers) as response:
+                shown.append(await response.text())
+        assert all(name in shown[0] for name in ("ann@acme", '"acme"', "acme-1"))
+        assert "acme" not in shown[1]
+        assert shown[2] == shown[0]
 
 
 async def test_a_link_has_so_many_open_requests(
