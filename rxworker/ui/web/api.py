@@ -35,7 +35,7 @@ from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
 from rxworker.ui.web.published import DurableItems, FollowedStream
-from rxworker.ui.web.request import Route, WebRequest, delete, get, post
+from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, delete, get, post
 from rxworker.ui.web.responses import (
     FLEET,
     INDEX,
@@ -138,6 +138,10 @@ async def get_static(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_socket(state: ServerState, request: WebRequest) -> web.Response | None:
     """Serve several runs on one WebSocket."""
+    names = request.headers.get("Sec-WebSocket-Protocol", SUBPROTOCOL).split(",")
+    if SUBPROTOCOL not in map(str.strip, names):  # aiohttp would log them, and one may be a token
+        message = f"name the protocol {SUBPROTOCOL} beside the others, or none"
+        raise ApiError(400, "bad_protocol", message)
     with state.streams.take():
         socket = await request.open_socket(MAX_MESSAGE)
         if socket is None:

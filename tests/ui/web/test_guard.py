@@ -195,6 +195,17 @@ async def test_a_socket_of_a_browser_brings_the_token_as_a_protocol(open_desk: O
         assert refused.value.status == 401
 
 
+async def test_a_socket_that_names_the_token_alone_is_refused_and_the_token_is_not_logged(
+    open_desk: OpenDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")  # below it, uvicorn logs all headers
+    desk = await open_desk(settings=Settings(token=TOKEN))
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await desk.http.ws_connect(desk.url("api/ws"), protocols=[token_protocol(TOKEN)])
+    assert refused.value.status == 400
+    assert token_protocol(TOKEN) not in caplog.text
+
+
 async def test_a_page_that_was_allowed_may_load_what_shows_a_run(open_desk: OpenDesk) -> None:
     page = "https://desk.example.com"
     desk = await open_desk(settings=Settings(token=TOKEN, allowed_origins=(page,)))
