@@ -267,7 +267,10 @@ class Cell:
     def _greatest(self, given: Mapping[object, object]) -> dict[str, float]:
         """The numbers by name; those beyond the limit as one, which is their sum."""
         panel = self.panel
-        found = {str(key)[:LONGEST]: _number(panel, each) for key, each in given.items()}
+        found: dict[str, float] = {}
+        for key, each in given.items():
+            name, number = str(key)[:LONGEST], _number(panel, each)
+            found[name] = found[name] + number if name in found else number  # of a name that is cut
         names = found.keys() - {OTHERS}
         if len(names) <= MOST_GROUPS:
             return found

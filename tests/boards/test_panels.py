@@ -177,6 +177,8 @@ def test_the_name_of_a_group_is_cut() -> None:
     shown = panel("Records", COUNT, view="bar", group=lambda _: "x" * 1_000_000)
     assert at(shown, record(1.0)).value == {"x" * 200: 1}
     assert at(panel("One", ops.map(lambda _: {"x" * 1000: 1})), record(1.0)).value == {"x" * 200: 1}
+    same = {"x" * 200 + end: number for end, number in (("a", 1), ("b", 2))}
+    assert at(panel("Both", ops.map(lambda _: same)), record(1.0)).value == {"x" * 200: 3}
 
 
 @pytest.mark.parametrize("period", [1.0, 0.001, 1e-6])
