@@ -579,9 +579,11 @@ class Boards:
 
     def _begin(self, dashboard: Dashboard) -> BoardFeed:
         """Compute a dashboard over all runs."""
-        is_read = asyncio.Event()
+        is_read, key = asyncio.Event(), (None, dashboard.name, "")
         feed = BoardFeed(dashboard.show(self._all_records(dashboard.reach, is_read.set)), is_read)
-        self.feeds[None, dashboard.name, ""] = feed
+        before, self.feeds[key] = self.feeds.get(key), feed
+        if before is not None and not before.clients:  # otherwise its last client closes it
+            before.close()
         return feed
 
     async def open(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:

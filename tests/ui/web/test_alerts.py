@@ -137,6 +137,23 @@ async def test_alerts_are_reported_again_when_the_records_have_failed(
         await alerts.count("begun", 1)
 
 
+async def test_a_board_whose_place_another_one_takes_is_computed_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rxworker.ui.web.boards.AGAIN", 0.0)
+    place = None, "watch", ""
+    async with MemoryLog() as log, serving(Alerts(), log) as server:
+        boards = server.state.boards
+        boards.feeds[place].board._fail(OSError("the log is away"))
+        boards.shown()  # before the alerts begin again
+        between = boards.feeds[place]
+        async with asyncio.timeout(30):
+            while boards.feeds[place] is between:  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0)
+        assert between.hub.ended
+        assert not boards.feeds[place].hub.ended
+
+
 async def test_without_a_limit_or_a_function_nothing_is_computed() -> None:
     cases: list[ServerOptions] = [{"dashboards": [BOARD]}, {"on_alert": Alerts().take}]
     for options in cases:
