@@ -30,9 +30,13 @@ def new(template: str, folder: str) -> int:
         The exit code.
 
     Raises:
-        CommandError: The folder has files, or its name is not one of a project.
+        CommandError: The folder has files or cannot be made, or its name is not one of a project.
     """
     target = Path(folder)
+    if (
+        ".." in target.parts
+    ):  # of a folder that is made first, it would lead to another one than was looked at
+        target = target.resolve()
     name = target.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
         raise CommandError(
@@ -41,7 +45,10 @@ def new(template: str, folder: str) -> int:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CommandError(f"{target} has files: give a new folder", MISUSED)
     extras, _ = TEMPLATES[template]
-    target.mkdir(parents=True, exist_ok=True)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"cannot make {target}: {error.strerror}", MISUSED) from error
     files = [FOLDER / "requirements.txt", *sorted((FOLDER / template).iterdir())]
     for file in files:
         if file.suffix not in (".py", ".md", ".txt"):

@@ -49,6 +49,14 @@ def test_a_search_begins_with_what_has_the_words_in_its_heading(
     assert others
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["../README", "..", "/etc/passwd", "how-to/../../LICENSE", "changes/README", "tools\0", "*", "[a-z]*", "index#../x"],
+)  # fmt: skip
+def test_no_name_leads_out_of_the_pages(name: str) -> None:
+    assert find(docs_folder(), name) == ""
+
+
 def test_words_that_no_page_has_are_one_line_with_the_way_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

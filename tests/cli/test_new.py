@@ -67,8 +67,23 @@ def test_a_folder_with_files_stays_as_it_is(
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_name_that_no_project_can_have_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a b", "is not a name of a project"),
+        ("a\nimport os", "is not a name of a project"),
+        ("a`$(id)`", "is not a name of a project"),
+        ("-x", "is not a name of a project"),
+        ("x/../..", "has files: give a new folder"),
+        ("dangling", "cannot make"),
+        ("letter.txt/x", "cannot make"),
+    ],
+)
+def test_a_folder_that_no_project_can_have_is_refused(
+    name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["new", "chat", str(tmp_path / "a b")]) == 2
-    assert "is not a name of a project" in capsys.readouterr().err
+    (tmp_path / "letter.txt").write_text("Dear Ada")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    assert main(["new", "chat", "--", f"{tmp_path}/{name}"]) == 2
+    assert why in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"letter.txt", "dangling"}

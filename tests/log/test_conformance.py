@@ -259,6 +259,33 @@ async def test_a_run_is_created_once(open_store: OpenLog) -> None:
             await log.claim(RUN, create=True)
 
 
+NAMES = [
+    "*", ">", "run-*", "a.>", "a.b", "%", "_", "a_b", "axb", "x' OR '1'='1", "x'; DELETE FROM entries; --", 'x" OR 1=1 --', "$1", "../runs", "a/b", "a b", "\n", "\x1b[2J",
+    "Ω", "{x}", "\\", "x" * 300,
+]  # fmt: skip
+"""What means something to a store: patterns of subjects, of LIKE and of files, and pieces of SQL."""
+
+
+async def test_a_name_that_means_something_to_a_store_is_that_of_one_run(
+    open_store: OpenLog,
+) -> None:
+    async with open_store() as log:
+        for name in NAMES:
+            row = RunRow(title=name, labels={"tenant": name})
+            claim = await log.claim(name, create=True, row=row)
+            events = records([START, TextDelta(0, name)], run_id=name)
+            await log.append(claim, entries_of(events, claim.epoch), after=0)
+            await log.release(claim)
+        for names in (NAMES, NAMES[6:]):
+            for gone in set(NAMES) - set(names):
+                await log.delete(gone)
+            assert {(each.run_id, each.row.title) for each in await log.list()} == {
+                (name, name) for name in names
+            }
+            for name in names:
+                assert (await stored(log, name))[1].event == TextDelta(0, name)
+
+
 async def test_a_follower_sees_the_past_and_then_what_comes(open_store: OpenLog) -> None:
     async with open_store() as log:
         claim = await begun(log, TurnStart())
