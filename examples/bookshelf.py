@@ -1,4 +1,4 @@
-"""Tools with state: methods of an object. One of them tells how far it is while it works.
+"""Tools with state: methods of an object. One of them reports its progress while it works.
 
 Needs the environment variable ``ANTHROPIC_API_KEY``.
 """
@@ -33,7 +33,7 @@ class Bookshelf:
 
     @tool(effect="pure", timeout=10)
     async def read_all(self) -> AsyncIterator[Progress[str] | str]:
-        """Read every book on the shelf and tell what they are about."""
+        """Read every book on the shelf and return their subjects."""
         for number, title in enumerate(self.books, start=1):
             yield Progress(f"reads {title}, {number} of {len(self.books)}")
         yield f"{len(self.books)} books about ponds"  # the last value is the result

@@ -1,6 +1,6 @@
 """A response without a worker: the client's stream is an ordinary observable of events.
 
-Asks a server that speaks Chat Completions. Needs ``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` for a server of your own.
+Queries a server that speaks Chat Completions. Needs ``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` for a server of your own.
 """
 
 import asyncio

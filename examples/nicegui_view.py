@@ -18,7 +18,7 @@ runs: list[Run] = []
 
 @app.on_startup
 async def begin() -> None:
-    runs.append(Worker(MODEL).run("Tell me about the moon."))
+    runs.append(Worker(MODEL).run("Describe the moon."))
 
 
 @ui.page("/")

@@ -1,4 +1,4 @@
-"""A permission hook: the run pauses before a file is deleted, and somebody decides.
+"""A permission hook: the run pauses before a file is deleted, and a person decides.
 
 Needs the environment variable ``ANTHROPIC_API_KEY``. It deletes nothing.
 """
@@ -21,12 +21,12 @@ def delete_file(path: str) -> str:
 
 
 @before_tool_call(matcher="delete_.*")
-def ask_somebody(context: ToolCallContext) -> Pause:
+def ask_a_person(context: ToolCallContext) -> Pause:
     return Pause(f"{context.call.name} {context.input.get('path')}?")
 
 
 def decide(question: str) -> bool:
-    """Here a person would be asked. This one wants to keep the letters."""
+    """A program would ask a person here. This function keeps the letters."""
     return "letters" not in question
 
 
@@ -34,7 +34,7 @@ async def main() -> None:
     worker = Worker(
         Anthropic("claude-sonnet-5-5"),
         tools=[delete_file],
-        hooks=[ask_somebody],
+        hooks=[ask_a_person],
         system="Be brief.",
     )
     result = await worker.run("Delete notes.txt and letters.txt.")

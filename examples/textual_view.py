@@ -24,7 +24,7 @@ class View(App[None]):
 
     async def follow(self) -> None:
         """Show each record as it comes."""
-        async for record in Worker(MODEL).run("Tell me about the moon.").watch():
+        async for record in Worker(MODEL).run("Describe the moon.").watch():
             match record.event:
                 case TextDelta(text=piece):
                     self.query_one(Log).write(piece)

@@ -1,6 +1,6 @@
 """Three user interfaces on one run: a console, a gauge of tokens, and a log that takes its time.
 
-The log delays neither the run nor the others. A fourth view fails, and is detached; the records say so.
+The log delays neither the run nor the others. A fourth view fails and is detached, which the records show.
 Needs the environment variable ``ANTHROPIC_API_KEY``.
 """
 
@@ -23,7 +23,7 @@ def console(run: Run) -> None:
 
 
 def gauge(run: Run) -> list[int]:
-    """The tokens of the response, whenever the provider tells how many."""
+    """The tokens of the response, whenever the provider reports them."""
     shown: list[int] = []
 
     def total(usage: Usage) -> int:
@@ -49,7 +49,7 @@ def broken(record: Record) -> None:
 
 
 async def main() -> None:
-    run = Worker(Anthropic("claude-sonnet-5-5")).run("Tell me about the moon in one sentence.")
+    run = Worker(Anthropic("claude-sonnet-5-5")).run("Describe the moon in one sentence.")
     console(run)
     shown = gauge(run)
     run.subscribe(broken)
@@ -57,7 +57,7 @@ async def main() -> None:
     print()
     print("tokens:", shown[-1])
     print("records:", len(lines))
-    async for record in run:  # whoever comes late sees everything from the start
+    async for record in run:  # a late reader also sees everything from the start
         if isinstance(record.event, WatcherDetach):
             print("detached:", record.event.error)
 

@@ -30,7 +30,7 @@ def add_step(title: str, context: ToolContext) -> str:
 
 @tool(requires_approval=True)
 def send_mail(to: str) -> str:
-    """Send the plan to someone."""
+    """Send the plan to this address."""
     return f"Sent to {to}."
 
 

@@ -127,7 +127,7 @@ class AsgiApp:
 
         async def handle(request: WebRequest) -> web.Response | None:
             if route is not None and scope["type"] == "websocket" and route.name != SOCKET:
-                raise ApiError(400, "no_http", "this address takes requests of HTTP alone")
+                raise ApiError(400, "no_http", "this address takes only HTTP requests")
             if route is not None:
                 return await route.handle(request)
             raise web.HTTPMethodNotAllowed(request.method, allowed) if allowed else web.HTTPNotFound

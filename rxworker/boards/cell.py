@@ -202,7 +202,9 @@ class Cell:
         try:
             result = pipeline(lane)
             if not isinstance(result, reactivex.Observable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-                raise ConfigurationError(f"the pipeline returned {result!r:.60}, and no observable")
+                raise ConfigurationError(
+                    f"the pipeline returned {result!r:.60}, which is not an observable"
+                )
             self._subscriptions[name] = connect(result, sink, self._clock)
         except Exception as error:
             self._stop(name, error)

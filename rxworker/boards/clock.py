@@ -44,7 +44,7 @@ class RecordClock(HistoricalScheduler):
     @property
     def now(self) -> datetime:
         """The time. Operators with windows read it for each item: it is not converted again."""
-        return self._clock  # pyright: ignore[reportReturnType] - it is no number in this class
+        return self._clock  # pyright: ignore[reportReturnType] - in this class it is not a number
 
     @property
     def is_waiting(self) -> bool:

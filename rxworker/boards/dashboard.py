@@ -45,12 +45,12 @@ class Dashboard(Settings, frozen=True):
 
     Attributes:
         panels: The panels, in order.
-        title: The title, for people.
+        title: The title that users see.
         name: Its name in addresses; by default made from the title.
         reach: Seconds: of all runs of a log, a server shows those that began in this time.
 
     Raises:
-        ConfigurationError: ``reach`` is not a number above 0, there is no panel, something is no panel, two have the same name, or the name of the dashboard is not made of letters, digits and dashes.
+        ConfigurationError: ``reach`` is not a number above 0, there is no panel, an item is not a panel, two have the same name, or the name of the dashboard is not made of letters, digits and dashes.
 
     Example:
         >>> import asyncio
@@ -77,7 +77,7 @@ class Dashboard(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         panels = tuple(self.panels) if isinstance(self.panels, list | tuple) else ()
-        wrong = [each for each in panels if not isinstance(each, Panel)]  # pyright: ignore[reportUnnecessaryIsInstance]
+        wrong = [each for each in panels if not isinstance(each, Panel)]  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         if wrong or not panels:
             given = repr(wrong[0] if wrong else self.panels)
             raise ConfigurationError(
@@ -282,7 +282,7 @@ class Board:
         return self._state(self._cell(name))
 
     def xray(self, name: str) -> XRay[Record, Any]:
-        """The operators of a panel, all its groups together: which of them is slow, is behind, or has raised.
+        """The operators of a panel, all its groups together: which of them is slow, lags, or has raised.
 
         Raises:
             ConfigurationError: There is no such panel, or the board was made without ``xray=True``.

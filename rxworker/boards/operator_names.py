@@ -26,7 +26,7 @@ _LIBRARIES = (str(Path(_OURS, "operators")), _REACTIVEX)
 COMPOSED = code_of(reactivex.compose(abs))
 """The code of what ``reactivex.compose(...)`` makes."""
 _INSIDE = ("rxworker.operators", "reactivex")
-"""The modules whose functions are no arguments of a user's."""
+"""The modules whose functions are not arguments that a user gives."""
 _LIFTS = (operator.__module__, decode.__module__)
 
 
@@ -91,7 +91,7 @@ def _is_function(value: object) -> bool:
 
 @cache
 def _public_name(name: str, module: str) -> str:
-    """The operator of this name, or that of the module that uses what has this name."""
+    """The operator of this name, or the one of the module that uses this name."""
     for each in rxworker.operators.__all__:
         made: Any = getattr(rxworker.operators, each)
         is_there = isinstance(made, FunctionType) and made.__module__ == module
@@ -113,7 +113,7 @@ def _argument(value: object) -> str:
 
 
 def explained(error: Exception, group: str, operator: str = "") -> str:
-    """An error for people: what it is, the function of the pipeline that raised it, and the operator that has called it.
+    """An error as users see it: what it is, the function of the pipeline that raised it, and the operator that has called it.
 
     Args:
         error: The error.

@@ -110,7 +110,7 @@ class Panel(Struct, frozen=True):
     """A panel of a dashboard. Made by `panel`, which see.
 
     Attributes:
-        title: The title, for people.
+        title: The title that users see.
         pipeline: The operator.
         view: How its values are shown.
         name: Its name in addresses and metrics.
@@ -204,7 +204,7 @@ def panel(
     scheduler in a panel.
 
     Args:
-        title: The title, for people.
+        title: The title that users see.
         pipeline: The operator, over the records of one run or of many.
         view: How its values are shown.
         unit: The unit of its numbers, for example ``USD`` or ``s``.
@@ -213,7 +213,7 @@ def panel(
         name: Its name in addresses and metrics; by default made from the title.
 
     Raises:
-        ConfigurationError: The pipeline is no operator, there is no such view, the name is not made of letters, digits and dashes, or an alert is on texts or rows.
+        ConfigurationError: The pipeline is not an operator, there is no such view, the name is not made of letters, digits and dashes, or an alert is on texts or rows.
 
     >>> from reactivex import operators as ops
     >>> panel("Last record", ops.map(lambda record: record.seq)).name
@@ -224,8 +224,8 @@ def panel(
         raise ConfigurationError(
             f"view={view!r}: the views are {', '.join(VIEWS)}{nearest(str(view), VIEWS)}"
         )
-    if not isinstance(title, str) or not title.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError('a panel has a title: panel("Cost", ...)')
+    if not isinstance(title, str) or not title.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        raise ConfigurationError('a panel needs a title: panel("Cost", ...)')
     if group is not None and not callable(group):
         raise ConfigurationError(
             f"group={group!r:.60}: give a function of a record that returns the name of its group"
@@ -246,7 +246,7 @@ def slug(title: str) -> str:
 
 
 def number(value: object, unit: str = "") -> str:
-    """A value for people: a number with four digits that count, and its unit.
+    """A value as users see it: a number with four significant digits, and its unit.
 
     >>> number(0.00004213, "USD"), number(1234567), number(2.0, "s"), number(None)
     ('0.00004213 USD', '1,234,567', '2 s', '...')

@@ -257,7 +257,7 @@ class Published(Stage[A]):
         Args:
             delivery: How items are delivered; by default as the stream was published.
             after: The number of the last item that it does not need. Of those before what is kept it receives none, which the numbers show.
-            name: A label for people; by default it is numbered.
+            name: A label that users see; by default it is numbered.
 
         Raises:
             ConfigurationError: ``delivery`` is not a delivery, or would make the observable wait; or ``after`` is not a number.

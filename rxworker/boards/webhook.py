@@ -60,7 +60,7 @@ class Webhook:
         limit: The maximum number of alerts that wait, with the one that is being sent.
 
     Raises:
-        ConfigurationError: The address is none of HTTP, a secret is no base64 of 24 to 64 bytes, or the limit is not a number from 2 up.
+        ConfigurationError: The address is not an HTTP address, a secret is not the base64 of 24 to 64 bytes, or the limit is not a number from 2 up.
 
     Example:
         >>> Webhook("https://example.com/hooks/a1b2", secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -198,7 +198,7 @@ class Webhook:
         except TimeoutError:
             return TransportError(f"no answer within {SECONDS:g} s", retryable=True)
         except Exception as error:
-            # Of any kind, since the alerts behind it wait. Its text may have the address.
+            # Of any kind, since the alerts after it wait. Its text may have the address.
             return TransportError(type(error).__name__, retryable=True)
 
     def _drop_all(self, why: str) -> None:

@@ -40,7 +40,7 @@ def explain(pipeline: Operator[A, B]) -> XRay[A, B]:
         pipeline: The operator, made of ours, reactivex's and your own.
 
     Raises:
-        ConfigurationError: It is no operator.
+        ConfigurationError: It is not an operator.
 
     >>> from reactivex import of, operators as ops
     >>> def doubled(number: int) -> int:
@@ -109,7 +109,9 @@ class XRay(Generic[A, B]):
         scope = Scope((), ("",), Counter())
         made: Any = Probe(live, source, live.source, scope).apply(self.pipeline, ("",))
         if not isinstance(made, Observable):
-            raise ConfigurationError(f"the pipeline returned {made!r:.60}, and no observable")
+            raise ConfigurationError(
+                f"the pipeline returned {made!r:.60}, which is not an observable"
+            )
         return cast("Observable[B]", made)
 
 

@@ -227,7 +227,7 @@ class Tap(Struct, frozen=True):
         push, push_many = observer.on_next, many(observer)
         keep = edge.recent.append
         clock = scheduler or TRAMPOLINE
-        has_plain = False  # the first item was no observable, and so is none
+        has_plain = False  # the first item was not an observable, so the others are not either
 
         def on_next(value: Any) -> None:
             nonlocal has_plain

@@ -50,7 +50,7 @@ def read_events(provider: Provider, data: bytes) -> Iterator[ResponseEvent]:
 
 
 def account(summary: Summary, provider: Provider) -> str:
-    """The content of a response, for people.
+    """The content of a response, as text to read.
 
     >>> from rxworker.providers import Anthropic
     >>> print(account(Summary(text="Hello", model="m"), Anthropic("m")))

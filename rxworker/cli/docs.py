@@ -1,4 +1,4 @@
-"""``rxworker docs``: the pages of the documentation in the terminal, for people and for assistants; and ``llms.txt``, made from them.
+"""``rxworker docs``: the pages of the documentation in the terminal, for readers and for assistants; and ``llms.txt``, made from them.
 
 A wheel contains the pages; in a checkout they are those of the repository.
 """

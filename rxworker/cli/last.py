@@ -44,7 +44,7 @@ def last_chat() -> LastChat | None:
 
 
 def remember_chat(chat: LastChat) -> None:
-    """Remember it, with the file of a log as found from any folder. A folder that cannot be written is no failure of a chat."""
+    """Remember it, with the file of a log as found from any folder. If the folder cannot be written, the chat goes on without it."""
     scheme, _, file = (chat.log or "").partition(":")
     if scheme == "sqlite":
         chat = replace(chat, log=f"sqlite:{Path(file).absolute()}")

@@ -116,7 +116,7 @@ examples:
   echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-5-5
 
 In a terminal it fills the screen, where textual is installed; F1 shows the keys there, and / the commands.
-Without --provider it talks to the model of the last time.
+Without --provider it uses the last model.
 With --log, /resume goes on with an earlier conversation, and rxworker serve on the same log shows them in the browser.
 Ctrl-C cancels an answer and keeps the conversation; at the prompt, or a second time, it leaves. Ctrl-D leaves.
 The ready hooks give the model the time and the git status of changed files, refuse destructive commands, and show
@@ -296,9 +296,7 @@ def _add_chat(chat: Parser) -> None:
     about = "without the ready hooks, see below"
     add("--no-hooks", dest="hooks", action="store_false", help=about)
     _add_log(chat)
-    about = (
-        "go on with the conversation that was used last, of --log or of the log of the last time"
-    )
+    about = "continue the last conversation, in --log or in the log that was used last"
     add("--continue", dest="goes_on", action="store_true", help=about)
     _add_several(chat, "--also", "also", "PROVIDER/NAME", "another model to switch to with /model")
 
@@ -371,7 +369,8 @@ def _add_worker(parser: Parser, *, required: bool) -> None:
     add("--base-url", metavar="URL", help="the address of the service, for your own server")
     add("--api-key-env", metavar="NAME", help="the environment variable that holds the key")
     add("--system", metavar="TEXT", help="the system prompt")
-    add("--max-tokens", metavar="N", type=_positive, help="the most tokens of an answer")
+    about = "the maximum number of tokens of an answer"
+    add("--max-tokens", metavar="N", type=_positive, help=about)
     about = "a function that the model may call"
     _add_several(parser, "--tool", "tools", "MODULE:FUNCTION", about)
 
@@ -468,7 +467,7 @@ def _add_runs(runs: Parser) -> None:
                 add("--label", type=_label, action="append", metavar="NAME=TEXT", help=about)
                 add("--limit", type=_positive, metavar="N", help="at most so many; by default 20")
             case "replay":
-                about = "how much faster than it was; 0 for no pauses"
+                about = "how many times faster than the run was; 0 for no pauses"
                 add("--speed", type=float, metavar="N", help=about)
             case "fork":
                 about = "the last record to copy; by default all"

@@ -285,7 +285,7 @@ async def open_patiently(address: str) -> EventLog:
     """Open a log whose server may still be starting: it is tried again for a minute.
 
     Raises:
-        ConfigurationError: The address is none.
+        ConfigurationError: It is not the address of a log.
         LogError: The log cannot be opened.
     """
     from rxworker.log import open_log  # most commands need no log

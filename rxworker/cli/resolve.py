@@ -42,7 +42,7 @@ class WorkerOptions(Struct, frozen=True):
         base_url: The address of the service.
         api_key_env: The environment variable that holds the key.
         system: The system prompt.
-        max_tokens: The most tokens of an answer.
+        max_tokens: The maximum number of tokens of an answer.
         tools: The tools that the model may call, as ``module:function``.
     """
 
@@ -185,7 +185,7 @@ def import_maker(name: str) -> Callable[..., Any]:
         message = f"{name}: that is a Worker: give a function that returns one"
         raise CommandError(message, MISUSED)
     if not callable(found):
-        raise CommandError(f"{name}: that is {found!r:.60}, no function", MISUSED)
+        raise CommandError(f"{name}: that is {found!r:.60}, not a function", MISUSED)
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [
         each.name
@@ -253,7 +253,7 @@ def import_tool(name: str) -> Tool:
     if isinstance(getattr(found, "meta", None), ToolMeta) and hasattr(found, "execute"):
         return found  # pyright: ignore[reportReturnType] - a Tool, by its members
     if isinstance(found, type) or not callable(found):
-        raise CommandError(f"{where}: that is {found!r:.60}, no function", MISUSED)
+        raise CommandError(f"{where}: that is {found!r:.60}, not a function", MISUSED)
     with misuse(f"{where}: "):
         return tool(found)
 

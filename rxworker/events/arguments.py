@@ -27,7 +27,7 @@ _ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 
 
 def parse_arguments(text: str) -> JsonObject | str:
-    """The object in the text, or the text itself if it is no object, or is nested more deeply than `MAX_DEPTH`. No text means no arguments, and so does ``null``.
+    """The object in the text, or the text itself if it is not an object, or is nested more deeply than `MAX_DEPTH`. No text means no arguments, and so does ``null``.
 
     >>> parse_arguments('{"city": "Oslo"}')
     {'city': 'Oslo'}
@@ -70,7 +70,7 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
         meta: The tool. If it takes free text, a text stays what it is.
 
     Raises:
-        InvalidArgumentError: It is a text that is no JSON object, or contains something that JSON would change.
+        InvalidArgumentError: It is a text that is not a JSON object, or contains something that JSON would change.
 
     >>> tool = ToolMeta("look", "", {"type": "object"})
     >>> decode_arguments('{"city": "O\\u0073lo"}', tool)
@@ -133,7 +133,7 @@ def _invalid(why: str, meta: ToolMeta, path: str = "$") -> InvalidArgumentError:
 
 
 def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str, str] | None:
-    """Where a value is that JSON text does not give back, and what it is: an object of the program, ``NaN``, a name that is no text.
+    """Where a value is that JSON text does not give back, and what it is: an object of the program, ``NaN``, a name that is not a string.
 
     A value that is nested more deeply than `MAX_DEPTH`, such as one that holds itself, is one of these.
 
@@ -228,7 +228,7 @@ class _Node(dict[str | int, "_Node | Json"]):
 
 
 def _unquoted(name: str) -> str:
-    """The name in double quotes: as JSON writes it, or as it stands where it is none."""
+    """The name in double quotes: as JSON writes it, or, if that cannot be read, without its quotes."""
     value = read_repaired(name.encode("utf-8", "replace"))
     return value if isinstance(value, str) else name[1:-1]
 

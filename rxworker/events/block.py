@@ -43,7 +43,7 @@ class ToolUseMetadata(
     Attributes:
         id: The id that the result must name.
         name: The tool's name.
-        is_free_text: Whether the tool takes a text as it is, and no JSON object.
+        is_free_text: Whether the tool takes a text as it is, not a JSON object.
     """
 
     id: str
@@ -174,7 +174,7 @@ class BlockAbort(Struct, frozen=True, tag="block_abort", omit_defaults=True):
     Attributes:
         index: Its name within the response.
         block_type: The type of its content.
-        reason: For people.
+        reason: Shown to users; not interpreted.
     """
 
     index: int

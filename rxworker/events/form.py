@@ -116,13 +116,13 @@ def check_form(schema: JsonObject) -> str:
     """
     properties, required = schema.get("properties"), schema.get("required", [])
     if schema.get("type") != "object" or not isinstance(properties, dict):
-        return "it is no object with properties"
+        return "it is not an object with properties"
     if unknown := sorted(schema.keys() - MEMBERS):
         return f"its member {unknown[0]!r} is not known"
     if not _are_texts(required) or not properties.keys() >= set(cast("list[str]", required)):
         return "a required property is none of its properties"
     if not all(_is_text(schema.get(name, "")) for name in ("title", "description")):
-        return "its title or its description is no text"
+        return "its title or its description is not a string"
     for name, each in properties.items():
         if not isinstance(each, dict) or str(each.get("type")) not in KEYWORDS:
             return f"the property {name!r} is neither a text, a number, a boolean nor a choice"
@@ -146,7 +146,7 @@ def form_problem(schema: JsonObject, content: object) -> str:
     """
     properties = cast("dict[str, JsonObject]", schema["properties"])
     if not isinstance(content, dict):
-        return "input is no object"
+        return "input is not an object"
     given = cast("JsonObject", content)
     for name in cast("list[str]", schema.get("required", [])):
         if name not in given:
@@ -160,11 +160,11 @@ def form_problem(schema: JsonObject, content: object) -> str:
 
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "string": ((str,), "is no text"),
-    "number": ((int, float), "is no number"),
-    "integer": ((int,), "is no whole number"),
-    "boolean": ((bool,), "is no boolean"),
-    "array": ((list, tuple), "is no list"),
+    "string": ((str,), "is not text"),
+    "number": ((int, float), "is not a number"),
+    "integer": ((int,), "is not a whole number"),
+    "boolean": ((bool,), "is not a boolean"),
+    "array": ((list, tuple), "is not a list"),
 }
 LIMITS: dict[str, tuple[str, bool]] = {
     "minimum": ("is below {}", True),
@@ -198,7 +198,7 @@ def _problem(schema: JsonObject, value: Json) -> str:
             fits = FORMATS[str(form)](value)
         except ValueError:
             fits = False
-        return "" if fits else f"is no {form}"
+        return "" if fits else f"is not a valid {form}"
     return ""
 
 

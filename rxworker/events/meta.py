@@ -58,7 +58,7 @@ class Error(Struct, frozen=True, tag="error", omit_defaults=True, repr_omit_defa
 
     Attributes:
         code: The provider's word for it; ``truncated`` is ours, for a stream that just stopped.
-        message: The provider's words for people.
+        message: The provider's message to users.
         retryable: Whether the same request may succeed.
         kind: The normal form, see `ProviderError.kind`.
         request_id: The provider's name for the request.

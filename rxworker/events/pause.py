@@ -101,7 +101,7 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         calls: The calls that wait, in order.
         required: The indices of those that need a decision: the call that the hook paused at, and with ``recovery`` each call that a process
             has started which has ended since, with ``question`` each call that has one. Empty at the end of a turn, with ``client_tool`` and with ``pause``.
-        reason: For people.
+        reason: Shown to users; not interpreted.
         refused: The results of the calls of the response that do not wait, by their places: they are not run, or have run before those of the client.
         key: The prefix of the idempotency keys of the calls.
         spared: At the end of a turn: the hooks that do not run for it again.

@@ -71,7 +71,7 @@ class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
     """The events of this attempt are retracted; another attempt follows.
 
     Attributes:
-        reason: For people.
+        reason: Shown to users; not interpreted.
         delay: Seconds until the next attempt.
     """
 
@@ -153,7 +153,7 @@ class ToolOutput(Struct, frozen=True, tag="tool_output", omit_defaults=True, gc=
 
 
 class MessageAdd(Struct, frozen=True, tag="message_add", gc=False):
-    """The conversation grows by something that is no response: tool results, or what a hook adds.
+    """The conversation grows by something other than a response: tool results, or what a hook adds.
 
     Attributes:
         messages: The added messages.
@@ -216,7 +216,7 @@ class HookMessage(Struct, frozen=True, tag="hook_message", omit_defaults=True):
     Attributes:
         hook: The hook's name.
         level: ``message``, a ``system`` notice, or ``debug`` data.
-        content: For people.
+        content: Shown to users; not interpreted.
         data: With ``debug``.
         role: With ``message``: the role in which it is shown.
     """
@@ -235,7 +235,7 @@ class HookVerdict(Struct, frozen=True, tag="hook_verdict", omit_defaults=True):
         hook: The hook's name.
         point: The hook point.
         verdict: Its name, for example ``Skip``.
-        reason: For people.
+        reason: Shown to users; not interpreted.
         call_id: Which tool call, at the tool points.
     """
 
@@ -333,7 +333,7 @@ class RunAbort(Struct, frozen=True, tag="run_abort"):
 
     Attributes:
         cause: ``cancel``, ``error``, ``abort`` (by a hook) or ``limit``.
-        reason: For people.
+        reason: Shown to users; not interpreted.
     """
 
     cause: Literal["cancel", "error", "abort", "limit"]
@@ -346,7 +346,7 @@ class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
     Attributes:
         epoch: The epoch of the new owner.
         owner: The name of the new owner.
-        reason: For people.
+        reason: Shown to users; not interpreted.
         progress: The number of the last record that was progress: a complete response, the end of a tool, or a turn. A run that is recovered three
             times at the same number is aborted.
         output_format: The form of the answer, if it was requested again; ``None`` leaves it as it was.
@@ -365,7 +365,7 @@ class RunRequeue(Struct, frozen=True, tag="run_requeue", omit_defaults=True):
     """A stored run that was aborted is put back: it waits for a process, which continues it after this record. It is the only record that may follow a `RunAbort`.
 
     Attributes:
-        reason: For people.
+        reason: Shown to users; not interpreted.
         commands: How many commands had been sent to the run. Those that it has not taken are void.
     """
 
@@ -377,7 +377,7 @@ class HandOver(Struct, frozen=True, tag="hand_over"):
     """The process of a stored run is being shut down. It has released the run, so that another process continues it.
 
     Attributes:
-        reason: For people.
+        reason: Shown to users; not interpreted.
     """
 
     reason: str

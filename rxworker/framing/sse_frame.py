@@ -23,7 +23,7 @@ class SseFrame(Struct, frozen=True, gc=False):
 
     Attributes:
         data: Its ``data`` lines, joined with LF.
-        event: Its name; ``message`` where none was sent, ``stray`` for lines that are no field (see `SseDecoder`).
+        event: Its name; ``message`` where none was sent, ``stray`` for lines that are not fields (see `SseDecoder`).
         id: The last ``id`` the stream has sent so far.
         retry: Milliseconds to wait before a new connection, if the stream has sent it since the last frame.
     """

@@ -44,7 +44,7 @@ def hooks_of(hook: object) -> Sequence[AnyHook]:
     else there is in `HookSettings`. Of these each point takes what it can have.
 
     Raises:
-        ConfigurationError: It is none, and has no method named like a point, or has one that is named nearly so.
+        ConfigurationError: It is not a hook, and has no method named like a point, or has one that is named nearly so.
     """
     if isinstance(hook, Hook):
         return (cast("AnyHook", hook),)
@@ -66,7 +66,7 @@ def hooks_of(hook: object) -> Sequence[AnyHook]:
     if not made:
         points = ", ".join(POINTS)
         message = (
-            f"{hook!r} is no hook: decorate a function with its point, for example @before_tool_call, or "
+            f"{hook!r} is not a hook: decorate a function with its point, for example @before_tool_call, or "
             f"give an object with one of the methods {points}"
         )
         raise ConfigurationError(message)

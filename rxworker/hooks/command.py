@@ -187,7 +187,7 @@ async def run_command(
 ) -> CommandResult:
     r"""Run a command and wait for its end. It reads nothing, and what it leaves running is stopped with it.
 
-    An exit code other than 0 is no error: it is in the result. When the task is cancelled the command is killed.
+    An exit code other than 0 is not an error: it is in the result. When the task is cancelled the command is killed.
 
     Args:
         command: The program and its arguments; a text is split as a shell would, quotes included. What only a shell understands is refused.
@@ -264,7 +264,7 @@ def _for_a_shell(command: str) -> str | None:
 
 def _check_folder(command: str | Sequence[str], workspace: Path) -> None:
     if not workspace.is_dir():
-        raise CommandError(f"the workspace {str(workspace)!r} is no folder", command=command)
+        raise CommandError(f"the workspace {str(workspace)!r} is not a folder", command=command)
 
 
 def _shown(command: str | Sequence[str]) -> str:

@@ -137,7 +137,7 @@ class HookContext:
 
     @property
     def tool_args(self) -> JsonObject | None:
-        """The arguments of the call; ``None`` where there is none, or where they are no object."""
+        """The arguments of the call; ``None`` where there is none, or where they are not an object."""
         return None
 
     @property
@@ -269,7 +269,7 @@ class HookContext:
 
         Raises:
             LocalProtocolError: The run has ended.
-            TypeError: They are no messages, or hold tool calls or results.
+            TypeError: They are not messages, or they hold tool calls or results.
         """
         added = tuple(messages)
         self.emit(MessageAdd(added, self.hook))
@@ -327,7 +327,7 @@ class HookContext:
         After the run has ended it is dropped, with a warning in the log ``rxworker.hooks``; so it is with the two below.
         """
         if role not in ROLES:
-            raise TypeError(f"{role!r} is no role: {', '.join(ROLES)}")
+            raise TypeError(f"{role!r} is not a role: {', '.join(ROLES)}")
         self.emit(HookMessage(self.hook, "message", content, role=role))
 
     def send_system(self, content: str) -> None:

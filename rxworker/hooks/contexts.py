@@ -97,10 +97,10 @@ class MessageSendContext(HookContext):
         """
         messages, system = cast("object", self.messages), cast("object", self.system)
         if not isinstance(messages, list | tuple):
-            raise self._broken(f"the messages are {messages!r:.60}, which is no list")
+            raise self._broken(f"the messages are {messages!r:.60}, which is not a list")
         for message in cast("list[object]", messages):
             if not isinstance(message, Message):
-                raise self._broken(f"the messages hold {message!r:.60}, which is no Message")
+                raise self._broken(f"the messages hold {message!r:.60}, which is not a Message")
             if (what := odd_message(message)) is not None:
                 raise self._broken(f"the messages hold {what}")
         if system is not None and (odd := _odd_text(system)) is not None:
@@ -176,7 +176,7 @@ def odd_message(message: Message) -> str | None:
         return f"a message with the content {content!r:.60}: write Message.user('...')"
     for block in cast("list[object]", content):
         if not isinstance(block, ContentBlock):
-            return f"a message with {block!r:.60} in its content, which is no content block"
+            return f"a message with {block!r:.60} in its content, which is not a content block"
         if isinstance(block, Text) and (odd := _odd_text(block.text)) is not None:
             return f"a message with {odd}"
         found = changed_by_json(block.input) if isinstance(block, ToolCall) else None
@@ -186,9 +186,9 @@ def odd_message(message: Message) -> str | None:
 
 
 def _odd_text(text: object) -> str | None:
-    """What is wrong with a text, if anything: it is none, or cannot be sent."""
+    """What is wrong with a text, if anything: it is not a string, or cannot be sent."""
     if not isinstance(text, str):
-        return f"{text!r:.60}, which is no text"
+        return f"{text!r:.60}, which is not a string"
     try:
         # In most texts there is nothing to encode.
         _ = text.isascii() or text.encode()
@@ -292,12 +292,12 @@ class ToolCallContext(CallContext):
         """Check that it is still this call. A text that the hook left as its arguments is decoded, so that the next hook and the tool receive an object.
 
         Raises:
-            HookError: The hook has left something other than a call, a call with another id or name, or arguments that are none.
+            HookError: The hook has left something other than a call, a call with another id or name, or arguments that are not valid.
         """
         call, known = cast("object", self.call), self._given
         # The matchers of the next hooks, approvals, and the result of the call go by its name and its id.
         if not isinstance(call, ToolCall):
-            raise self._broken(f"the call is {call!r:.60}, which is no ToolCall", kind="verdict")
+            raise self._broken(f"the call is {call!r:.60}, which is not a ToolCall", kind="verdict")
         if call.id != known.id:
             raise self._broken(
                 f"the call has the id {call.id!r} instead of {known.id!r}, which its result must name",
@@ -356,7 +356,7 @@ class ToolCallContext(CallContext):
         """Replace the arguments by those of a JSON text; of a tool that takes free text, the text.
 
         Raises:
-            ValueError: The text is no JSON object.
+            ValueError: The text is not a JSON object.
         """
         try:
             given = decode_arguments(content, self.meta)
@@ -389,7 +389,7 @@ class ToolResultContext(CallContext):
         left = cast("object", self.result)
         if not isinstance(left, ToolResult):
             raise self._broken(
-                f"the result is {left!r:.60}, which is no ToolResult; for a text use set_content(...)"
+                f"the result is {left!r:.60}, which is not a ToolResult; for a text use set_content(...)"
             )
         if left.tool_use_id != self.call.id:
             raise self._broken(
@@ -492,7 +492,7 @@ class AbortContext(HookContext):
 
     Attributes:
         cause: ``cancel``, ``error``, ``abort`` or ``limit``.
-        reason: For people.
+        reason: Shown to users; not interpreted.
         error: The exception that awaiting the run raises.
     """
 

@@ -76,7 +76,7 @@ class LegacyError(Struct, frozen=True):
     """End the run with `RunAbortedError`; the hooks after this one do not run.
 
     Attributes:
-        message: Why, for people.
+        message: The reason. Shown to users; not interpreted.
     """
 
     message: str

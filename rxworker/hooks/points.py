@@ -36,7 +36,7 @@ class Cancel(Struct, frozen=True):
     run since the last response. Responses and the results of tools stay.
 
     Attributes:
-        reason: For people.
+        reason: Shown to users; not interpreted.
     """
 
     reason: str
@@ -70,7 +70,7 @@ class Abort(Struct, frozen=True):
     """End the run with `RunAbortedError`.
 
     Attributes:
-        reason: For people.
+        reason: Shown to users; not interpreted.
     """
 
     reason: str
@@ -80,7 +80,7 @@ class Pause(Struct, frozen=True):
     """End the run as `Paused`; ``worker.resume()`` continues it.
 
     Attributes:
-        reason: For people.
+        reason: Shown to users; not interpreted.
     """
 
     reason: str = ""
@@ -123,7 +123,7 @@ class EndRun(Exception):  # noqa: N818 - a verdict, not an error
     """Raised within a hook to end the run with `RunAbortedError`, also where no verdict can do that.
 
     Attributes:
-        reason: For people.
+        reason: Shown to users; not interpreted.
         hook: The name of the hook; the caller fills that in.
     """
 

@@ -45,7 +45,7 @@ def dangerous_command_guard(
 ) -> Hook[Any]:
     """Refuse calls whose arguments hold a command that destroys; the model reads why.
 
-    It catches slips. It is no fence: there are more ways to destroy than can be listed. All texts among the arguments are
+    It catches slips. It is not a security boundary: there are more ways to destroy than can be listed. All texts among the arguments are
     looked at, and a list of words is looked at as one text, too.
 
     Args:

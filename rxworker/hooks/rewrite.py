@@ -56,7 +56,7 @@ def changed(messages: Sequence[Message], change: Change) -> list[Message]:
             continue
         if not isinstance(left, Message):
             raise TypeError(
-                f"message {place} became {left!r}, which is no Message; write Message.user('...')"
+                f"message {place} became {left!r}, which is not a Message; write Message.user('...')"
             )
         for complaint in _complaints(message, left):
             raise _refused(f"message {place}: {complaint}")

@@ -1,7 +1,7 @@
 """Runs hooks one after the other with their time-outs, and handles their failures.
 
 A hook fails when it raises, when it takes longer than its time-out, and when something that it waits for was cancelled.
-What that means is in its ``on_failure``. `SystemExit` and the like are failures too; `KeyboardInterrupt` goes through. A verdict that its point does not have is no failure of the moment: it is a
+What that means is in its ``on_failure``. `SystemExit` and the like are failures too; `KeyboardInterrupt` goes through. A verdict that its point does not have is not a failure of the moment: it is a
 mistake in the program, and ends the run regardless of ``on_failure``.
 
 The run itself being cancelled is none of these: it goes through, also where a hook has caught it.
@@ -237,13 +237,17 @@ def _odd_field(verdict: Verdict) -> str | None:
         case Cancel() | Skip() | Abort() | Pause():
             reason = cast("object", verdict.reason)
             return (
-                None if isinstance(reason, str) else f"the reason {reason!r:.60}, which is no text"
+                None
+                if isinstance(reason, str)
+                else f"the reason {reason!r:.60}, which is not a string"
             )
         case Answer(content=content) if isinstance(cast("object", content), ToolResult):
             return "a ToolResult as its content; write Answer(result.content, is_error=result.is_error)"
         case Finish(final=flag) | Answer(is_error=flag):
             given = cast("object", flag)
-            return None if isinstance(given, bool) else f"the flag {given!r:.60}, which is no bool"
+            return (
+                None if isinstance(given, bool) else f"the flag {given!r:.60}, which is not a bool"
+            )
         case ContinueWithMessages():
             return _odd_messages(cast("object", verdict.messages))
         case _:
@@ -252,10 +256,12 @@ def _odd_field(verdict: Verdict) -> str | None:
 
 def _odd_messages(given: object) -> str | None:
     if not isinstance(given, list | tuple):
-        return f"{given!r:.60}, which is no list of messages; write ContinueWithMessages.user(text)"
+        return (
+            f"{given!r:.60}, which is not a list of messages; write ContinueWithMessages.user(text)"
+        )
     for message in cast("list[object]", given):
         if not isinstance(message, Message):
-            return f"{message!r:.60}, which is no Message; write Message.user('...')"
+            return f"{message!r:.60}, which is not a Message; write Message.user('...')"
         if (odd := odd_message(message)) is not None:
             return odd
         if message.tool_calls or message.tool_results:

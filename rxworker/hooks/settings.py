@@ -63,7 +63,7 @@ def called(name: str | None) -> str | None:
     """The name that was given for the hook, if any.
 
     Raises:
-        ConfigurationError: It is no text.
+        ConfigurationError: It is not a string.
     """
     given = cast("object", name)
     if given is not None and not isinstance(given, str):
@@ -78,14 +78,14 @@ def matcher_of(matcher: Matcher | None, point: HookPoint, name: str) -> re.Patte
     """The matcher, compiled.
 
     Raises:
-        ConfigurationError: It is no regular expression, or the point has nothing to match.
+        ConfigurationError: It is not a regular expression, or the point has nothing to match.
     """
     if matcher is None or matcher == "":
         return None
     try:
         compiled = re.compile(matcher)
     except (re.error, TypeError) as error:
-        message = f"the matcher of hook {name!r} is no regular expression: {matcher!r}: {error}"
+        message = f"the matcher of hook {name!r} is not a regular expression: {matcher!r}: {error}"
         raise ConfigurationError(message) from error
     if point not in MATCHED:
         message = f"hook {name!r} has a matcher, but at {point.value} there is no tool to match; use when=..."
@@ -97,7 +97,7 @@ def names_of(names: str | Iterable[str], name: str, side: str) -> tuple[str, ...
     """The hooks' names that a constraint mentions.
 
     Raises:
-        ConfigurationError: One is no text, or is the hook itself.
+        ConfigurationError: One is not a string, or is the hook itself.
     """
     mentioned = (names,) if isinstance(names, str) else tuple(names)
     for other in mentioned:
@@ -129,7 +129,7 @@ def timeout_of(timeout: float | None, point: HookPoint, name: str) -> float | No
     """Seconds until the hook has failed; ``None`` for never.
 
     Raises:
-        ConfigurationError: It is no number above 0.
+        ConfigurationError: It is not a number above 0.
     """
     if timeout is None:
         return ABORT_SECONDS if point is HookPoint.ON_ABORT else None
@@ -141,7 +141,7 @@ def priority_of(priority: int, name: str) -> int:
     """The hook's priority.
 
     Raises:
-        ConfigurationError: It is no number.
+        ConfigurationError: It is not a number.
     """
     given = cast("object", priority)
     if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given):
@@ -161,7 +161,7 @@ def enabled_by(variable: str, *, default: bool = False) -> Callable[[HookContext
 
     >>> from rxworker.messages import Conversation
     >>> context = HookContext(conversation=Conversation(), emit=print)
-    >>> enabled_by("A_VARIABLE_THAT_NOBODY_SETS", default=True)(context)
+    >>> enabled_by("A_VARIABLE_THAT_IS_NOT_SET", default=True)(context)
     True
     """
 

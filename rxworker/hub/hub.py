@@ -66,17 +66,17 @@ class Hub(WatcherRegistry, Stage[Record]):
         Args:
             delivery: How records are delivered; `Coalesce` by default.
             after: The number of the last record that it does not need.
-            name: A label for people; by default it is numbered.
+            name: A label that users see; by default it is numbered.
 
         Raises:
             ConfigurationError: ``delivery`` is not a delivery, or ``after`` is not a number.
         """
         delivery = Coalesce() if delivery is None else delivery
         # Checked here, in the caller's code: a watcher would raise it much later.
-        if not isinstance(delivery, Delivery):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(delivery, Delivery):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             message = f"delivery={delivery!r} is not a delivery: use Reliable(), Coalesce(), Latest() or DropOldest()"
             raise ConfigurationError(message)
-        if not isinstance(after, int) or isinstance(after, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(after, int) or isinstance(after, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             message = f"after={after!r} is not the number of a record: pass the number of the last record that is not needed, or 0"
             raise ConfigurationError(message)
         return Watch(self, delivery, max(after, 0), name)
@@ -97,11 +97,11 @@ class Hub(WatcherRegistry, Stage[Record]):
     def entries(self, after: int = 0, name: str = "") -> Stage[Record]:
         """The records after a number, for instruments, which need not see each delta: deltas from one network read are one record, with a `Deltas`.
 
-        Its observers are no watchers: the hub counts as unwatched with them alone, and they are not listed.
+        Its observers are not watchers: a hub that has only them counts as unwatched, and they are not listed.
 
         Args:
             after: The number of the last record to skip.
-            name: For people.
+            name: A label that users see.
         """
         return self._stage("entries", after, name or "instrument")
 

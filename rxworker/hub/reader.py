@@ -32,7 +32,7 @@ class Reader(Watcher):
         hub: The hub.
         delivery: How records are delivered.
         after: The number of the last record that it does not need.
-        name: A label for people; the hub numbers watchers without one.
+        name: A label that users see; the hub numbers watchers without one.
     """
 
     __slots__ = ("_attached_at", "_has_taken", "_hub", "_step")

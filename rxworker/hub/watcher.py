@@ -62,7 +62,7 @@ class Watcher(abc.DisposableBase):
         detach: Called when it is disposed: it is to be served no more.
         delivery: How records are delivered; ``None`` pushes each record within ``Hub.push``, and needs an observer.
         after: The number of the last record that it does not need.
-        name: A label for people.
+        name: A label that users see.
         observer: Receives what is pushed; a `Reader` has none.
         takes: What is pushed within ``Hub.push``: ``records``, the bare ``events`` of the run itself, or ``entries``: records of which one
             stands for adjacent deltas that arrived together.

@@ -109,7 +109,7 @@ class Watchers(Stage[tuple[WatcherState, ...]]):
 def when_idle(
     hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callable[[], None]
 ) -> abc.DisposableBase:
-    """Call a function when there has been no watcher for a while.
+    """Call a function after a time without watchers.
 
     Args:
         hub: The hub whose watchers count.

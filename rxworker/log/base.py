@@ -207,7 +207,7 @@ class EventLog(Store):
 
         Args:
             run_id: The run's id.
-            reason: For people; it is in the `RunRequeue`.
+            reason: Shown to users; not interpreted. It is in the `RunRequeue`.
 
         Raises:
             RunStatusError: It is not aborted, was dismissed while it was paused, or is nested in another run.

@@ -227,7 +227,7 @@ def _essence(value: Any, ids: dict[str, str]) -> object:
                 essence[name] = _known(held, ids) if name in _IDS else _essence(held, ids)
         return essence
     if isinstance(value, tuple):
-        return [_essence(each, ids) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_essence(each, ids) for each in value]  # pyright: ignore[reportUnknownVariableType] - a tuple of anything
     return value
 
 

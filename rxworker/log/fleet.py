@@ -50,7 +50,7 @@ class Totals(Struct):
         tool_errors: How many tools have failed.
         tool_seconds: How long the tools took, together.
         tool_durations: How many tools took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
-        most_queued: The most runs that were queued at once, of all groups; see `Fleet.sample`.
+        most_queued: The maximum number of runs that were queued at once, of all groups; see `Fleet.sample`.
     """
 
     ended: int = 0

@@ -259,7 +259,7 @@ class _Fold(Generic[S]):
             self._value = msgspec.json.decode(kept.value, type=self._type)
         except msgspec.MsgspecError as error:
             raise LogError(
-                f"the fold {self._key!r} has a value that is no {self._type.__qualname__} ({error}): give version={kept.version + 1} to fold anew, or another key"
+                f"the fold {self._key!r} has a value that is not a {self._type.__qualname__} ({error}): give version={kept.version + 1} to fold anew, or another key"
             ) from error
         self._kept, self._recent, self._older = kept, set(kept.finished), None
         self._is_dirty, self._due = False, time.time() + SAVED_EVERY

@@ -369,7 +369,7 @@ def upgrade_pause(members: Mapping[str, Any]) -> dict[str, Any]:
     """The members of a paused run, or of an event of one, as they are since version 2 of the entries: the parts of the pause are one of them.
 
     Args:
-        members: As version 1 had them, decoded. What is no part of a pause stays as it is.
+        members: As version 1 had them, decoded. What is not part of a pause stays as it is.
 
     Raises:
         ValueError: They are invalid, or contradict each other.
@@ -448,13 +448,13 @@ def read_line(line: bytes | str) -> Entry:
         if body.startswith(b'"'):
             body = b64decode(body[1:-1], validate=True)
         if not is_storable(read.kind):
-            raise ValueError(f"{read.kind!r} is no kind of event")
+            raise ValueError(f"{read.kind!r} is not a kind of event")
     except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
-        raise LogError(f"this is no entry of a log: {error}") from error
+        raise LogError(f"this is not an entry of a log: {error}") from error
     is_numbered = 0 < read.first <= read.last <= MOST_NUMBER and 0 <= read.epoch <= MOST_NUMBER
     if not (is_numbered and isfinite(read.time) and 0 < read.v <= MOST_NUMBER):
         raise LogError(
-            f"this is no entry of a log: records {read.first} to {read.last} of epoch {read.epoch}, at {read.time}, in version {read.v}"
+            f"this is not an entry of a log: records {read.first} to {read.last} of epoch {read.epoch}, at {read.time}, in version {read.v}"
         )
     return Entry(
         read.first, read.last, read.epoch, read.kind, read.time, body, read.changes_state, read.v
@@ -480,7 +480,7 @@ def _loads(data: bytes | str) -> object:
     """JSON that may have half of a surrogate pair, which msgspec does not read."""
 
     def refuse(name: str) -> None:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     return json.loads(data, parse_constant=refuse)
 

@@ -78,7 +78,7 @@ class NatsLog(EventLog):
         lease: Seconds that a claim lasts without a heartbeat.
 
     Raises:
-        ConfigurationError: The address is none.
+        ConfigurationError: The address is not that of a NATS log.
     """
 
     def __init__(

@@ -533,7 +533,7 @@ def _is_about_credentials(error: BaseException) -> bool:
 async def _subscribe(
     client: Client, subject: str, receive: Callable[[Msg], Awaitable[None]]
 ) -> Subscription:
-    subscribe = cast("Callable[..., Awaitable[Subscription]]", client.subscribe)  # pyright: ignore[reportUnknownMemberType]
+    subscribe = cast("Callable[..., Awaitable[Subscription]]", client.subscribe)  # pyright: ignore[reportUnknownMemberType] - untyped in nats-py
     return await subscribe(subject, cb=receive)
 
 

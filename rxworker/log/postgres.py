@@ -656,7 +656,7 @@ def _prepare(connection: Connection, server: Server) -> tuple[str, float]:
 
 
 def _other(server: Server) -> str:
-    return f"the schema {server.schema} of {server.address} has other tables, and not a log of rxworker: give another one with schema="
+    return f"the schema {server.schema} of {server.address} has other tables, but not a log of rxworker: give another one with schema="
 
 
 def _arrays(appends: Sequence[_AppendJob]) -> Sequence[Sequence[object]]:

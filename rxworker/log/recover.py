@@ -501,7 +501,7 @@ async def end_run(log: EventLog, run_id: str, reason: str) -> None:
     Args:
         log: The log of the run.
         run_id: The run's id.
-        reason: For people.
+        reason: Shown to users; not interpreted.
 
     Raises:
         RunStatusError: It has ended.
@@ -532,7 +532,7 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
     Args:
         log: The log of the run.
         run_id: The run's id.
-        reason: For people; it becomes the reason in the list.
+        reason: Shown to users; not interpreted. It becomes the reason in the list.
 
     Raises:
         CommandConflictError: It was decided about before.

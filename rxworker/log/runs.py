@@ -5,7 +5,7 @@ the two; `_parts` has the runs that were emitted. Of a run that has ended, the r
 the records that follow. A run that has not ended is followed until its reader finds its end, and that end counts for all of its readers.
 
 Stored runs share `AT_ONCE` places. A subscriber that reads a run when it comes, as `merge_runs` does, takes a place or waits for one in turn, and the next stored run is emitted
-behind it: there are never more readers than places, however many runs are stored. What runs, or begins, needs no place.
+after it: there are never more readers than places, however many runs are stored. What runs, or begins, needs no place.
 """
 
 from __future__ import annotations

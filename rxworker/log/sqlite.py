@@ -616,7 +616,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application != APPLICATION and tables:
-            raise LogError(f"{path} is another database, and not a log of rxworker")
+            raise LogError(f"{path} is a database, but not a log of rxworker")
         if version > FORMAT:
             raise LogError(
                 f"{path} is a log of version {version}, and this rxworker knows versions up to {FORMAT}: use a newer rxworker"
@@ -636,7 +636,7 @@ def _is_busy(error: sqlite3.Error) -> bool:
 def _explanation(path: Path, error: sqlite3.Error) -> str:
     text = str(error)
     if _is_busy(error):
-        return f"{path} is locked by another process for more than {BUSY:g} s: end what holds a transaction in it"
+        return f"{path} is locked by another process for more than {BUSY:g} s: end the process that holds a transaction in it"
     if "full" in text or "disk I/O" in text:
         return f"{path} cannot be written ({text}): make room on its disk, and recover the runs that ended"
     if "malformed" in text or "not a database" in text or "corrupt" in text:

@@ -96,7 +96,7 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
         for all its calls, and what a person had approved needs approval again.
 
     Raises:
-        LogError: The lines are no run, a number is missing, or the log has a run with this id. Nothing was stored.
+        LogError: The lines are not a run, a number is missing, or the log has a run with this id. Nothing was stored.
     """
     head: _Head | None = None
     entries: list[Entry] = []
@@ -126,7 +126,7 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
         entries.append(entry)
     if head is None or not entries:
         raise LogError(
-            "this is no exported run: give all lines of export_run, a head and at least one record"
+            "this is not an exported run: give all lines of export_run, a head and at least one record"
         )
     try:
         status = fold_run(records).status
@@ -154,10 +154,10 @@ def _read_head(line: bytes | str) -> _Head:
     try:
         head = msgspec.json.decode(line, type=_Head)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise LogError(f"this is no exported run: {error}") from error
+        raise LogError(f"this is not an exported run: {error}") from error
     if not is_storable(head.run_id) or head.row.status == "deleted":
         raise LogError(
-            f"this is no exported run: its id is {head.run_id!r}, and its status {head.row.status}"
+            f"this is not an exported run: its id is {head.run_id!r}, and its status {head.row.status}"
         )
     return head
 

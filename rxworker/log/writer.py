@@ -96,7 +96,7 @@ FOLLOWS: Mapping[WriterState, frozenset[WriterState]] = {
 
 # Constants, since a member of an enumeration is slow to look up.
 _NEW, _CLAIMING, _OPEN, _CLOSING, _RELEASING, _CLOSED, _FAILED = WriterState
-# Behind these the results of the turn are in the conversation, or nothing comes of them.
+# After these the results of the turn are in the conversation, or nothing comes of them.
 _SEEN = frozenset({AttemptRetract, TurnStop, RunPause, RunStop, RunAbort})
 _WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
 _APPENDS = frozenset({_OPEN, _CLOSING})

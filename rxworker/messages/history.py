@@ -112,7 +112,7 @@ def trim(
 
     Args:
         conversation: All messages so far.
-        max_tokens: The most that is to be left.
+        max_tokens: The maximum number of tokens that remain.
         count: How many tokens a message takes; a rough `estimate` by default. Called once for each message.
         keep_first: How many of the first turns stay, such as examples of how to answer.
 
@@ -153,8 +153,8 @@ def shorten(
 
     Args:
         conversation: All messages so far.
-        max_tokens: The most that these turns take together, by the `estimate`. The last one always stays.
-        max_turns: The most of them.
+        max_tokens: The maximum number of tokens of these turns together, by the `estimate`. The last one always stays.
+        max_turns: The maximum number of turns.
 
     >>> hello = Conversation((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
     >>> shorten(hello, 100, 1)

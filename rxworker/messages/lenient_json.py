@@ -6,7 +6,7 @@ not valid for a strict reader; but for half a character no response should die.
 
 Here the halves are found and put together: a high half at the very end of a delta is held until the next delta of the
 same text. If that begins with the low half, the character comes out whole; if not, U+FFFD replaces the half. One that
-no text follows is left out. A half anywhere else becomes U+FFFD, and so do bytes that are no UTF-8.
+no text follows is left out. A half anywhere else becomes U+FFFD, and so do bytes that are not UTF-8.
 
 Decoders come here only when a frame could not be read, and for the frames after it.
 """
@@ -116,7 +116,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def read_json(data: bytes) -> Json:
-    """The JSON of a frame, ``None`` if it is none."""
+    """The JSON of a frame, ``None`` if it is not JSON."""
     try:
         decoded: Json = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -125,7 +125,7 @@ def read_json(data: bytes) -> Json:
 
 
 def read_repaired(data: bytes) -> Json:
-    r"""The JSON of bytes that nothing follows, with U+FFFD for half a character in it; ``None`` if it is none.
+    r"""The JSON of bytes that nothing follows, with U+FFFD for half a character in it; ``None`` if they are not JSON.
 
     >>> read_repaired(b'"a\\ud83d"') == "a\ufffd"
     True

@@ -133,7 +133,7 @@ def to_json(conversation: Conversation) -> bytes:
     """The conversation as JSON, with everything that a provider wants to see again.
 
     Raises:
-        LocalProtocolError: It holds something that is no JSON, such as half of a surrogate pair.
+        LocalProtocolError: It holds something that is not JSON, such as half of a surrogate pair.
 
     >>> from rxworker.messages import Message
     >>> to_json(Conversation((Message.user("hi"),)))
@@ -142,7 +142,7 @@ def to_json(conversation: Conversation) -> bytes:
     try:
         return msgspec.json.encode(_Archive(VERSION, conversation))
     except (TypeError, UnicodeError, OverflowError, RecursionError) as error:
-        raise LocalProtocolError(f"the conversation is no JSON: {error}") from error
+        raise LocalProtocolError(f"the conversation is not JSON: {error}") from error
 
 
 def from_json(data: bytes | str) -> Conversation:
@@ -160,14 +160,14 @@ def from_json(data: bytes | str) -> Conversation:
     try:
         version = msgspec.json.decode(data, type=_Head).version
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise LocalProtocolError(f"this is no conversation that was kept: {error}") from error
+        raise LocalProtocolError(f"this is not a stored conversation: {error}") from error
     if version > VERSION:
         raise LocalProtocolError(
             f"the conversation has version {version}, and this rxworker reads up to version {VERSION}: "
             "read it with the rxworker that wrote it, or a newer one"
         )
     if version < 1:
-        raise LocalProtocolError(f"the conversation has version {version}, which never was")
+        raise LocalProtocolError(f"the conversation has version {version}, which does not exist")
     try:
         return msgspec.json.decode(data, type=_Archive).conversation
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -79,7 +79,7 @@ def _opening(messages: Sequence[Message]) -> Iterator[str]:
         if user_speaks(message):
             return
         if message.role == "assistant" and not is_blank(message):
-            yield f"message {place}: the assistant speaks before the first message of the user"
+            yield f"message {place}: an assistant message comes before the first user message"
             return
 
 
@@ -143,7 +143,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
 def _thoughts(messages: Sequence[Message]) -> Iterator[str]:
     for place in sorted(dangling_thoughts(messages)):
         if is_thought(messages[place]):
-            yield f"message {place}: the assistant thinks, and has no answer"
+            yield f"message {place}: the assistant message has thinking but no answer"
 
 
 NOT_RUN = "This call was not run: the run ended before it."

@@ -39,7 +39,7 @@ def check_names(owner: str, names: Iterable[str], known: Collection[str]) -> Non
     """Check that settings exist.
 
     Args:
-        owner: What has them, for the message.
+        owner: Their owner, for the message.
         names: The names that were given.
         known: The names of its settings.
 

@@ -31,9 +31,7 @@ def expect_operator(operator: object) -> None:
         return
     name = operator.__name__
     if inspect.iscoroutinefunction(operator) or inspect.isasyncgenfunction(operator):
-        message = (
-            f"{name} is no operator, which returns an observable at once: write def, without async"
-        )
+        message = f"{name} is not an operator, which returns an observable at once: write def, without async"
         raise ConfigurationError(message)
     if _is_library(operator) or not _takes_one(operator):
         message = f"{name} makes an operator and is not one: write {name}(...), with parentheses"

@@ -45,7 +45,7 @@ def combine_gauges(
         [ combine_gauges(Row(0, ""), x=count, y=same) ]
         0-(1,2)-(3,4)--|       0 is (0, ""), then (1, ""), (1, a), (2, a), (2, b)
 
-    It begins with ``start``, and emits anew whenever a gauge does: put ``ops.sample`` after it for people. It completes when all gauges
+    It begins with ``start``, and emits anew whenever a gauge does: put ``ops.sample`` after it if users look at it. It completes when all gauges
     have, and an error of the source ends it. A gauge that fails stops alone: its field keeps its value, and a warning is logged. If all have failed, the
     error of the last ends it. A value that is not of the type of its field is a failure of its gauge.
 
@@ -253,7 +253,7 @@ class _Rate(Fold[float]):
         self._seconds = seconds
 
     def push(self, due: float, item: float, /) -> None:
-        if not isinstance(item, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(item, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             raise no_amount("rate(...)", item)
         super().push(due, item)
 

@@ -241,7 +241,7 @@ def _follow_each(
         joined = Joined(observer, scheduler)
 
         def follow(block: Block) -> None:
-            if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
                 joined.on_error(no_block(verb, block))
                 return
             state = seed

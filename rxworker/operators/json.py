@@ -53,7 +53,7 @@ class ToolInput(Struct, frozen=True, eq=False):
 
     @property
     def input(self) -> JsonObject | None:
-        """The members that are whole; at the end all of them, or ``None`` where the text was no JSON object."""
+        """The members that are whole; at the end all of them, or ``None`` where the text was not a JSON object."""
         if self._whole is None:
             return dict(self._members[: self._count])
         return self._whole if isinstance(self._whole, dict) else None
@@ -134,7 +134,7 @@ def tool_calls() -> Operator[Event, ToolCall]:
         [ tool_calls() ]
         -----------1-2--|
 
-    A call whose block is aborted is none. The input of a call whose text is no JSON object is the text. With several choices, those of the first count. An attempt may be
+    A call whose block is aborted is not emitted. The input of a call whose text is not a JSON object is the text. With several choices, those of the first count. An attempt may be
     retracted after its calls were emitted; ``committed(), tool_calls()`` emits none of these.
 
     >>> from reactivex import of

@@ -163,9 +163,9 @@ class Sink(abc.ObserverBase[A]):
     # The slots stand in for the base class's abstract methods; the names below only declare their types.
     __slots__ = ("on_completed", "on_error", "on_many", "on_next")
 
-    on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
-    on_error: Callable[[Exception], None]  # pyright: ignore[reportIncompatibleMethodOverride]
-    on_completed: Callable[[], None]  # pyright: ignore[reportIncompatibleMethodOverride]
+    on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
+    on_error: Callable[[Exception], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
+    on_completed: Callable[[], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
 
     def __init__(
         self,

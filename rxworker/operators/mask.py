@@ -83,7 +83,7 @@ def mask(
     Call *** now.
     """
     search = _search_of(pattern)
-    if not isinstance(replacement, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(replacement, str):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError("mask(..., replacement): give the text that replaces a match")
     check_number("mask(limit)", limit, least=1, whole=True)
 

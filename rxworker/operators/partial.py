@@ -18,7 +18,7 @@ def partial_json() -> Operator[str, Json]:
         [ partial_json() ]
         --0-----1--2-----------3--|    0 {}, 1 {a: x}, 2 {a: xy}, 3 {a: xy, b: 1}
 
-    It emits one object that grows: copy it to keep what it was. The cost is linear in the text. Text that is no JSON ends it
+    It emits one object that grows: copy it to keep what it was. The cost is linear in the text. Text that is not JSON ends it
     with nothing more to show; the text itself goes its own way.
 
     >>> from reactivex import of
@@ -37,7 +37,7 @@ def _read(observer: abc.ObserverBase[Json]) -> Sink[str]:
     def on_next(text: str) -> None:
         if ending.is_over:
             return
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             ending.on_error(no_text("partial_json()", text))
         elif reader.feed(text):
             observer.on_next(reader.value)

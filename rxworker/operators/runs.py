@@ -18,7 +18,7 @@ _NO_RUN = "merge_runs takes several runs, not {!r}: for one run write merge_runs
 
 
 class HasRecords(Protocol):
-    """A source of records that is no observable itself, such as a `Run`."""
+    """A source of records that is not itself an observable, such as a `Run`."""
 
     @property
     def records(self) -> Observable[Record]:

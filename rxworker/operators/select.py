@@ -205,7 +205,7 @@ def reject(*types: type[object]) -> Operator[Any, Any]:
 
 def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Operator[Any, Any]:
     """Pass on the items of the types, or all others."""
-    if not types or not all(isinstance(kind, type) for kind in types):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not types or not all(isinstance(kind, type) for kind in types):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError(f"{name}(...) takes types, for example {name}(TextDelta)")
     verb = f"{name}({', '.join(kind.__name__ for kind in types)})"
     takes_events = EVENTS.issuperset(types)

@@ -43,7 +43,7 @@ TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
 
 
 def think_tags(tag: str = "think", *, begins_inside: bool = False) -> Operator[E, E]:
-    """Make blocks of thinking of what stands between tags in the text. Other events pass, with higher indexes behind such a block.
+    """Make blocks of thinking of what stands between tags in the text. Other events pass, with higher indexes after such a block.
 
         -s-a-----b-c-------e-|     s BlockStart, e BlockStop; a "<think>h", b "m</thi", c "nk>Hi"
         [ think_tags() ]
@@ -236,7 +236,7 @@ class _Tags(Generic[E]):
             yield BlockStop(block.index, block.kind, stop.stop_reason)
 
     def _abort(self, block: _Open, reason: str) -> Iterator[Event]:
-        if block.index is not None:  # what has not opened has shown nothing
+        if block.index is not None:  # a block that was not opened has shown nothing
             yield BlockAbort(block.index, block.kind, reason)
 
     def _end_all(self) -> Iterator[Event]:

@@ -67,7 +67,7 @@ class Window(Sequence[A_co]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Window | tuple):
-            return tuple(self) == tuple(other)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return tuple(self) == tuple(other)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - a tuple of anything
         return NotImplemented
 
     def __hash__(self) -> int:
@@ -188,7 +188,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Opera
         -A--B--C--D------|     A is (a), B is (a, b), C is (b), D is ()
 
     A `Window` is an immutable sequence. Making it costs nothing, whatever it holds, so look at it as seldom as a person does:
-    behind ``ops.sample``. If only one value of the items is needed, `fold_sliding` keeps it up to date.
+    after ``ops.sample``. If only one value of the items is needed, `fold_sliding` keeps it up to date.
 
     Args:
         seconds: How long an item stays.

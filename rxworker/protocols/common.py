@@ -78,7 +78,7 @@ def split_interrupt(name: str) -> tuple[str, str]:
     run, colon, call_id = name.partition(":")
     if not colon or not run:
         raise DecisionError(
-            f"{name!r:.80} is no interrupt of this server: send back the unchanged id of the paused run"
+            f"{name!r:.80} is not an interrupt of this server: send back the unchanged id of the paused run"
         )
     return run, call_id
 
@@ -121,7 +121,7 @@ def decode_request(data: bytes, kind: type[A], name: str) -> A:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise LocalProtocolError(f"this is no {name}: {error}") from error
+        raise LocalProtocolError(f"this is not a {name}: {error}") from error
 
 
 def tool_result(
@@ -285,7 +285,7 @@ def check_content(block: C) -> C:
     >>> check_content(Image("image/png", url="http://169.254.169.254/latest"))
     Traceback (most recent call last):
     ...
-    rxworker.errors.LocalProtocolError: a file at '169.254.169.254' is not read, which is no public address: send its bytes, as a data: address or in base64
+    rxworker.errors.LocalProtocolError: a file at '169.254.169.254' is not read, which is not a public address: send its bytes, as a data: address or in base64
     """
     if block.echo is not None:
         raise LocalProtocolError("echo: only what a provider has sent has it: leave it out")
@@ -331,7 +331,7 @@ def _check_address(url: str) -> None:
     is_odd = address is None and NUMBER.fullmatch(host) is not None
     if is_inside or is_odd or (address is not None and not _is_public(address)):
         raise LocalProtocolError(
-            f"a file at {host[:80]!r} is not read, which is no public address: {INSTEAD}"
+            f"a file at {host[:80]!r} is not read, which is not a public address: {INSTEAD}"
         )
 
 

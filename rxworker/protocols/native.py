@@ -70,10 +70,10 @@ def decode_record(data: bytes | str) -> Record:
     except msgspec.ValidationError as error:
         record = _with_unknown_event(data)
         if record is None:
-            raise RemoteProtocolError(f"this is no record: {error}") from error
+            raise RemoteProtocolError(f"this is not a record: {error}") from error
         return record
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"this is no record: {error}") from error
+        raise RemoteProtocolError(f"this is not a record: {error}") from error
 
 
 def _with_unknown_event(data: bytes | str) -> Record | None:
@@ -174,7 +174,7 @@ class StreamEnd(Struct, frozen=True):
 
     Attributes:
         status: The final status of the run: ``finished``, ``paused`` or ``aborted``.
-        reason: The reason, for people.
+        reason: The reason. Shown to users; not interpreted.
     """
 
     status: str

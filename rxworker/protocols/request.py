@@ -51,7 +51,7 @@ class RunRequest(Struct, frozen=True):
         replies: The client's replies to a paused run.
         results: The results of the client's tools after the last answer. Those that no run waits for are ignored.
         tools: The tools of the client.
-        shared_state: The state that it shares with the worker; an empty one is none.
+        shared_state: The state that it shares with the worker; an empty one counts as absent.
         replaces: Whether the client replaces messages: it edits one, or regenerates an answer.
         message_id: The client's message that a resumed run continues.
         stream: Encodes the run for this client, if the encoding depends on the request.

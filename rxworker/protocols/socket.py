@@ -128,7 +128,7 @@ class RunEnd(Struct, frozen=True, tag="end"):
     Attributes:
         run_id: The run's id.
         status: Its final status: ``finished``, ``paused`` or ``aborted``.
-        reason: The reason, for people.
+        reason: The reason. Shown to users; not interpreted.
     """
 
     run_id: str = field(name="run")
@@ -189,7 +189,7 @@ class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
 
     Attributes:
         code: The error code.
-        message: The cause and the remedy, for people.
+        message: The cause and the remedy. Shown to users; not interpreted.
         run_id: The run of the request.
         stream: The published stream of the request.
     """
@@ -292,7 +292,7 @@ class PauseSummary(Struct, frozen=True):
 
     Attributes:
         hook: The name of the hook that paused it.
-        reason: For people.
+        reason: Shown to users; not interpreted.
         paused_at: The ``id`` of the call that it paused at; ``None`` at the end of a turn.
         pending: The calls that wait, in order.
     """

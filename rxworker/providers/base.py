@@ -165,7 +165,7 @@ class Options(Settings, frozen=True, omit_defaults=True):
             its system text. ``auto`` caches by the rules of the provider, so that the next request of a conversation reads all
             of this one. A provider that caches unasked, or not at all, leaves it out.
         cache_ttl: The lifetime of these parts in the provider's words, for example ``1h``. They always live at least as long as a
-            part behind them.
+            part after them.
         compact_at: From how many tokens of input on the provider shortens the conversation by itself: it writes a summary into its answer, and reads what comes before that no more.
             `Anthropic` and `OpenAIResponses` do at their own services; any other refuses it.
 

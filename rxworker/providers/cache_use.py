@@ -237,7 +237,7 @@ def _steps(before: Request, now: Request) -> Iterator[tuple[str, Request, Reques
 
 
 def _is_same(one: CacheChange, other: CacheChange) -> bool:
-    """Whether two differences are the same, though hooks may have put something before it or behind it."""
+    """Whether two differences are the same, though hooks may have put something before it or after it."""
     if one.part != other.part or NUMBER.sub("", one.path) != NUMBER.sub("", other.path):
         return False
     pairs = zip(_tails(one), _tails(other), strict=True)

@@ -98,7 +98,7 @@ def check_media(block: Image | Document | Audio) -> None:
     kind = type(block).__name__
     if "/" not in block.media_type:
         raise LocalProtocolError(
-            f"{kind}({block.media_type!r}) has a media type that is none; "
+            f"{kind}({block.media_type!r}) does not have a media type; "
             f"to read a file, use {kind}.from_file({block.media_type!r})"
         )
     if isinstance(block, Audio):

@@ -94,7 +94,7 @@ def read_model(name: object) -> str:
     """The model's name, if it is one.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is not the name of a model.
     """
     if not isinstance(name, str) or not name.strip():
         raise ConfigurationError(
@@ -124,7 +124,7 @@ def read_key(argument: str | None, *variables: str, needed: bool) -> str | None:
     if not _KEY.fullmatch(key):
         raise ConfigurationError(
             "the API key holds a line end, a space or a character that is not ASCII, and cannot be "
-            f"sent; copy it again, without what stands around it ({variables[0]} or api_key=...)"
+            f"sent; copy it again, without the surrounding text ({variables[0]} or api_key=...)"
         )
     return key
 

@@ -212,7 +212,7 @@ class Service(ABC):
         def keyed(request: HttpRequest, key: object) -> HttpRequest:
             if not isinstance(key, str) or not key:
                 raise ConfigurationError(
-                    f"the function for the key returned {type(key).__name__} and no text: give one that returns the key"
+                    f"the function for the key returned {type(key).__name__}, not a string: give a function that returns the key"
                 )
             self._last_key = key
             return replace(request, headers=self._authorization(url, key) | {**request.headers})

@@ -47,7 +47,7 @@ class BlockState(Struct, frozen=True):
         citations: The sources of its text.
         echo: Content that the provider requires back: that of the start, overridden by that of the stop.
         stop_reason: Why its choice ended, if the protocol reports it with the block.
-        reason: Why it was aborted, for people.
+        reason: Why it was aborted. Shown to users; not interpreted.
     """
 
     index: int

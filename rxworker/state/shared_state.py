@@ -144,5 +144,5 @@ def _applied(
 
 def _index(key: str) -> int:
     if not (key.isascii() and key.isdecimal()) or (key[0] == "0" and key != "0"):
-        raise LookupError(f"{key!r} is no index of an array")
+        raise LookupError(f"{key!r} is not an index of an array")
     return int(key[:12])

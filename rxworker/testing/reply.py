@@ -48,7 +48,7 @@ class Call(Struct, frozen=True):
 
     Attributes:
         name: The tool's name.
-        input: Its arguments. A string is sent as it is, for arguments that are cut or no JSON at all.
+        input: Its arguments. A string is sent as it is, for arguments that are cut or are not JSON.
         id: The call's id; ``None``: made from the number of the request and the place of the call.
     """
 

@@ -44,7 +44,7 @@ class Received(Struct, frozen=True):
         method: The HTTP method.
         path: The path, including the query.
         headers: Names in lower case; keys are masked.
-        body: The parsed JSON, or the text where it is none.
+        body: The parsed JSON, or the text where it is not JSON.
     """
 
     method: str

@@ -41,7 +41,7 @@ class RequestChangedError(LocalProtocolError):
 
     def __init__(self, request: int, difference: str) -> None:
         super().__init__(
-            f"request {request} is not that of the stored run: {difference}. "
+            f"request {request} differs from the stored one: {difference}. "
             "If this is intended, store a new run, or pass strict=False"
         )
         self.request = request

@@ -101,7 +101,7 @@ class Registration(abc.DisposableBase):
             message = f"{handler!r} has on_event and no scope(), which a handler makes a scope with"
             raise ConfigurationError(message)
         if not is_handler and not callable(handler):
-            message = f"{handler!r} is no handler: give a function of an event, or an object with scope() and on_event()"
+            message = f"{handler!r} is not a handler: give a function of an event, or an object with scope() and on_event()"
             raise ConfigurationError(message)
 
         def without_scope(_: None, event: Any) -> None:
@@ -223,7 +223,7 @@ class TextBlockCollector(_Collector[str]):
 class ToolCallCollector(_Collector[ToolCall]):
     """Gathers each tool call when its block stops. Aborted blocks are ignored.
 
-    The input of a call is an object; a call without any text has the input ``{}``. Where the text is no JSON object, the
+    The input of a call is an object; a call without any text has the input ``{}``. Where the text is not a JSON object, the
     input is the text: that distinguishes a call whose arguments cannot be read.
 
     >>> from rxworker.events import BlockStart, BlockStop, BlockType, ToolUseMetadata

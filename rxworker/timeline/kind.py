@@ -130,7 +130,7 @@ class ToolUseBlockAbort(Struct, frozen=True):
         index: Its name within the response.
         id: The id that the result would have named.
         name: The tool's name.
-        reason: For people.
+        reason: Shown to users; not interpreted.
     """
 
     index: int
@@ -153,7 +153,7 @@ class Kind(Generic[E_co]):
     The deltas of a block kind are the very delta events of the stream, since they are its most frequent objects.
 
     Attributes:
-        name: For people.
+        name: Its name, in messages.
         deltas: The deltas that a block of this kind may hold; empty for the kinds of meta events.
     """
 

@@ -214,7 +214,9 @@ class Timeline:
         """
         if kind not in KINDS:
             names = ", ".join(known.name for known in KINDS)
-            raise ConfigurationError(f"{kind!r} is none of the kinds of a timeline: {names}")
+            raise ConfigurationError(
+                f"{kind!r} is not a kind of a timeline; the kinds are: {names}"
+            )
         return self._add(kind, handler)
 
     def _add(self, kind: Kind[K], handler: HandlerLike[K, S]) -> abc.DisposableBase:
@@ -240,7 +242,7 @@ class Timeline:
 
         Raises:
             Exception: What a handler raised, after all handlers were called.
-            ConfigurationError: It is no event; the event of a `Record` is its ``event``.
+            ConfigurationError: It is not an event; the event of a `Record` is its ``event``.
         """
         kind: type[object] = event.__class__
         if kind not in EVENTS:
@@ -287,7 +289,7 @@ class Timeline:
         the response.
 
         Args:
-            reason: For people.
+            reason: Shown to users; not interpreted.
 
         Raises:
             Exception: What a handler raised, after all handlers were called.

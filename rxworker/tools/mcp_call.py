@@ -122,7 +122,7 @@ class RemoteCall:
 
         Raises:
             QuestionError: The server has a question, and a person can answer it.
-            ExecutionFailedError: The call is lost, or the server requests what this client does not have.
+            ExecutionFailedError: The call is lost, or the server requests a feature that this client does not have.
             MCPError: The server reports an error.
         """
         from mcp import MCPError, types
@@ -178,7 +178,7 @@ class RemoteCall:
         for question in questions.values():
             if isinstance(question, str):
                 raise self._failed(
-                    f"the server requests what this client does not have: {question}"
+                    f"the server requests a feature that this client does not have: {question}"
                 )
         for key, question in questions.items():
             if key in asked.responses or isinstance(question, str):

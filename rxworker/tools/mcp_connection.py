@@ -381,7 +381,7 @@ def tasks_extension() -> Any:
 
 
 def question_of(request: JsonObject, source: str) -> Question | str:
-    """The question of a request for input; a text with the reason if it is none, or not understood.
+    """The question of a request for input; a text with the reason if it is not a question, or is not understood.
 
     >>> question_of({"method": "roots/list"}, "tides")
     "'roots/list'"

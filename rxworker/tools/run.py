@@ -330,7 +330,7 @@ async def run_calls(
             task = loop.create_task(run_at(limiter, toolbox, call, place, call_scope))
         tasks.append(task)
     try:
-        await asyncio.sleep(0)  # what has nothing to wait for is done then
+        await asyncio.sleep(0)  # a call without anything to wait for ends here
         for (call, place), task in zip(placed, tasks, strict=True):
             if task.done():
                 report(call, place, task)

@@ -41,7 +41,7 @@ class GeminiCacheTransport:
     """Sends requests of `rxworker.providers.Gemini`, whose beginning it puts into an explicit cache when it comes for the second time.
 
     A beginning is the tools and the system text, and the first message if that is long. It gets a cache if the model takes one (Gemini 2.5 and 3, not 4), if it is long enough by the model's
-    row, and if it is at least half of the request: what stands behind it is then not read from a cache. Where a cache is lost or cannot be created, the whole request is
+    row, and if it is at least half of the request: the rest of the request is then not read from a cache. Where a cache is lost or cannot be created, the whole request is
     sent. Each cache ends by its lifetime, which is all that it can cost: Google takes a price for its tokens by the hour.
 
     Args:

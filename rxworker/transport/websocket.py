@@ -46,8 +46,8 @@ GONE = ("previous_response_not_found", "websocket_connection_limit_reached")
 ONLY_HTTP = ("accept", "accept-encoding", "connection", "content-length", "content-type", "host")
 KEEP_ALIVE = b":\n\n"
 TOO_BIG = 1009
-# Closing waits for nothing. The fields of the class have no types.
-_LEAVE = ClientWSTimeout(ws_close=0.0)  # pyright: ignore[reportCallIssue]
+# Closing waits for nothing.
+_LEAVE = ClientWSTimeout(ws_close=0.0)  # pyright: ignore[reportCallIssue] - made by attrs, without types
 
 
 class WebSocketTransport:
@@ -296,7 +296,7 @@ class _SocketExchange(Exchange):
                 self._sockets.refuse(self._request.url, str(error))
         if create.is_warm_up:
             url = shown(self._request.url)
-            message = f"there is no WebSocket at {url}: a request with generate=False is of use on one alone"
+            message = f"there is no WebSocket at {url}: a request with generate=False needs one"
             raise TransportError(message)
         return await super()._transfer(loop)
 

@@ -35,7 +35,7 @@ def display_run(run: Run[Any] | Replica, *, every: float = 0.25) -> asyncio.Task
         A task that is done when the run has ended, however it ended; it need not be awaited.
 
     Raises:
-        ConfigurationError: This is no notebook.
+        ConfigurationError: The program does not run in a notebook.
         LocalProtocolError: There is no running event loop.
     """
     show = _display("display_run")
@@ -69,7 +69,7 @@ def display_board(board: Board) -> Callable[[], None]:
         A function that ends the drawing, and not the board.
 
     Raises:
-        ConfigurationError: This is no notebook.
+        ConfigurationError: The program does not run in a notebook.
     """
     handle = _display("display_board")(board._repr_mimebundle_(), raw=True, display_id=True)
     is_waiting = False
@@ -91,7 +91,9 @@ def display_board(board: Board) -> Callable[[], None]:
 
 def _display(name: str) -> Callable[..., Any]:
     if "IPython" not in sys.modules or import_module("IPython").get_ipython() is None:
-        raise ConfigurationError(f"{name}() draws in a notebook, and this program runs in none")
+        raise ConfigurationError(
+            f"{name}() draws in a notebook, and this program does not run in one"
+        )
     return import_module("IPython.display").display
 
 

@@ -1,4 +1,4 @@
-"""Views of a run for people: the changes that its records make, for protocols and for programs that draw."""
+"""Views of a run that users look at: the changes that its records make, for protocols and for programs that draw."""
 
 from rxworker.views.html import view_html
 from rxworker.views.run_view import (

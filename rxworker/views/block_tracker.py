@@ -2,7 +2,7 @@
 
 Theory of operation. A block is kept from its first event to its last, by its index. Its id is made of the run, the turn, the attempt and the
 index, so that it is the same for every watcher. A block whose start was missed is shown where that does no harm: a text without its
-beginning is still a text, while half of a call's arguments are no arguments. Such a call is shown with all of its arguments when it starts to run
+beginning is still a text, while half of a call's arguments cannot be used. Such a call is shown with all of its arguments when it starts to run
 or waits. All methods that return an iterator yield the changes that follow.
 """
 
@@ -153,7 +153,7 @@ class OpenBlock:
             yield from handler(self, event)
 
     def show(self) -> Changes:
-        """Open the block for people, if it can be shown, with the text that arrived before."""
+        """Open the block for users, if it can be shown, with the text that arrived before."""
         if self.shown is not None or self.is_hidden:
             return
         choice, response, call = self.start.choice, self.response, self.metadata

@@ -243,7 +243,7 @@ class Retract(Struct, frozen=True):
 
     Attributes:
         scope: The scope of the response.
-        reason: The reason, for people.
+        reason: The reason. Shown to users; not interpreted.
         blocks: The ids of its blocks.
         calls: The ids of its calls.
     """
@@ -267,7 +267,7 @@ class ViewPause(Struct, frozen=True):
     Attributes:
         run_id: The run's id.
         hook: The name of the hook that paused it.
-        reason: For people.
+        reason: Shown to users; not interpreted.
         pending: The calls that wait.
     """
 

@@ -162,7 +162,7 @@ class NoteView(ViewItem):
 
 @dataclass(slots=True, eq=False)
 class AttemptView(ViewItem):
-    """A request to a provider. It is no item of the conversation; see `RunView.attempts`.
+    """A request to a provider. It is not an item of the conversation; see `RunView.attempts`.
 
     Attributes:
         number: Its number in the turn, from 1.
@@ -190,7 +190,7 @@ class ViewStep(Struct, frozen=True):
 
 
 class RunView:
-    """A view of a run for people: a fold of its records.
+    """A view of a run that users look at: a fold of its records.
 
     Args:
         keep: How many items and attempts are kept, the last ones; ``None`` for all of them.
@@ -259,7 +259,7 @@ class RunView:
         """There are no more records; whatever is open ends.
 
         Args:
-            reason: For people.
+            reason: Shown to users; not interpreted.
         """
         return self._apply(self._tracker.close(reason))
 

@@ -41,7 +41,7 @@ class CalledTool(Struct, frozen=True):
 
     @property
     def input(self) -> Json:
-        """The arguments; ``{}`` for none and for ``null``, ``{"__invalid_json__": text}`` for text that is no JSON."""
+        """The arguments; ``{}`` for none and for ``null``, ``{"__invalid_json__": text}`` for text that is not JSON."""
         if self.is_free_text:
             return self.arguments
         if self.arguments.strip() in ("", "null"):  # how servers write that there are none

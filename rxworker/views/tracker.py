@@ -180,7 +180,7 @@ class Tracker:
         """Return the last changes for a watcher that receives no more records; none if the run has ended.
 
         Args:
-            reason: Why there are no more records, for people.
+            reason: Why there are no more records. Shown to users; not interpreted.
         """
         if self.is_over:
             return []

@@ -106,7 +106,7 @@ def expect_observable(
     """Check what an operator or a stage of the application has returned.
 
     Raises:
-        ConfigurationError: It is no observable.
+        ConfigurationError: It is not an observable.
     """
     made = cast("object", result)
     if isinstance(made, Observable):
@@ -115,7 +115,7 @@ def expect_observable(
         made.close()
     name: str = getattr(operator, "__name__", type(operator).__name__)
     raise ConfigurationError(
-        f"{what} {name} returned a {type(made).__name__}, which is no observable: return {instead}"
+        f"{what} {name} returned a {type(made).__name__}, which is not an observable: return {instead}"
     )
 
 

@@ -437,7 +437,7 @@ async def _execute(
     def take(result: ToolResult) -> None:
         each = next((each for each in left if each.call.id == result.tool_use_id), None)
         if each is None:
-            text = f"the executor of call_tools emitted a result of {result.tool_use_id!r}, which is no call that waits: give each result the id of its call"
+            text = f"the executor of call_tools emitted a result of {result.tool_use_id!r}, which is not a waiting call: give each result the id of its call"
             raise ConfigurationError(text)
         left.remove(each)
         content = truncate(

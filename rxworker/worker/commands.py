@@ -44,7 +44,7 @@ def reason_in(command: Command) -> str:
 
 @contextmanager
 def _reported(failed: Callable[[Exception], None]) -> Generator[None]:
-    """Report an error that a codec or a store has raised. An interrupt goes on to the program; raised in a task, anything else that is no exception would end the event loop."""
+    """Report an error that a codec or a store has raised. An interrupt goes on to the program; raised in a task, anything else that is not an `Exception` would end the event loop."""
     try:
         yield
     except asyncio.CancelledError:

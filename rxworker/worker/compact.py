@@ -68,7 +68,7 @@ class Compact(Settings, frozen=True):
         check_type("Compact(prompt)", self.prompt, str, "prompt='Write down what is left to do.'")
         for name, usual in UNUSED.get(self.by, {}).items():
             if getattr(self, name) != usual:
-                message = f"Compact(by={self.by!r}) has no use for {name}: leave it out"
+                message = f"Compact(by={self.by!r}) does not take {name}: leave it out"
                 raise ConfigurationError(message)
 
     def tokens(self, model: object) -> int:

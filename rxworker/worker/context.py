@@ -70,7 +70,7 @@ def checked(journal: Journal) -> Emit:
     >>> checked(Journal("run-1"))(MessageAdd(("hi",), "greet"))
     Traceback (most recent call last):
     ...
-    TypeError: 'hi' is no Message; write Message.user('...')
+    TypeError: 'hi' is not a Message; write Message.user('...')
     """
 
     def emit_checked(event: Event) -> None:
@@ -108,9 +108,9 @@ def _too_late(event: Event) -> None:
 def _check_added(message: object) -> None:
     """A hook may add text. Only the loop adds calls and their results."""
     if not isinstance(message, Message):
-        raise TypeError(f"{message!r} is no Message; write Message.user('...')")
+        raise TypeError(f"{message!r} is not a Message; write Message.user('...')")
     if message.role not in ROLES:
-        raise TypeError(f"{message.role!r} is no role: {', '.join(ROLES)}")
+        raise TypeError(f"{message.role!r} is not a role: {', '.join(ROLES)}")
     if message.tool_calls or message.tool_results:
         raise TypeError(
             "a hook adds no tool calls and no results; use set_content, Skip, or a tool"

@@ -61,7 +61,7 @@ Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
 
 
 class ApproveAlways(Approve, frozen=True, tag="approve", forbid_unknown_fields=True):
-    """Run the call, and from now on calls of its tool in this conversation without approval. Only doors with a person behind them have it."""
+    """Run the call, and from now on calls of its tool in this conversation without approval. Only doors through which a person decides have it."""
 
 
 GO_ON: Decisions = {}
@@ -260,7 +260,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
 
 
 def _check_decision(what: str, decision: object) -> None:
-    """Reject what is no decision. A program may give anything, and so may what a program has read by itself."""
+    """Reject what is not a decision. A program may pass any value, also one that it has decoded itself."""
     match decision:
         case None | Deny(reason=str()) | Answer(content=str() | tuple(), is_error=bool()):
             return
@@ -271,7 +271,7 @@ def _check_decision(what: str, decision: object) -> None:
             if all(isinstance(name, str) for name in names):
                 return
             raise DecisionError(
-                f"input of the decision about the call {what} has a name that is no text"
+                f"input of the decision about the call {what} has a name that is not a string"
             )
         case Approve(input=edited):
             kind = type(edited).__name__
@@ -421,7 +421,7 @@ def read_decision(value: object, where: str = "the decision") -> Decision:
         where: The name of the value, for the message of an error.
 
     Raises:
-        DecisionError: It is none.
+        DecisionError: It is not a decision.
 
     >>> read_decision({"type": "approve", "input": {"euros": 1}})
     Approve(input={'euros': 1})
@@ -549,7 +549,7 @@ def read_approval(approval: object) -> Approve | Deny:
     """Read the ``approval`` of a tool part that a ``useChat`` client has responded to.
 
     Raises:
-        DecisionError: It is none.
+        DecisionError: It is not a decision.
 
     >>> read_approval({"id": "run-1:x", "approved": False})
     Deny(reason='This call was not approved.')
@@ -657,7 +657,7 @@ def read_stored(data: object) -> StoredDecision:
     """Read the data of a ``decide`` command.
 
     Raises:
-        DecisionError: It is none, or a newer rxworker has written it.
+        DecisionError: It is not the data of this command, or a newer rxworker has written it.
 
     >>> read_stored({"decisions": [{"type": "deny"}]}).decisions
     (Deny(reason='This call was not approved.'),)

@@ -206,7 +206,7 @@ class RunDriver(Generic[T_co]):
         """Request that the run stops. The first reason counts; a later request can only make it stop sooner.
 
         Args:
-            reason: For people.
+            reason: Shown to users; not interpreted.
             after_turn: Whether the turn is completed first.
             number: The number of the command that requests it; 0 for none.
         """
@@ -224,7 +224,7 @@ class RunDriver(Generic[T_co]):
         """Request that the run stops in this process, so that another one continues it.
 
         Args:
-            reason: For people.
+            reason: Shown to users; not interpreted.
             seconds: How long tools that run may still take. A response that is being received is not waited for.
         """
         if not self.is_open or self._stop is not None or self._has_ended:

@@ -277,7 +277,7 @@ class PauseRequest(Struct, eq=False):
     """The request of the application to pause the run.
 
     Attributes:
-        reason: The reason, for people; ``None`` if no pause was requested. The run pauses at the next safe moment.
+        reason: The reason, which is shown to users and not interpreted; ``None`` if no pause was requested. The run pauses at the next safe moment.
         number: The number of the command that requested it; 0 for none.
 
     >>> request = PauseRequest()

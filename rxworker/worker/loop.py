@@ -42,7 +42,7 @@ class Emitter(abc.ObserverBase[A]):
     # The slots implement the base class's abstract method; the annotation below only declares its type.
     __slots__ = ("_error", "_following", "_is_over", "_over", "_task", "emit", "on_many", "on_next")
 
-    on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
+    on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class WorkerTool:
         given = self._worker
         made = cast("object", given if isinstance(given, Worker) else given())
         if not isinstance(made, Worker):
-            raise ConfigurationError(f"{given!r} made {made!r}, which is no worker")
+            raise ConfigurationError(f"{given!r} made {made!r}, which is not a worker")
         # A session of its own for each call, so that calls run in parallel.
         return await _run(made.new_session(), task, context, self.meta.name)
 

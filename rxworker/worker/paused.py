@@ -149,7 +149,7 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
             )
         envelope = msgspec.json.decode(raw, type=_Envelope)
     except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
-        raise LocalProtocolError(f"this is no paused run: {error}") from error
+        raise LocalProtocolError(f"this is not a paused run: {error}") from error
     state = bytes(envelope.state)
     seal = _seal(version, state, key)
     # As bytes: a digest that was tampered with may be any text.
@@ -161,7 +161,7 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
     try:
         paused = msgspec.json.decode(_upgraded(state) if version == 2 else state, type=Paused[None])
     except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError) as error:
-        raise LocalProtocolError(f"this is no paused run: {error}") from error
+        raise LocalProtocolError(f"this is not a paused run: {error}") from error
     PendingCalls.of(paused.pause)  # it does not contradict itself
     return paused
 
@@ -232,8 +232,8 @@ def resume_turn(
         output_format: The form of the answer.
 
     Raises:
-        LocalProtocolError: A call was changed other than by its decision, the decisions do not fit the calls, or the arguments of one are no
-            arguments of its tool.
+        LocalProtocolError: A call was changed other than by its decision, the decisions do not fit the calls, or the arguments of one do not fit
+            its tool.
         ConfigurationError: An argument has the wrong type.
     """
     _check_kinds(paused, given.decisions, given.add)

@@ -35,7 +35,7 @@ def result_by(verdict: Verdict, hook: str, call: ToolCall, tool: Tool) -> ToolRe
 
     Raises:
         RunAbortedError: It is `Abort`.
-        HookError: It is an `Answer` that has no JSON form, or no verdict about a call: what is not understood lets no call run.
+        HookError: It is an `Answer` that has no JSON form, or it is not a verdict about a call: what is not understood lets no call run.
     """
     match verdict:
         case Skip(reason=reason):
@@ -47,7 +47,7 @@ def result_by(verdict: Verdict, hook: str, call: ToolCall, tool: Tool) -> ToolRe
         case Continue() | Pause() | Finish():
             return None
         case _:
-            text = f"hook {hook!r} answered {verdict!r:.80}, which is no verdict about a call"
+            text = f"hook {hook!r} answered {verdict!r:.80}, which is not a verdict about a call"
             raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict")
 
 

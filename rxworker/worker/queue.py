@@ -259,7 +259,7 @@ class QueuedWorker(Worker):
     ) -> None:
         named = {**(labels or {}), **({TENANT: tenant} if tenant else {})}
         super().__init__(
-            _Nowhere(kind),
+            _QueueModel(kind),
             log=log,
             name=kind,
             labels=named,
@@ -323,8 +323,8 @@ def _expect_id(run_id: str) -> str:
     return run_id
 
 
-class _Nowhere:
-    """The model of a `QueuedWorker`, which receives no request."""
+class _QueueModel:
+    """The model of a `QueuedWorker`: other processes make the requests."""
 
     name = "queue"
 
@@ -343,7 +343,7 @@ async def end_cancelled(log: EventLog, run_id: str) -> None:
         LogError: The log cannot be read or written.
     """
     with suppress(LeaseHeldError, LocalProtocolError, RunCancelledError):
-        await Worker(_Nowhere(""), log=log).recover(run_id)
+        await Worker(_QueueModel(""), log=log).recover(run_id)
 
 
 async def work(

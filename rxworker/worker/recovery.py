@@ -153,7 +153,7 @@ async def continue_run(
     state, own = stored.state, [record for record in stored.records if not record.path]
     turn = _last_turn(own)
     if not turn:
-        # Behind an answer without calls, what the end of the turn decided is not stored: it is decided again.
+        # After an answer without calls, what the end of the turn decided is not stored: it is decided again.
         finished_by = _finished_by(_stopped_turn(own), stored.foreign)
         scope = TurnScope(
             variables=stored.variables,

@@ -214,11 +214,11 @@ class Run(Generic[T_co]):
         """The observable of the records for instruments, which need not see each delta: deltas from one network read are one record with a `Deltas`.
 
         The observer is called at once, in the context in which the event is emitted: at the start of a request or a tool, that of the request or of the tool's
-        task alone. It is no watcher: a run that has no other is unobserved.
+        task alone. It does not count as a watcher: a run that has no other is unobserved.
 
         Args:
             after: The number of the last record to skip.
-            name: For people.
+            name: A label that users see.
         """
         return self._journal.hub.entries(after, name)
 
@@ -352,7 +352,7 @@ class Run(Generic[T_co]):
         Args:
             delivery: How the watcher receives records: `Coalesce` by default, or `Reliable`, `Latest`, `DropOldest`.
             after: The number of the last record to skip.
-            name: For people; by default it is numbered.
+            name: A label that users see; by default it is numbered.
         """
         return self._journal.hub.watch(delivery, after=after, name=name)
 
@@ -394,7 +394,7 @@ class Run(Generic[T_co]):
         The result is `Paused`, and ``worker.resume`` continues the run. A run that finishes or fails before that is not paused.
 
         Args:
-            reason: For people.
+            reason: Shown to users; not interpreted.
 
         Raises:
             LocalProtocolError: The run has ended, or this was called outside its event loop.
@@ -457,7 +457,7 @@ class Run(Generic[T_co]):
 
         Args:
             when: ``now``, or ``after_turn``: when the tools of this turn have run. A run that finishes by itself before that has finished.
-            reason: For people.
+            reason: Shown to users; not interpreted.
 
         Returns:
             A future that is done when the run has ended; it need not be awaited, and raises nothing.
@@ -490,7 +490,7 @@ class Run(Generic[T_co]):
         No turn is begun, running tools may finish, and a response that is being received is retracted. Awaiting the run raises `RunHandedOverError`.
 
         Args:
-            reason: For people.
+            reason: Shown to users; not interpreted.
             seconds: How long running tools may still take.
 
         Returns:
@@ -556,7 +556,7 @@ class Run(Generic[T_co]):
 
     def _check_loop(self, call: str) -> None:
         if running_loop() is not self._loop:
-            message = f"{call}() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
+            message = f"{call}() must be called in the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
             raise LocalProtocolError(message)
 
 

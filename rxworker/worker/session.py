@@ -307,7 +307,7 @@ class SessionVerbs:
 
         Args:
             run_id: The id of the run.
-            reason: For people; it is in the `RunRecover`.
+            reason: Shown to users; not interpreted. It is in the `RunRecover`.
             claim: The claim of the run, if the caller has claimed it, or that of the new run, if it resumes a paused one; it is released if the run cannot be
                 continued.
             output: The type of the answer; by default that of the run, of which the schema is stored: its value is JSON.
@@ -346,7 +346,7 @@ class SessionVerbs:
         Args:
             run_id: The id of the source.
             seq: The number of the last record to copy.
-            reason: For people; by default it names the source.
+            reason: Shown to users; not interpreted. By default it names the source.
             output: As for ``recover``.
 
         Returns:
@@ -915,7 +915,7 @@ async def end_inside(run: Run[Any], outer: RunContext | None) -> None:
 
 
 def _check_claim(answer: object, run_id: str) -> None:
-    """Check that this process may resume a run. Anything but true, such as a coroutine, is no permission."""
+    """Check that this process may resume a run. A value that is not a bool, such as a coroutine, is refused."""
     if isinstance(answer, bool):
         if answer:
             return
@@ -923,7 +923,7 @@ def _check_claim(answer: object, run_id: str) -> None:
     if inspect.iscoroutine(answer):
         answer.close()
     raise ConfigurationError(
-        f"claim returned {answer!r:.80}: give a function, no coroutine function, that returns True or False"
+        f"claim returned {answer!r:.80}: give a plain function, not a coroutine function, that returns True or False"
     )
 
 

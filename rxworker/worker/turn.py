@@ -155,7 +155,7 @@ def _guarded(
     stage: TurnStage, operator: Operator[Event, Event] | None, name: StageName
 ) -> TurnStage:
     """A stage of the application, or one with an operator of the application around it."""
-    refusal = f"the stage {name} emitted a {{}}, which is no event"
+    refusal = f"the stage {name} emitted a {{}}, which is not an event"
 
     def guarded(turn: Turn) -> Observable[Event]:
         source = expect_observable(stage, stage(turn), "the stage", "the observable of its events")

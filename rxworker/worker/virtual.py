@@ -85,7 +85,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(
         self, executor: Any, func: Callable[..., A], *args: Any
-    ) -> asyncio.Future[A]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    ) -> asyncio.Future[A]:  # pyright: ignore[reportIncompatibleMethodOverride] - typeshed has TypeVarTuples here
         """The same, and the clock stands still meanwhile."""
         self._in_executor += 1
         future = super().run_in_executor(executor, func, *args)

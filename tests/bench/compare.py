@@ -127,7 +127,7 @@ def difference(cell: Cell, api: str, pairs: Sequence[tuple[Result, Result]]) -> 
 
 
 def difference_table(differences: Sequence[Difference], old: str, new: str) -> list[str]:
-    """The differences for people."""
+    """The differences, as text to read."""
     lines = [
         f"| cell | api | deltas | {old} µs | {new} µs | {new} / {old} | from - to |",
         "|---|---|---:|---:|---:|---:|---:|",

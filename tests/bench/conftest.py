@@ -77,7 +77,7 @@ class Work(Meter):
     """Lines and calls. A method of a text counts as much as the text is long, since it reads it."""
 
     def note(self, event: str, function: Any) -> None:
-        """Returns are no work."""
+        """Returns are not counted as work."""
         if event in ("line", "call"):
             self.count += 1
         elif event == "c_call":

@@ -22,7 +22,7 @@ PAUSE = 2.0
 """Seconds before the second try: whatever was in the way may be gone."""
 
 BUDGET = 30.0
-"""Seconds, after which nothing is tried again: so much is over by then that it is no noise."""
+"""Seconds, after which nothing is tried again: a loss of this size is not noise."""
 
 GUARDED = (
     ("stream", 2_000, ALL),

@@ -17,7 +17,7 @@ TREE = HERE.parents[1]
 """The checkout that this file is in, and that is measured where nothing else is said."""
 
 PERF = TREE.parent / "shared" / "perf"
-"""Beside the repository; it is no part of it."""
+"""Beside the repository, of which it is not a part."""
 
 PATIENCE = 120.0
 OWN_FLOOR = ("gemini", "ollama")

@@ -20,7 +20,7 @@ Function = tuple[str, int, str]
 """Its file, its line and its name."""
 
 Calls = tuple[int, int, float, float]
-"""As the profiler writes them: calls that are no recursion, all calls, seconds within, seconds with what was called."""
+"""As the profiler writes them: calls that are not recursive, all calls, seconds within, seconds with what was called."""
 
 Stats = Mapping[Function, tuple[int, int, float, float, Mapping[Function, Calls]]]
 
@@ -134,7 +134,7 @@ def _us(share: Share) -> float:
 
 
 def profile_lines(told: Profile, per: str = "delta", functions: int = 20) -> list[str]:
-    """A profile for people: the rooms, and the functions that take longest."""
+    """A profile to read: the packages, and the functions that take longest."""
     whole = sum(share.us for share in told.rooms) or 1.0
     lines = [f"| room | µs by the {per} | share | calls |", "|---|---:|---:|---:|"]
     lines += [

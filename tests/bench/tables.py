@@ -1,4 +1,4 @@
-"""The figures for people, as tables of Markdown."""
+"""The figures to read, as tables of Markdown."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ async def figures_of(sizes: Sizes) -> Figures:
 
 
 def lines_of(figures: Figures) -> list[str]:
-    """The figures for people."""
+    """The figures, as text to read."""
     lines = [
         "| watchers | hub µs | bare list µs | ratio | by the event and watcher |",
         "|---:|---:|---:|---:|---|",

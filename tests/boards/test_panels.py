@@ -282,7 +282,7 @@ def test_what_raises_elsewhere_is_the_error_of_its_panel_alone() -> None:
     place = f"in raise_it, test_panels.py:{raise_it.__code__.co_firstlineno + 1}"
     assert [made.error, group.error] == [f"OSError: no ({place})"] * 2
     assert timer.error == f"OSError: no ({place}; operator map)"
-    assert "returned None, and no observable" in nothing.error
+    assert "returned None, which is not an observable" in nothing.error
     assert (good.value, good.error) == (2, "")
 
 
@@ -363,7 +363,7 @@ def test_an_alert_is_reported_when_its_time_has_passed_and_when_it_is_over() -> 
     [
         (lambda: panel("A", ops.map), "write map"),  # pyright: ignore[reportArgumentType]
         (lambda: panel("A", COUNT, view="lines"), "did you mean 'line'?"),  # pyright: ignore[reportArgumentType]
-        (lambda: panel("", COUNT), "a panel has a title"),
+        (lambda: panel("", COUNT), "a panel needs a title"),
         (lambda: panel("A", COUNT, group="tool"), "give a function of a record"),  # pyright: ignore[reportArgumentType]
         (lambda: panel("A", COUNT, view="text", alert=above(1)), "shows no numbers"),
         (lambda: panel("数", COUNT), "give the panel '数' a name"),

@@ -352,10 +352,10 @@ def test_a_board_without_x_ray_runs_the_pipelines_as_they_are() -> None:
         board.xray("numbers")
 
 
-def test_what_is_no_operator_is_refused() -> None:
+def test_what_is_not_an_operator_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="parentheses"):
         explain(ops.map)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="parentheses"):
         str(explain(lambda numbers: numbers.pipe(ops.map)))  # pyright: ignore
-    with pytest.raises(ConfigurationError, match="no observable"):
+    with pytest.raises(ConfigurationError, match="not an observable"):
         str(explain(lambda _: 3))  # pyright: ignore

@@ -212,7 +212,7 @@ def test_empty_input_is_not_an_error(
     assert capsys.readouterr().out == ""
 
 
-def test_bytes_that_are_no_text_do_not_stop_it(
+def test_bytes_that_are_not_text_do_not_stop_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piped(monkeypatch, b"caf\xe9?\n")

@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         b'{"provider":"\\ud800","model":"m"}',
     ],
 )
-def test_what_is_no_chat_is_as_if_there_were_none(data: bytes) -> None:
+def test_what_is_not_a_chat_is_as_if_there_were_none(data: bytes) -> None:
     chat_file().parent.mkdir(parents=True)
     chat_file().write_bytes(data)
     assert last_chat() is None

@@ -24,7 +24,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("command", [[], ["demo"], ["chat"], ["decode"]])
-def test_help_is_no_failure(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_not_a_failure(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
     assert capsys.readouterr().out.startswith("usage: rxworker")
 

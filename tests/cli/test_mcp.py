@@ -94,7 +94,9 @@ def started(folder: Path, *options: str) -> Generator[subprocess.Popen[str], Non
             process.kill()
 
 
-def test_it_refuses_what_is_no_message_and_ends_while_its_client_still_writes(folder: Path) -> None:
+def test_it_refuses_what_is_not_a_message_and_ends_while_its_client_still_writes(
+    folder: Path,
+) -> None:
     with started(folder, "my_workers:make_clerk") as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -143,7 +145,7 @@ async def test_it_listens_with_a_token(folder: Path) -> None:
         (["--demo", "--token-env", "NOT_THERE"], "'NOT_THERE' is not set"),
         (["nothing"], "module:function"),
         (["no such name=json:loads"], "name of a tool"),
-        (["json:__name__"], "no function"),
+        (["json:__name__"], "not a function"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(

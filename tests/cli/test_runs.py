@@ -226,7 +226,7 @@ async def test_an_export_that_lacks_something_is_refused() -> None:
         async with MemoryLog() as other:
             with pytest.raises(LogError, match="lacks record 2"):
                 await import_run(other, [*lines[:2], *lines[3:]])
-            with pytest.raises(LogError, match="no exported run"):
+            with pytest.raises(LogError, match="not an exported run"):
                 await import_run(other, ["hello"])
             assert await other.list() == []
             assert await import_run(other, lines) == run.id

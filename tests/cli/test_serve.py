@@ -325,7 +325,7 @@ def test_alerts_of_ones_own_dashboard_are_sent_signed(
         assert hidden not in out + err
 
 
-def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_not_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--help"]) == 0
     assert "--token-env" in capsys.readouterr().out
 

@@ -70,13 +70,13 @@ def test_several_tools_keep_their_order() -> None:
         ("no_such_module:plain", "there is no module 'no_such_module'"),
         ("cli_tools:plian", "there is no 'plian' in the module; did you mean 'plain'?"),
         ("cli_tools:app.nothing", "there is no 'nothing' in the App"),
-        ("cli_tools:number", "that is 3, no function"),
-        ("cli_tools:App", "no function"),
+        ("cli_tools:number", "that is 3, not a function"),
+        ("cli_tools:App", "not a function"),
         ("cli_tools:untyped", "a lambda cannot be a tool"),
         ("cli_tools:App.method", "without its object"),
     ],
 )
-def test_what_is_no_tool_is_reported_in_one_line(name: str, reason: str) -> None:
+def test_what_is_not_a_tool_is_reported_in_one_line(name: str, reason: str) -> None:
     with pytest.raises(CommandError) as raised:
         import_tools([name])
     assert str(raised.value).startswith(f"--tool {name}: ")

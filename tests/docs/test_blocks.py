@@ -96,6 +96,6 @@ def test_a_block_knows_its_line_its_output_and_whether_it_runs() -> None:
     assert list(blocks_of(page)) == [Block(3, "x\n", "1\n", True), Block(12, "y\n", None, False)]
 
 
-def test_text_behind_other_words_is_no_output() -> None:
+def test_text_after_other_words_is_not_output() -> None:
     page = "```python\nx\n```\nbut:\n```text\n1\n```\n"
     assert list(blocks_of(page)) == [Block(2, "x\n", None, True)]

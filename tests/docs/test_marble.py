@@ -121,7 +121,7 @@ def test_a_drawing_takes_its_colours_from_the_page_and_escapes_what_it_shows() -
     "text",
     ["['Hel', 'lo']\n", "1-4 Delta\n3-4 Delta\n", "a ─▶ b\n", "True", "--flag  what it does"],
 )
-def test_other_text_is_no_drawing(text: str) -> None:
+def test_other_text_is_not_a_drawing(text: str) -> None:
     assert not is_drawing(text)
 
 

@@ -94,7 +94,7 @@ def test_the_root_may_come_whole() -> None:
     assert assemble_arguments(values(("$", {"a": 1}), ("$.b", 2))) == {"a": 1, "b": 2}
 
 
-def test_what_is_no_object_is_no_arguments() -> None:
+def test_what_is_not_an_object_means_no_arguments() -> None:
     assert assemble_arguments(values(("$[0]", 1))) == {}
     assert assemble_arguments([]) == {}
 

@@ -295,7 +295,7 @@ def test_a_limit_means_the_same_under_every_cut(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", LIMITED)
-def test_what_is_no_larger_than_the_limit_is_as_without_one(data: bytes) -> None:
+def test_what_is_not_larger_than_the_limit_is_as_without_one(data: bytes) -> None:
     assert limited([data], len(data)) == limited([data], None)
     assert not limited([data], len(data))[1]
 

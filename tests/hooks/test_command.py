@@ -20,7 +20,7 @@ async def test_a_command_runs_in_its_folder_and_gives_its_output_and_exit_code(
     assert (result.exit_code, result.ok, result.truncated) == (0, True, False)
 
 
-async def test_an_exit_code_is_no_error_and_both_outputs_come_in_order(tmp_path: Path) -> None:
+async def test_an_exit_code_is_not_an_error_and_both_outputs_come_in_order(tmp_path: Path) -> None:
     code = "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)"
     result = await run_command([PYTHON, "-c", code], tmp_path)
     assert (result.output.split(), result.exit_code, result.ok) == (["out", "err"], 3, False)
@@ -113,7 +113,7 @@ async def test_a_shell_takes_a_text(tmp_path: Path) -> None:
 
 
 async def test_a_missing_workspace_is_reported_as_such(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="gone' is no folder"):
+    with pytest.raises(CommandError, match="gone' is not a folder"):
         await run_command("echo", tmp_path / "gone")
 
 
@@ -153,7 +153,7 @@ async def test_its_output_is_kept_up_to_the_limit_and_read_to_its_end(tmp_path: 
     assert (len(result.output), result.truncated, result.exit_code) == (1000, True, 0)
 
 
-async def test_output_that_is_no_text_is_kept_as_far_as_it_is(tmp_path: Path) -> None:
+async def test_output_that_is_not_text_is_kept_as_far_as_it_is(tmp_path: Path) -> None:
     code = r"import sys; sys.stdout.buffer.write(b'a\xffb')"
     assert (await run_command([PYTHON, "-c", code], tmp_path)).output == "a\ufffdb"
 

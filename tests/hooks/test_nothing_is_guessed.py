@@ -119,19 +119,19 @@ ODD: list[tuple[Any, Any, str]] = [
     (before_tool_call, "skip", "answered 'skip'"),
     (before_tool_call, Skip, "answered <class"),
     (before_tool_call, (), "answered ()"),
-    (before_tool_call, Skip(None), "the reason None, which is no text"),  # pyright: ignore[reportArgumentType]
-    (before_tool_call, Skip(5), "the reason 5, which is no text"),  # pyright: ignore[reportArgumentType]
-    (before_tool_call, Abort(None), "the reason None, which is no text"),  # pyright: ignore[reportArgumentType]
-    (before_tool_call, Pause(None), "the reason None, which is no text"),  # pyright: ignore[reportArgumentType]
-    (after_tool_call, Abort(b"no"), "the reason b'no', which is no text"),  # pyright: ignore[reportArgumentType]
-    (on_message_send, Cancel(None), "the reason None, which is no text"),  # pyright: ignore[reportArgumentType]
+    (before_tool_call, Skip(None), "the reason None, which is not a string"),  # pyright: ignore[reportArgumentType]
+    (before_tool_call, Skip(5), "the reason 5, which is not a string"),  # pyright: ignore[reportArgumentType]
+    (before_tool_call, Abort(None), "the reason None, which is not a string"),  # pyright: ignore[reportArgumentType]
+    (before_tool_call, Pause(None), "the reason None, which is not a string"),  # pyright: ignore[reportArgumentType]
+    (after_tool_call, Abort(b"no"), "the reason b'no', which is not a string"),  # pyright: ignore[reportArgumentType]
+    (on_message_send, Cancel(None), "the reason None, which is not a string"),  # pyright: ignore[reportArgumentType]
     (
         before_tool_call,
         Answer(ToolResult.error("x", "it failed")),  # pyright: ignore[reportArgumentType]
         "write Answer(result.content, is_error=result.is_error)",
     ),
-    (on_turn_end, ContinueWithMessages(("again",)), "with 'again', which is no Message"),  # pyright: ignore[reportArgumentType]
-    (on_turn_end, ContinueWithMessages("again"), "with 'again', which is no list of messages"),  # pyright: ignore[reportArgumentType]
+    (on_turn_end, ContinueWithMessages(("again",)), "with 'again', which is not a Message"),  # pyright: ignore[reportArgumentType]
+    (on_turn_end, ContinueWithMessages("again"), "with 'again', which is not a list of messages"),  # pyright: ignore[reportArgumentType]
     (on_turn_end, ContinueWithMessages((Message.user(ToolResult("x", "y")),)), "no tool calls"),
     (
         on_turn_end,

@@ -200,7 +200,7 @@ async def test_a_stop_iteration_is_an_error_like_any_other(
 
 
 @pytest.mark.parametrize("given", [None, True, Skip("no")])
-async def test_a_function_that_is_no_operator_is_an_error(given: object) -> None:
+async def test_a_function_that_is_not_an_operator_is_an_error(given: object) -> None:
     def permit(_: Any) -> Any:
         return given
 

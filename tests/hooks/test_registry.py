@@ -431,7 +431,7 @@ def test_a_hook_with_other_settings_is_another_hook() -> None:
         ({"when": True}, "a condition is a function"),
         ({"before": [print]}, "give names of hooks"),
         ({"after": "print"}, "hook 'print' cannot run after itself"),
-        ({"matcher": 5}, "no regular expression: 5"),
+        ({"matcher": 5}, "not a regular expression: 5"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], complaint: str) -> None:
@@ -453,13 +453,13 @@ def test_a_request_or_an_end_cannot_be_skipped() -> None:
         (ClientTool, "is a class: register an object of it"),
     ],
 )
-def test_what_is_no_hook_is_refused_with_a_hint(nonsense: Any, hint: str) -> None:
+def test_what_is_not_a_hook_is_refused_with_a_hint(nonsense: Any, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=hint):
         Hooks([nonsense])
 
 
-def test_a_matcher_that_is_no_regular_expression_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"matcher of hook 'print' is no regular"):
+def test_a_matcher_that_is_not_a_regular_expression_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"matcher of hook 'print' is not a regular"):
         after_tool_call(matcher="(")(print)
 
 

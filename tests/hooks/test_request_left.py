@@ -17,7 +17,7 @@ BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
     "no message": (lambda c: c.messages.clear(), "no message is left: return Cancel"),
     "a lone answer": (
         lambda c: c.messages.__setitem__(slice(None), [Message.assistant("Hi.")]),
-        "the assistant speaks before the first message of the user",
+        "an assistant message comes before the first user message",
     ),
     "an orphan result": (
         lambda c: c.messages.append(Message("user", (ToolResult("x", "21"),))),
@@ -44,7 +44,7 @@ BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
         lambda c: c.messages.reverse() if c.turn == 2 else None,
         "a provider refuses the messages",
     ),
-    "a text": (lambda c: c.messages.append("hi"), "'hi', which is no Message"),  # pyright: ignore[reportArgumentType]
+    "a text": (lambda c: c.messages.append("hi"), "'hi', which is not a Message"),  # pyright: ignore[reportArgumentType]
     "another role": (
         lambda c: c.messages.append(Message("bot", (Text("hi"),))),  # pyright: ignore[reportArgumentType]
         "a message of the role 'bot'",
@@ -55,9 +55,9 @@ BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
     ),
     "texts as content": (
         lambda c: c.messages.append(Message("user", ("hi",))),  # pyright: ignore[reportArgumentType]
-        "which is no content block",
+        "which is not a content block",
     ),
-    "no list": (lambda c: setattr(c, "messages", None), "is no list"),
+    "no list": (lambda c: setattr(c, "messages", None), "is not a list"),
     "a system text that is none": (
         lambda c: setattr(c, "system", ["Be brief."]),
         "the system text is ['Be brief.']",
@@ -68,7 +68,7 @@ BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
     ),
     "a text block without a text": (
         lambda c: c.messages.append(Message.user(Text(5))),  # pyright: ignore[reportArgumentType]
-        "the messages hold a message with 5, which is no text",
+        "the messages hold a message with 5, which is not a string",
     ),
     "a text with half a character": (
         lambda c: c.set_content("half \ud83d"),

@@ -15,7 +15,7 @@ from rxworker.messages import Audio, Image, Text, ToolResult
 from rxworker.testing import ScriptedModel, call
 
 BROKEN: dict[str, tuple[Callable[[ToolResultContext], Any], str]] = {
-    "a text": (lambda c: setattr(c, "result", "done"), "which is no ToolResult"),
+    "a text": (lambda c: setattr(c, "result", "done"), "which is not a ToolResult"),
     "of another call": (
         lambda c: setattr(c, "result", ToolResult("y", "done")),
         "the result is for the call 'y' instead of 'call_1_1'",

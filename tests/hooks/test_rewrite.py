@@ -229,7 +229,7 @@ async def test_what_a_provider_would_refuse_is_refused(change: Any, why: str) ->
             assert context.messages == list(SAID)
 
 
-async def test_what_is_no_message_is_refused() -> None:
+async def test_what_is_not_a_message_is_refused() -> None:
     with pytest.raises(TypeError, match=r"write Message.user\('...'\)"):
         send_context("a").rewrite_conversation(lambda message: message.text)  # pyright: ignore[reportArgumentType] - as somebody may
 
@@ -240,7 +240,7 @@ async def test_thoughts_may_be_taken_out() -> None:
     assert context.messages[1] == context.message_history[1] == Message.assistant("Hi.")
 
 
-async def test_to_change_nothing_is_no_event() -> None:
+async def test_no_change_emits_no_event() -> None:
     model = ScriptedModel(["Done."])
     records = await records_of(Worker(model, hooks=[mask_before, mask_at_end]), "Hi.")
     assert not [r for r in records if isinstance(r.event, ConversationReplace)]

@@ -218,7 +218,7 @@ async def cancelled_while(hook: Hook[Any], asked: asyncio.Event) -> Worker:
 
 
 @pytest.mark.parametrize("on_failure", ["abort", "skip", "continue"])
-async def test_to_cancel_the_run_is_no_failure_of_the_hook(on_failure: Any) -> None:
+async def test_to_cancel_the_run_is_not_a_failure_of_the_hook(on_failure: Any) -> None:
     asked = asyncio.Event()
 
     @before_tool_call(on_failure=on_failure, timeout=60.0)
@@ -337,7 +337,7 @@ async def test_verdicts_and_failures_are_among_the_records_of_a_run() -> None:
     assert told == []
 
 
-# what is no Exception
+# what is not an Exception
 
 
 class Odd(BaseException):
@@ -368,7 +368,7 @@ async def fail_with(error: BaseException, **settings: Any) -> tuple[list[str], l
 
 @pytest.mark.parametrize("seconds", [None, 5.0])
 @pytest.mark.parametrize("error", [SystemExit(2), GeneratorExit(), Odd("x")], ids=repr)
-async def test_what_is_no_exception_is_a_failure_with_its_cause(
+async def test_what_is_not_an_exception_is_a_failure_with_its_cause(
     error: BaseException, seconds: float | None
 ) -> None:
     with pytest.raises(HookError, match=f"hook 'broken' failed .*{type(error).__name__}") as caught:

@@ -106,13 +106,13 @@ async def test_what_is_added_to_the_conversation_is_sent_now_and_later() -> None
     assert texts(worker.session.conversation)[:2] == ["Read a.", "Be brief."]
 
 
-async def test_what_is_no_message_is_not_sent() -> None:
+async def test_what_is_not_a_message_is_not_sent() -> None:
     @on_message_send
     def spoil(context: MessageSendContext) -> None:
         context.messages.append("hi")  # type: ignore[arg-type]
 
     model = ScriptedModel(["Done."])
-    with pytest.raises(HookError, match="hold 'hi', which is no Message"):
+    with pytest.raises(HookError, match="hold 'hi', which is not a Message"):
         await Worker(model, hooks=[spoil]).run("hi")
     assert model.requests == []
 
@@ -136,7 +136,7 @@ async def test_a_message_to_the_watchers_has_a_role() -> None:
     def speak(context: MessageSendContext) -> None:
         context.stream_message("as the user", "user")
         context.send_message("as usual")
-        with pytest.raises(TypeError, match="'bot' is no role: system, user, assistant"):
+        with pytest.raises(TypeError, match="'bot' is not a role: system, user, assistant"):
             context.send_message("x", "bot")  # pyright: ignore[reportArgumentType]
 
     run = Worker(ScriptedModel(["Hello."]), hooks=[speak]).run("Hi.")

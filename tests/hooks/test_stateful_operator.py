@@ -54,7 +54,7 @@ async def test_the_verdicts_are_those_of_the_point(
     assert [await ask(once, point), await ask(once, point)] == [passed, dropped]
 
 
-async def test_another_context_that_comes_out_is_no_answer() -> None:
+async def test_another_context_that_comes_out_is_not_an_answer() -> None:
     def one_behind(contexts: Observable[HookContext]) -> Observable[HookContext]:
         return contexts.pipe(ops.pairwise(), ops.map(first_of))
 

@@ -116,7 +116,7 @@ def want_json(context: TurnEndContext) -> ContinueWithMessages | None:
     try:
         msgspec.json.decode(context.text)
     except msgspec.DecodeError as error:
-        return ContinueWithMessages.user(f"That is no JSON: {error}. Answer with JSON only.")
+        return ContinueWithMessages.user(f"That is not JSON: {error}. Answer with JSON only.")
     return None
 
 
@@ -124,7 +124,7 @@ async def test_validation_the_model_corrects_its_answer() -> None:
     model = ScriptedModel(["Sure: {}", '{"ok": true}'])
     result = await Worker(model, hooks=[want_json]).run("Answer in JSON.")
     assert (result.text, result.turns) == ('{"ok": true}', 2)
-    assert "That is no JSON" in model.requests[1].conversation.messages[-1].text
+    assert "That is not JSON" in model.requests[1].conversation.messages[-1].text
 
 
 async def test_validation_cannot_go_on_for_ever() -> None:
@@ -196,7 +196,7 @@ async def test_masking_neither_the_model_nor_the_watchers_see_the_secret() -> No
     assert "hunter2" not in str(records)
 
 
-async def test_formatting_results_that_are_no_errors_get_a_prefix() -> None:
+async def test_formatting_results_that_are_not_errors_get_a_prefix() -> None:
     @tool
     async def fly() -> str:
         """Fly."""

@@ -92,13 +92,13 @@ def make_provider(request: pytest.FixtureRequest) -> Callable[[str], Provider]:
 
 @pytest.fixture(params=EVENT_STREAMS)
 def make_event_stream_provider(request: pytest.FixtureRequest) -> Callable[[str], Provider]:
-    """The same for those that send events: what is broken about an event is no matter of lines."""
+    """The same for those that send events: how an event is broken does not depend on lines."""
     return request.param
 
 
 @pytest.fixture
 def recordings() -> Path:
-    """The folder of the recordings, which lie beside the repository and are no part of it."""
+    """The folder of the recordings, which lie beside the repository and are not part of it."""
     if not RECORDINGS.exists():
         pytest.skip(f"no recordings: {RECORDINGS} is absent")
     return RECORDINGS

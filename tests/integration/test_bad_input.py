@@ -216,13 +216,13 @@ async def test_arguments_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"text": "a', "[1]", "nonsense", '{"text": NaN}', "\ud83d"])
-async def test_arguments_that_are_no_json_object(text: str) -> None:
+async def test_arguments_that_are_not_a_json_object(text: str) -> None:
     worker = await heard(Reply(tool_calls=(Call("note", text),)), "sorry")
     (result,) = results_of(worker)
     assert result.is_error
 
 
-async def test_arguments_that_are_no_json_over_http(make_provider: MakeProvider) -> None:
+async def test_arguments_that_are_not_json_over_http(make_provider: MakeProvider) -> None:
     cut_off = Reply(tool_calls=(Call("note", '{"text": "a'),))
     async with ReplayServer([cut_off, "sorry", AGAIN]) as server:
         worker = Worker(make_provider(server.base_url), tools=[note])
@@ -318,7 +318,7 @@ async def test_a_hook_that_puts_nonsense_into_the_messages(nonsense: object) -> 
         messages.append(nonsense)
 
     error, _ = await broken_by(on_message_send(spoil))
-    run_ends_with(error, "hook 'spoil'", repr(nonsense), "no Message")
+    run_ends_with(error, "hook 'spoil'", repr(nonsense), "not a Message")
 
 
 async def test_a_hook_that_replaces_the_messages_by_nonsense() -> None:
@@ -521,7 +521,7 @@ async def test_an_input_of_a_wrong_type(given: Any) -> None:
     await works_afterwards(worker)
 
 
-def test_a_function_that_is_no_tool() -> None:
+def test_a_function_that_is_not_a_tool() -> None:
     def plain(text: str) -> str:
         return text
 
@@ -530,8 +530,8 @@ def test_a_function_that_is_no_tool() -> None:
         Worker(ScriptedModel([]), tools=[given])
 
 
-def test_something_that_is_no_hook() -> None:
-    with pytest.raises(ConfigurationError, match="is no hook"):
+def test_something_that_is_not_a_hook() -> None:
+    with pytest.raises(ConfigurationError, match="is not a hook"):
         Worker(ScriptedModel([]), hooks=[cast("Any", object())])
 
 

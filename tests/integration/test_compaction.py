@@ -547,7 +547,7 @@ SUMMARIES: dict[str, tuple[list[Reply], int, str]] = {
 
 
 @pytest.mark.parametrize("case", SUMMARIES)
-async def test_what_is_no_summary_is_requested_again_or_ends_the_run(case: str) -> None:
+async def test_what_is_not_a_summary_is_requested_again_or_ends_the_run(case: str) -> None:
     replies, asked, error = SUMMARIES[case]
     model = Looking(9)
 
@@ -589,7 +589,7 @@ async def test_a_summary_has_the_settings_of_the_run_but_none_that_shape_an_answ
     run = model.worker(options=options, response_retry=Retry(retries=0)).run(
         "Look around.", output=Sight
     )
-    with pytest.raises(RxWorkerError):  # its answer is no Sight
+    with pytest.raises(RxWorkerError):  # its answer is not a Sight
         await run
     (summary, *_) = model.summaries
     assert summary.options == Options(tool_choice=ToolChoice("none"), temperature=0.5)

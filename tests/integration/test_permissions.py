@@ -395,7 +395,7 @@ class AgUi(WebDoor):
         ],
         "unknown call": [
             no(resolved(True, "RUN:pay_9"), "400 .*no pending call has the id 'pay_9'"),
-            no(resolved(True, "pay_1"), "400 .*no interrupt of this server"),
+            no(resolved(True, "pay_1"), "400 .*not an interrupt of this server"),
             no([*right, *resolved(False)], "400 .*two different answers"),
             no([*right, *resolved(True, "RUN:")], "400 .*decision about the call 'pay_1'"),
             no([*right, *resolved("go on", "RUN:")], "400 .*decision about the call 'pay_1'"),
@@ -495,7 +495,7 @@ class Chat(WebDoor):
         ],
         "unknown call": [
             no(responded(id="RUN:pay_9", approved=True), "400 .*no pending call has the id"),
-            no(responded(id="pay_1", approved=True), "400 .*no interrupt of this server"),
+            no(responded(id="pay_1", approved=True), "400 .*not an interrupt of this server"),
             no(responded(id="RUN:", approved=True), "400 .*no pending call has the id ''"),
             no([right, responded(approved=False)], "400 .*two different answers"),
             no(responded(isAutomatic=True, approved=True), "400 .*nothing to answer"),
@@ -1116,7 +1116,7 @@ class Program(Door):
             no({"pay_1": YES}, "is {'type': 'approve'}"),
             no("approve", "decisions"),
             no({"pay_1": Approve(input=[1])}, "of type list"),  # pyright: ignore[reportArgumentType]
-            no({"pay_1": Approve(input={1: 2})}, "no text"),  # pyright: ignore[reportArgumentType]
+            no({"pay_1": Approve(input={1: 2})}, "not a string"),  # pyright: ignore[reportArgumentType]
         ],
         "unknown member": "the structs take none",
         "unknown call": [no({"pay_9": Approve()}, "no pending call has the id 'pay_9'")],

@@ -133,7 +133,7 @@ async def test_an_answer_of_chat_is_sent_back_with_its_calls(path: Path) -> None
     expected = expected_of(path)
     said = messages[1]
     if not expected["text"] and not expected["tool_calls"] and not expected.get("refusal"):
-        assert said["role"] == "user"  # an answer without content is no message
+        assert said["role"] == "user"  # an answer without content is not a message
         return
     assert said["role"] == "assistant"
     assert (said["content"] or "") == expected["text"]

@@ -101,7 +101,7 @@ def status_of(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-# What is no HTTP
+# What is not HTTP
 
 UNREADABLE = {
     "two lengths": b"POST /api/runs HTTP/1.1\r\n" + WITH + b"Content-Length: 5\r\n" * 2 + b"\r\n",
@@ -320,7 +320,7 @@ async def test_another_page_s_pictures_frames_and_scripts_are_refused(site: str)
 @pytest.mark.parametrize(
     "origin", ["desk.example.com", "https://desk.example.com/", "*", "", "null"]
 )
-def test_what_is_no_origin_is_not_allowed_by_mistake(origin: str) -> None:
+def test_what_is_not_an_origin_is_not_allowed_by_mistake(origin: str) -> None:
     with pytest.raises(ConfigurationError, match=r"such as https://desk\.example\.com"):
         Settings(allowed_origins=(origin,))
 

@@ -283,7 +283,7 @@ async def test_garbage_in_the_middle_of_lines_is_passed_over() -> None:
 async def test_garbage_in_the_middle_ends_the_answer_or_is_passed_over(
     make_event_stream_provider: MakeProvider,
 ) -> None:
-    """A frame that is no text at all is kept as something unknown; half a JSON object is an error."""
+    """A frame that is not text at all is kept as something unknown; half a JSON object is an error."""
     make_provider = make_event_stream_provider
     garbage = ServedResponse.from_reply(say("Hello"), garbage_after=2)
     half = ServedResponse.from_frames([b"data: {\n\n", b"data: {}\n\n"])

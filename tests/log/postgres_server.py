@@ -41,7 +41,7 @@ def find_programs() -> Path | None:
 
 
 def why_missing() -> str:
-    """Why there can be no server; empty if there can."""
+    """Why no server can be started; empty if one can."""
     try:
         importlib.import_module("rxworker.log.postgres")
     except ImportError as error:
@@ -52,7 +52,7 @@ def why_missing() -> str:
 
 
 def require_postgres() -> None:
-    """Skip the tests if there can be no server, or fail where everything has to be there."""
+    """Skip the tests if no server can be started, or fail where everything has to be there."""
     if missing := why_missing():
         if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
             pytest.fail(missing)

@@ -584,7 +584,7 @@ def test_an_entry_is_a_line_and_back(body: bytes | None) -> None:
         line = write_line(one)
         assert b"\n" not in line
         assert read_line(line) == one
-    with pytest.raises(LogError, match="no entry"):
+    with pytest.raises(LogError, match="not an entry"):
         read_line(b'{"v":1}')
 
 

@@ -142,7 +142,7 @@ def test_messages_are_removed_added_and_changed() -> None:
     assert kinds(user, called, wrong) == [(2, "changed")]  # it is the result of another call
 
 
-async def test_the_model_that_spoke_is_no_difference_of_messages() -> None:
+async def test_the_model_that_spoke_is_not_a_difference_of_messages() -> None:
     async with MemoryLog() as log:
         runs = [
             Worker(ScriptedModel(["Hello."], model=name), log=log).run("Hi") for name in ("a", "b")

@@ -69,18 +69,18 @@ def drop(name: str, at: int = -1) -> Change:
 
 
 WRONG: dict[str, tuple[Change, str]] = {
-    "no end": (set_last("last", 0), "no entry of a log: records"),
-    "an end before its begin": (set_last("last", 1), "no entry of a log: records"),
-    "a large number": (set_last("last", 2**63), "no entry of a log: records"),
-    "no time": (set_last("time", float("inf")), "no entry"),
-    "no body": (drop("body"), "no entry"),
+    "no end": (set_last("last", 0), "not an entry of a log: records"),
+    "an end before its begin": (set_last("last", 1), "not an entry of a log: records"),
+    "a large number": (set_last("last", 2**63), "not an entry of a log: records"),
+    "no time": (set_last("time", float("inf")), "not an entry"),
+    "no body": (drop("body"), "not an entry"),
     "another body": (set_last("body", "AAAA"), "encoded"),
     "an empty body": (set_last("body", ""), "encoded"),
     "another kind": (set_last("kind", "turn_stop"), "is a run_stop, and was stored as a turn_stop"),
-    "half a kind": (set_last("kind", "\ud83d"), "no kind"),
+    "half a kind": (set_last("kind", "\ud83d"), "not a kind"),
     "no id": (set_last("run", "", 0), "its id is ''"),
     "a status of none": (set_last("row", {"status": "deleted"}, 0), "its status deleted"),
-    "no head": (lambda lines: lines.pop(0), "no exported run"),
+    "no head": (lambda lines: lines.pop(0), "not an exported run"),
     "a head alone": (lambda lines: [lines.pop() for _ in lines[1:]], "at least one record"),
     "a missing record": (lambda lines: lines.pop(2), "lacks record 2"),
     "a record twice": (lambda lines: lines.insert(2, lines[1]), "lacks record 2"),
@@ -131,6 +131,6 @@ async def test_lines_without_newlines_are_explained() -> None:
         b'{"event":{"type":"owl"}',
     ],
 )
-def test_what_is_no_record_is_a_documented_error(data: Any) -> None:
-    with pytest.raises(RemoteProtocolError, match="no record"):
+def test_what_is_not_a_record_is_a_documented_error(data: Any) -> None:
+    with pytest.raises(RemoteProtocolError, match="not a record"):
         decode_record(data)

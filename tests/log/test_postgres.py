@@ -545,7 +545,7 @@ def test_a_schema_of_something_else_is_refused(postgres: PostgresServer, table: 
     address = postgres.new_address()
     schema = schema_of(address)
     execute(postgres, f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.{table}")
-    with pytest.raises(LogError, match="has other tables, and not a log"):
+    with pytest.raises(LogError, match="has other tables, but not a log"):
         open_log(address)
 
 

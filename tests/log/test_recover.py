@@ -327,7 +327,7 @@ async def test_a_run_that_ends_its_process_again_and_again_is_set_aside() -> Non
             await recovered
 
 
-async def test_a_hand_over_is_no_death() -> None:
+async def test_a_hand_over_is_not_a_crash() -> None:
     run, entries, _ = await whole()
     every = singles(entries, run)
     start = upto(every, lambda entry: entry.kind == "turn_start")
@@ -496,7 +496,7 @@ def test_a_script_needs_no_event_loop(verb: str, tmp_path: Path) -> None:
     assert worker.session.conversation == Conversation()
 
 
-async def test_a_fork_among_running_tools_is_no_recovery_and_names_the_fork() -> None:
+async def test_a_fork_among_running_tools_is_not_a_recovery_and_names_the_fork() -> None:
     log, source, _, worker = await in_doubt()
     start = (await stored(log, source))[-1].seq
     paused = await worker.fork(source, start)

@@ -47,12 +47,12 @@ def test_an_unknown_kind_of_content_is_refused_by_name_and_place() -> None:
         "\ud83d",
     ],
 )
-def test_what_is_no_conversation_is_refused(data: bytes | str) -> None:
+def test_what_is_not_a_conversation_is_refused(data: bytes | str) -> None:
     with pytest.raises(LocalProtocolError, match="conversation"):
         from_json(data)
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "half of a pair: \udc4d"])
-def test_what_is_no_json_cannot_be_kept(text: str) -> None:
-    with pytest.raises(LocalProtocolError, match="is no JSON"):
+def test_what_is_not_json_cannot_be_kept(text: str) -> None:
+    with pytest.raises(LocalProtocolError, match="is not JSON"):
         to_json(Conversation((Message.user(text),)))

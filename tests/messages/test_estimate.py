@@ -55,6 +55,6 @@ def test_a_picture_counts_the_same_whatever_its_bytes() -> None:
     assert estimate(Message.user(small)) == estimate(Message.user(large))
 
 
-def test_what_is_no_json_counts_all_the_same() -> None:
+def test_what_is_not_json_counts_all_the_same() -> None:
     assert estimate(Message.assistant(ToolCall("a", "look", {"at": "\ud83d"}))) > NOTHING
     assert estimate(Message.user("\ud83d")) > NOTHING

@@ -57,7 +57,7 @@ def test_a_cut_text_is_a_part_of_the_value_and_never_broken(value: object, end: 
         '"a" "b"',
     ],
 )
-def test_text_that_is_no_json_is_reported_and_raises_nothing(text: str) -> None:
+def test_text_that_is_not_json_is_reported_and_raises_nothing(text: str) -> None:
     reader = JsonReader()
     reader.feed(text)
     reader.finish()

@@ -163,7 +163,7 @@ def test_an_odd_member_in_front_of_a_half_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_bytes_that_are_no_utf8_cost_nothing_but_themselves(name: str) -> None:
+def test_bytes_that_are_not_utf8_cost_nothing_but_themselves(name: str) -> None:
     texts = [json.dumps(message).replace("XX", "\udcff") for message in MAKERS[name]("aXX", "b")]
     form = "{}\n" if name == "ollama" else "data: {}\n\n"
     data = "".join(form.format(text) for text in texts).encode("utf-8", "surrogateescape")

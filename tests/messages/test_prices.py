@@ -197,7 +197,7 @@ def test_a_sum_costs_as_much_as_its_responses_however_it_was_added_up(
     assert PRICES.cost(budget.spent) == cost
 
 
-def test_many_short_prompts_are_no_long_one() -> None:
+def test_many_short_prompts_are_not_one_long_prompt() -> None:
     many = sum([Usage(90_000, 0)] * 10, Usage())
     assert many.input_tokens == 900_000
     assert PRICES.cost(many) == pytest.approx(1.8)

@@ -77,11 +77,11 @@ BROKEN: list[tuple[tuple[Message, ...], list[str]]] = [
     ((HI, Message.user(" ")), ["message 1: it is empty"]),
     (
         (Message.assistant("hello"), HI),
-        ["message 0: the assistant speaks before the first message of the user"],
+        ["message 0: an assistant message comes before the first user message"],
     ),
     (
         (HI, Message.assistant(Thinking("hm", "sealed")), HI),
-        ["message 1: the assistant thinks, and has no answer"],
+        ["message 1: the assistant message has thinking but no answer"],
     ),
     (
         (HI, Message.user("x", ToolCall("a", "look", {}))),

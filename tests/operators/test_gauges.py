@@ -128,7 +128,7 @@ def test_the_last_gauge_that_fails_ends_all_and_leaves_the_source() -> None:
     assert source.subscriptions == test.subscriptions("^-!")
 
 
-def test_what_an_observer_of_the_rows_raises_is_no_failure_of_a_gauge() -> None:
+def test_what_an_observer_of_the_rows_raises_is_not_a_failure_of_a_gauge() -> None:
     producer: Source[str] = Source()
     failures: list[str] = []
 

@@ -135,7 +135,7 @@ def test_without_a_replacement_the_stream_fails() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, "yes", 1, object()])
-def test_an_answer_that_is_no_bool_fails_closed(answer: object) -> None:
+def test_an_answer_that_is_not_a_bool_fails_closed(answer: object) -> None:
     errors: list[Exception] = []
     seen: list[Event] = []
 

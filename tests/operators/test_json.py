@@ -78,7 +78,7 @@ def test_a_call_without_text_has_no_arguments() -> None:
     assert [view.input for view in views(START, *texts(""), STOP)] == [{}]
 
 
-def test_text_that_is_no_object_has_no_input_in_the_end() -> None:
+def test_text_that_is_not_an_object_has_no_input_in_the_end() -> None:
     seen = views(START, *texts('{"a": 1, oops', '"b": 2}'), STOP)
     assert [(view.input, view.complete) for view in seen] == [({"a": 1}, False), (None, True)]
 

@@ -75,7 +75,7 @@ def test_nothing_comes_after_disposing() -> None:
     assert seen == []
 
 
-def test_what_was_waited_for_the_first_item_is_no_part_of_the_pause_behind_it() -> None:
+def test_the_wait_for_the_first_item_is_not_part_of_the_pause_after_it() -> None:
     seen, _ = observe("-------a-------b|", 8.0, 8.0)
     assert seen == Marbles().expected("-------a-------b|")
 

@@ -611,6 +611,6 @@ def test_a_stop_that_answers_the_open_call_at_its_own_index_closes_it_once() -> 
 
 
 @given(soups())
-def test_the_same_records_twice_are_no_news(records: list[Record]) -> None:
+def test_the_same_records_twice_are_not_news(records: list[Record]) -> None:
     assert ag_ui([*records, *records]) == ag_ui(records)
     assert parts_of([*records, *records]) == parts_of(records)

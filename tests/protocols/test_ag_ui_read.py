@@ -139,7 +139,10 @@ def test_tools_state_and_context_are_read() -> None:
             },
             "audio/mpeg",
         ),
-        ({"resume": [{"interruptId": "x", "status": "resolved"}]}, "no interrupt of this server"),
+        (
+            {"resume": [{"interruptId": "x", "status": "resolved"}]},
+            "not an interrupt of this server",
+        ),
         ({"resume": [{"interruptId": "r:c", "status": "maybe"}]}, "'resolved' or 'cancelled'"),
         ({"resume": [{"interruptId": "r:c", "status": "resolved"}]}, "approved"),
         (
@@ -157,6 +160,6 @@ def test_what_cannot_be_read_is_refused_with_a_word_of_what_to_do(
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"threadId":"t"}', b"[" * 5000])
-def test_what_is_no_input_is_refused(data: bytes) -> None:
+def test_what_is_not_an_input_is_refused(data: bytes) -> None:
     with pytest.raises(LocalProtocolError, match="RunAgentInput"):
         read_run_input(data)

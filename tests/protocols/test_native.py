@@ -115,7 +115,7 @@ def test_what_is_nested_too_deeply_is_reported_so() -> None:
         b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":"0","event":{"type":"owl"}}',
     ],
 )
-def test_what_is_no_record_is_refused(data: bytes | str) -> None:
+def test_what_is_not_a_record_is_refused(data: bytes | str) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_record(data)
 

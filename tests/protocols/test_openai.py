@@ -158,7 +158,7 @@ async def test_records_that_stop_break_the_stream_off() -> None:
 
 
 def test_what_clients_send_is_read() -> None:
-    """Empty texts, addresses of images, arguments that are no JSON, results with images, and references to items."""
+    """Empty texts, addresses of images, arguments that are not JSON, results with images, and references to items."""
     read = read_completion_request(
         b"""{"model": "desk", "unknown": 1, "stream_options": {}, "tools": [], "stop": null, "messages": [
             {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},

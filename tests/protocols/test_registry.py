@@ -31,7 +31,7 @@ def read_question(data: bytes) -> RunRequest:
     try:
         question = msgspec.json.decode(data, type=Question)
     except msgspec.DecodeError as error:
-        raise LocalProtocolError(f"this is no question: {error}") from error
+        raise LocalProtocolError(f"this is not a question: {error}") from error
     return RunRequest(question.thread, (Message.user(question.text),))
 
 
@@ -91,7 +91,7 @@ async def test_a_protocol_in_the_registry_is_served_by_its_name(
             assert '"text":"Bye' in "".join(await body_of(response))
         async with http.post(url, json={"thread": "t-1"}) as response:
             [error] = await body_of(response, 400)
-            assert "this is no question" in error
+            assert "this is not a question" in error
 
 
 @pytest.mark.parametrize("name", UI_PROTOCOLS)

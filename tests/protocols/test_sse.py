@@ -50,6 +50,6 @@ def test_who_has_nothing_yet_begins_at_the_start(text: str | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "1.0", " 1", "1\n", "\u0661", "9" * 16, "0x1", "+1"])
-def test_what_is_no_number_is_refused(text: str) -> None:
+def test_what_is_not_a_number_is_refused(text: str) -> None:
     with pytest.raises(RemoteProtocolError):
         read_last_event_id(text)

@@ -148,7 +148,7 @@ def test_a_dynamic_tool_is_a_call_too() -> None:
             message(
                 "assistant", look("approval-responded", approval={"id": "x", "approved": True})
             ),
-            "no interrupt of this server",
+            "not an interrupt of this server",
         ),
         ({"role": "user"}, "useChat"),
     ],
@@ -167,6 +167,6 @@ def test_another_trigger_is_refused() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"id":"t"}', b"[" * 5000])
-def test_what_is_no_request_is_refused(data: bytes) -> None:
+def test_what_is_not_a_request_is_refused(data: bytes) -> None:
     with pytest.raises(LocalProtocolError, match="useChat"):
         read_chat_request(data)

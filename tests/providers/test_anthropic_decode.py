@@ -115,7 +115,7 @@ def test_a_completed_call_makes_an_ordinary_end_a_tool_use(raw: str) -> None:
     assert found == StopReason(StopKind.TOOL_USE, raw)
 
 
-def test_arguments_without_a_call_are_kept_in_sight_and_are_no_tool_use() -> None:
+def test_arguments_without_a_call_are_kept_in_sight_and_are_not_tool_use() -> None:
     piece = delta(0, "input_json_delta", partial_json="{}")
     events = decode(HEAD, piece, stop(0), reason("tool_use"), END)
     kept = next(event for event in events if isinstance(event, Opaque))

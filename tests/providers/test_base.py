@@ -87,7 +87,7 @@ def test_nothing_shows_a_secret(name: str, how: str) -> None:
     assert SECRET not in SHOWN[how](things()[name])
 
 
-def test_what_is_no_secret_is_shown() -> None:
+def test_what_is_not_a_secret_is_shown() -> None:
     text = repr(options())
     assert "'x-plain': 'plain'" in text
     assert "max_tokens=7" in text

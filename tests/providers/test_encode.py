@@ -219,7 +219,7 @@ def test_anthropic_has_pictures_and_documents_also_in_results() -> None:
     assert rest[4]["source"] == {"type": "text", "media_type": "text/plain", "data": "plain"}
 
 
-def test_a_document_that_is_no_base64_is_refused() -> None:
+def test_a_document_that_is_not_base64_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="base64"):
         anthropic(said(Message.user(Document("text/plain", data="?"))))
 

@@ -1,4 +1,4 @@
-"""Answers that are no stream: who, what, and what to do."""
+"""Answers that are not a stream: who, what, and what to do."""
 
 from __future__ import annotations
 

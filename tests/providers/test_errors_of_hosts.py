@@ -732,7 +732,7 @@ LATER = NOW.timestamp() + 90
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, 360.0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "120ms"}, 0.12),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h2m3.5s"}, 3723.5),
-        # what is left is no reason
+        # what is left is not a reason
         ({"x-ratelimit-remaining-tokens": "10", "x-ratelimit-reset-tokens": "6m0s"}, None),
         ({"x-ratelimit-reset-tokens": "6m0s"}, None),
         # the longest of those that are used up

@@ -198,7 +198,7 @@ def test_a_seal_in_the_middle_of_a_text_does_not_split_it_for_people() -> None:
 
 
 @pytest.mark.parametrize("part", [{"text": "", "thoughtSignature": "S"}, {"thoughtSignature": "S"}])
-def test_a_part_that_is_only_a_seal_is_no_text(part: dict[str, Any]) -> None:
+def test_a_part_that_is_only_a_seal_is_not_text(part: dict[str, Any]) -> None:
     events = events_of(piece(call("look")), piece(part, stop="STOP"))
     assert blocks(events) == [BlockType.TOOL_USE, BlockType.OPAQUE]
     assert not [event for event in events if isinstance(event, TextDelta)]
@@ -364,7 +364,7 @@ def test_a_piece_of_no_call_is_kept_apart() -> None:
 
 
 @pytest.mark.parametrize("args", [[1], "text", 5])
-def test_arguments_that_are_no_object_are_shown_as_they_came(args: Any) -> None:
+def test_arguments_that_are_not_an_object_are_shown_as_they_came(args: Any) -> None:
     summary = summary_of(piece(call("a", args=args), stop="STOP"))
     assert summary.tool_calls[0].input == args
 
@@ -574,7 +574,7 @@ def test_the_last_finish_reason_holds() -> None:
     assert [e.raw for e in events if isinstance(e, Opaque)] == [[{"blocked": True}]]
 
 
-def test_max_tokens_without_any_content_is_no_error() -> None:
+def test_max_tokens_without_any_content_is_not_an_error() -> None:
     events = events_of(piece(stop="MAX_TOKENS", index=0))
     assert stop_of(events) == StopReason(StopKind.MAX_TOKENS, "MAX_TOKENS")
     assert fold(events) is None
@@ -786,13 +786,13 @@ def test_noise_changes_nothing(noise: bytes) -> None:
 
 
 @pytest.mark.parametrize("noise", [b"data: keepalive\n\n", b"keep: alive\n\n"])
-def test_words_that_are_no_json_travel(noise: bytes) -> None:
+def test_words_that_are_not_json_travel(noise: bytes) -> None:
     events = decode(noise, stream(piece({"text": "a"}, stop="STOP")))
     assert summarise(events).text == "a"
     assert len([event for event in events if isinstance(event, Opaque)]) == 1
 
 
-# --- the answer that is no stream of events
+# --- the answer that is not a stream of events
 
 
 @pytest.mark.parametrize("between", [",\r\n", ",\n", "\n,\r\n"])

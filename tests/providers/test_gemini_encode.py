@@ -517,6 +517,6 @@ def test_every_recorded_answer_can_be_sent_back(path: Path) -> None:
     types.GenerationConfig.model_validate(body["generationConfig"])
 
 
-def test_usage_of_an_unknown_shape_is_no_usage() -> None:
+def test_usage_of_an_unknown_shape_is_not_usage() -> None:
     counts = Gemini("m").counts(Usage(raw={"promptTokenCount": True}))
     assert counts.input_tokens is None

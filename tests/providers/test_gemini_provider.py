@@ -188,7 +188,7 @@ WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4
         (b"<html>no</html>", "not_found", False, None),
     ],
 )
-def test_an_answer_that_is_no_stream_is_explained(
+def test_an_answer_that_is_not_a_stream_is_explained(
     answer: bytes, kind: str, retryable: bool, wait: float | None
 ) -> None:
     status = re.search(rb'"code": (\d+)', answer)

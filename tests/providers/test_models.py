@@ -405,7 +405,7 @@ def test_sampling_parameters_go_only_to_models_that_take_them(
                 make.request(SAID, (), options)
 
 
-def test_the_default_of_a_sampling_parameter_is_no_reason_to_refuse() -> None:
+def test_the_default_of_a_sampling_parameter_is_not_a_reason_to_refuse() -> None:
     assert "temperature" not in sent("anthropic", "claude-opus-4-8", temperature=1.0)
     assert sent("anthropic", "claude-opus-4-6", temperature=1.0, thinking=2_000)["temperature"] == 1
 

@@ -183,7 +183,7 @@ CALLS: list[tuple[list[Any], list[tuple[str | None, str, Any]], str]] = [
     (
         [{"function": {"name": "look", "arguments": '{"at'}}],
         [(None, "look", {"__invalid_json__": '{"at'})],
-        "arguments that are no JSON",
+        "arguments that are not JSON",
     ),
     (
         [{"function": {"name": "f", "arguments": {"n": 10**30, "x": 1.0, "世": None}}}],

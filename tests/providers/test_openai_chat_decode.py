@@ -283,7 +283,7 @@ DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], st
     (
         [tool(index=0, id="a", function={"name": "f", "arguments": ["x"]})],
         [("a", "f", ["x"])],
-        "arguments that are no object",
+        "arguments that are not an object",
     ),
     ([tool(index=0, id="a", function={"name": "f"})], [("a", "f", {})], "no arguments"),
     (
@@ -397,7 +397,7 @@ def test_a_reason_that_promises_calls_of_which_none_comes_is_malformed() -> None
 
 
 @pytest.mark.parametrize("cut", range(5))
-def test_arguments_of_null_are_no_arguments(cut: int) -> None:
+def test_arguments_of_null_are_not_arguments(cut: int) -> None:
     """Groq writes them so where a tool has no parameters, also of several calls under one index."""
     pieces = [
         tool(index=0, id="a", function={"name": "f", "arguments": "null"[:cut]}),
@@ -769,7 +769,7 @@ def test_usage_that_is_repeated_is_reported_once() -> None:
         (b'"\xff"', "\ufffd"),
     ],
 )
-def test_a_name_that_is_no_text_costs_no_content(written: bytes, name: str | None) -> None:
+def test_a_name_that_is_not_text_costs_no_content(written: bytes, name: str | None) -> None:
     data = b'{"id": %b, "choices": [{"delta": {"content": "Hi"}}]}' % written
     for events in (
         OpenAIChatDecoder().feed(SseFrame(data)),

@@ -340,7 +340,7 @@ def test_free_text_goes_back_as_it_came_also_where_it_was_read_as_json() -> None
 
 
 @pytest.mark.parametrize("text", ['{"a', "[1]", ""])
-def test_arguments_go_back_as_they_came_also_where_they_are_no_object(text: str) -> None:
+def test_arguments_go_back_as_they_came_also_where_they_are_not_an_object(text: str) -> None:
     call = ToolCall("call_1", "look", text, echo(called(text)))
     assert items(own(call))[0]["arguments"] == text
 

@@ -171,7 +171,7 @@ def test_the_limit_has_the_name_that_the_server_knows() -> None:
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))
 @pytest.mark.parametrize("model", [None, "", "  ", 3])
-def test_what_is_no_model_is_refused_at_once(name: str, model: Any) -> None:
+def test_what_is_not_a_model_is_refused_at_once(name: str, model: Any) -> None:
     with pytest.raises(ConfigurationError, match="is not a model"):
         PROVIDERS[name](model)
 

@@ -1,6 +1,6 @@
 """The bodies of requests, held against the types with which the official packages describe them.
 
-A field that a service does not know, or a value that it does not take, is found here. The packages are no dependency of
+A field that a service does not know, or a value that it does not take, is found here. The packages are not a dependency of
 ours: without them the tests are skipped.
 """
 
@@ -80,7 +80,7 @@ def problems(value: Any, hint: Any, at: str = "$") -> list[str]:
         return _of_members(value, dict.fromkeys(value, inside[1]), (), at) if _is(value) else [at]
     if hasattr(hint, "__required_keys__"):
         return _of_typed_dict(value, hint, at)
-    return [] if _is_plain(value, hint) else [f"{at}: {value!r} is no {hint}"]
+    return [] if _is_plain(value, hint) else [f"{at}: {value!r} is not {hint}"]
 
 
 def _is(value: Any) -> bool:
@@ -381,10 +381,10 @@ class Other(typing.TypedDict):
         ({"kind": "b", "text": None}, []),
         ({"kind": "a", "odd": 1}, ["$.odd: unknown"]),
         ({"items": []}, ["$.kind: missing"]),
-        ({"kind": "a", "items": [1, "x"]}, ["$.items[1]: 'x' is no <class 'int'>"]),
-        ({"kind": "a", "items": [True]}, ["$.items[0]: True is no <class 'int'>"]),
+        ({"kind": "a", "items": [1, "x"]}, ["$.items[1]: 'x' is not <class 'int'>"]),
+        ({"kind": "a", "items": [True]}, ["$.items[0]: True is not <class 'int'>"]),
         ({"kind": "b"}, ["$.text: missing"]),
-        ({"kind": "b", "text": 1}, ["$.text: 1 is no <class 'str'>"]),
+        ({"kind": "b", "text": 1}, ["$.text: 1 is not <class 'str'>"]),
         ({"kind": "c"}, ["$.kind: 'c' is none of ('a',)"]),
     ],
 )

@@ -169,7 +169,7 @@ def test_without_a_key_the_error_names_the_remedy(page: ModuleType) -> None:
         page.Parrot("grey").request(ASK, (), Options())
 
 
-def test_an_answer_that_is_no_stream_is_explained(parrot: Provider) -> None:
+def test_an_answer_that_is_not_a_stream_is_explained(parrot: Provider) -> None:
     error = parrot.error(429, {"retry-after": "2"}, b'{"error": "a-parrots-key asks too often"}')
     assert (error.kind, error.retryable, error.retry_after) == ("rate_limit", True, 2.0)
     assert "a-parrots-key" not in error.message

@@ -77,7 +77,7 @@ def test_only_the_first_choice_is_reported() -> None:
     assert summarise(events).block_types == ()
 
 
-def test_a_truncated_stream_is_no_error_of_the_providers() -> None:
+def test_a_truncated_stream_is_not_an_error_of_the_providers() -> None:
     cut = summarise([Error(TRUNCATED, "cut"), Status(ResponseStatus.FAILED)])
     assert (cut.truncated, cut.error) == (True, None)
     failed = summarise([Error("x", "m"), Status(ResponseStatus.FAILED)])

@@ -100,7 +100,7 @@ def test_a_response_that_is_not_whole_keeps_its_text() -> None:
     assert message.content == (Text("hel"),)
 
 
-def test_nothing_worth_keeping_is_no_message() -> None:
+def test_nothing_worth_keeping_is_not_a_message() -> None:
     assert (
         message_of(fold(STARTED, BlockStart(0, T.TEXT), BlockAbort(0, T.TEXT), FAILED), "") is None
     )

@@ -382,7 +382,7 @@ def test_all_at_once_is_the_same_as_one_record_at_a_time(events: list[Event]) ->
     assert fold_run(story) == state
 
 
-def test_calls_with_arguments_that_are_distinguished_are_no_repetition() -> None:
+def test_calls_with_arguments_that_are_distinguished_are_not_a_repetition() -> None:
     def turn(arguments: JsonObject) -> list[Event]:
         asked = Message("assistant", (ToolCall("call_1", "look", arguments),))
         heard = Message("user", (ToolResult("call_1", "nothing", name="look"),))

@@ -152,7 +152,7 @@ async def test_the_responses_of_runs_inside_are_left_out() -> None:
         assert (await again).text == "All is well."
 
 
-async def test_a_run_without_a_response_is_no_script() -> None:
+async def test_a_run_without_a_response_is_not_a_script() -> None:
     async with MemoryLog() as log:
         with pytest.raises(LogError, match="no run"):
             await ScriptedModel.from_log(log, "run-9")

@@ -317,7 +317,7 @@ def test_a_server_that_has_not_been_entered_raises() -> None:
         _ = ReplayServer(["a"]).base_url
 
 
-def test_the_bodies_of_requests_that_are_no_json_are_kept_as_text() -> None:
+def test_the_bodies_of_requests_that_are_not_json_are_kept_as_text() -> None:
     with ReplayServer([ServedResponse.from_status(400)]) as server:
         request = urllib.request.Request(server.base_url + "/x", data=b"a=b")
         with pytest.raises(urllib.request.HTTPError):

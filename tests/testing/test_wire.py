@@ -338,7 +338,7 @@ def test_a_call_has_an_id_only_where_the_script_gives_one(frames: Frames) -> Non
 
 
 @pytest.mark.parametrize("frames", [gemini_frames, ollama_frames])
-def test_arguments_that_are_no_object_are_sent_as_they_are(frames: Frames) -> None:
+def test_arguments_that_are_not_an_object_are_sent_as_they_are(frames: Frames) -> None:
     cut_off = Reply(tool_calls=(Call("get", '{"city": "Ky'),))
     whole = Reply(tool_calls=(Call("get", '{"city": "Kyoto"}'),))
 

@@ -83,7 +83,7 @@ def test_a_call_is_collected_with_its_input() -> None:
     assert input_of(InputValueDelta(0, "$.a", 1)) == {"a": 1}
 
 
-def test_no_text_is_no_arguments() -> None:
+def test_no_text_means_no_arguments() -> None:
     assert input_of() == {}
     assert input_of(InputJsonDelta(0, "")) == {}
 

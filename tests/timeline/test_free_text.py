@@ -42,7 +42,7 @@ def test_the_text_stays_as_it_is(text: str) -> None:
     assert collector.collected() == [ToolCall("1", "shell", text)]
 
 
-def test_it_is_no_object_for_those_who_watch_its_members() -> None:
+def test_it_is_not_an_object_for_those_who_watch_its_members() -> None:
     seen: list[object] = []
     of(*call('{"a": 1}')).pipe(tool_inputs()).subscribe(lambda view: seen.append(view.input))
     assert seen[-1] is None

@@ -251,7 +251,7 @@ def test_a_second_start_of_another_type_aborts_the_first_block_for_its_handlers(
 
 
 @pytest.mark.parametrize("value", ["x", None, 3, Record(1, "r", 1, 1, 0.0, TextDelta(0, "a"))])
-def test_what_is_no_event_is_refused(value: Any) -> None:
+def test_what_is_not_an_event_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"timeline takes events and was given "):
         Timeline().dispatch(value)
 
@@ -262,8 +262,8 @@ def test_an_event_without_a_handler_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [3, None, "print", Counting])
-def test_what_is_no_handler_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"no handler|is a class"):
+def test_what_is_not_a_handler_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"not a handler|is a class"):
         Timeline().on_text_block(value)
 
 
@@ -279,7 +279,7 @@ def test_a_handler_without_a_scope_is_refused() -> None:
 def test_a_kind_that_is_not_known_is_refused() -> None:
     mine: Kind[Any] = Kind("mine")
     with pytest.raises(
-        ConfigurationError, match=r"Kind\(mine\) is none of the kinds .* text block"
+        ConfigurationError, match=r"Kind\(mine\) is not a kind of a timeline.* text block"
     ):
         Timeline().on(mine, print)
 

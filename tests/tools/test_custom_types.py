@@ -360,7 +360,7 @@ async def test_constraints_of_pydantic_and_annotated_types_hold_for_plain_types(
         assert caught.value.path == path
 
 
-def test_a_field_of_pydantic_is_no_default() -> None:
+def test_a_field_of_pydantic_is_not_a_default() -> None:
     def go(many: int = Field(3, ge=1)) -> None: ...
 
     with pytest.raises(ConfigurationError, match=r"parameter 'many': .*Annotated"):

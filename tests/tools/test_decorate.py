@@ -233,7 +233,7 @@ def test_a_parameter_name_that_providers_refuse_is_refused() -> None:
         tool(go)
 
 
-def test_what_is_no_function_is_refused() -> None:
+def test_what_is_not_a_function_is_refused() -> None:
     class Caller:
         def __call__(self, x: int) -> int:
             return x

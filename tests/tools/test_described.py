@@ -98,7 +98,7 @@ def test_its_policy_counts_and_hooks_reach_its_state() -> None:
     assert counts == [0, 1]
 
 
-def test_arguments_that_are_no_object_do_not_reach_it() -> None:
+def test_arguments_that_are_not_an_object_do_not_reach_it() -> None:
     tool = ByAttributes()
     model = ScriptedModel([call("echo"), "Done."])
     Worker(model, tools=[tool]).run_sync("?")

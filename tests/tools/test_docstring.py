@@ -77,7 +77,7 @@ def test_a_parameter_may_be_named_without_text() -> None:
     }
 
 
-def test_a_line_with_a_colon_within_a_description_is_no_section() -> None:
+def test_a_line_with_a_colon_within_a_description_is_not_a_section() -> None:
     text = "Note: look twice.\n\nThe order: first a, then b."
     assert parse_docstring(text).description == text
 

@@ -1,4 +1,4 @@
-"""A tool that ends the program, or raises what is no ordinary exception: a failed call, whatever sort of tool it is."""
+"""A tool that ends the program, or raises something other than an `Exception`: a failed call, whatever sort of tool it is."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_a_text_is_the_argument_of_a_tool_that_takes_one(given: Any, said: str) 
     assert (result.text, result.is_error) == (said, False)
 
 
-def test_a_text_is_no_argument_of_any_other_tool() -> None:
+def test_a_text_is_not_an_argument_of_any_other_tool() -> None:
     result = asyncio.run(run_call(Toolbox([twice]), ToolCall("1", "twice", "{1")))
     assert result.is_error
     assert "this is not a JSON object" in result.text

@@ -169,7 +169,7 @@ async def test_a_tool_that_is_not_there_is_named(mcp_address: str) -> None:
 @pytest.mark.parametrize(
     "command", [["no-such-program-anywhere"], [sys.executable, "-c", "print('no MCP')"]]
 )
-async def test_what_is_no_server_is_an_error(command: list[str]) -> None:
+async def test_what_is_not_a_server_is_an_error(command: list[str]) -> None:
     with pytest.raises(TransportError, match="is not an MCP server that can be used"):
         async with mcp_tools(command):
             raise AssertionError

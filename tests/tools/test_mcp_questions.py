@@ -170,9 +170,9 @@ REFUSED: list[tuple[str, Decision | None, str]] = [
     ("book", None, "waits for an answer"),
     ("book", Approve(), r"input\.guests is missing"),
     ("book", Approve({"guests": 0}), r"input\.guests is below 1"),
-    ("book", Approve({"guests": True}), r"input\.guests is no whole number"),
+    ("book", Approve({"guests": True}), r"input\.guests is not a whole number"),
     ("book", Approve({"guests": 1, "more": 1}), r"input\.more: the form has no such property"),
-    ("book", Approve("2"), "input is no object"),
+    ("book", Approve("2"), "input is not an object"),
     ("sign", Approve({"code": "1"}), "there is no form"),
 ]
 
@@ -227,7 +227,7 @@ async def test_where_nothing_can_answer_the_question_is_cancelled(name: str, exp
 
 
 NOT_UNDERSTOOD: list[tuple[str, str]] = [
-    ("roots", "requests what this client does not have: 'roots/list'"),
+    ("roots", "requests a feature that this client does not have: 'roots/list'"),
     ("odd", "the property 'a' is neither a text, a number, a boolean nor a choice"),
     ("state", f"repeated more than {ROUNDS} times"),
 ]
@@ -300,23 +300,23 @@ async def test_a_call_that_is_cancelled_at_any_moment_ends_with_its_run() -> Non
 CONTENTS: list[tuple[JsonObject, object, str]] = [
     ({"type": "string", "minLength": 2}, "a", "has fewer than 2 characters"),
     ({"type": "string", "maxLength": 2}, "abc", "has more than 2 characters"),
-    ({"type": "string"}, 1, "is no text"),
+    ({"type": "string"}, 1, "is not text"),
     ({"type": "string", "format": "email"}, "a@b.c", ""),
-    ({"type": "string", "format": "email"}, "a", "is no email"),
+    ({"type": "string", "format": "email"}, "a", "is not a valid email"),
     ({"type": "string", "format": "uri"}, "https://a", ""),
-    ({"type": "string", "format": "uri"}, "a b", "is no uri"),
+    ({"type": "string", "format": "uri"}, "a b", "is not a valid uri"),
     ({"type": "string", "format": "date"}, "2026-07-28", ""),
-    ({"type": "string", "format": "date"}, "2026-13-01", "is no date"),
+    ({"type": "string", "format": "date"}, "2026-13-01", "is not a valid date"),
     ({"type": "string", "format": "date-time"}, "2026-07-28T10:00:00Z", ""),
-    ({"type": "string", "format": "date-time"}, "2026-07-28", "is no date-time"),
+    ({"type": "string", "format": "date-time"}, "2026-07-28", "is not a valid date-time"),
     ({"type": "number", "maximum": 1.5}, 1.5, ""),
     ({"type": "number", "maximum": 1.5}, 2, "is above 1.5"),
-    ({"type": "number"}, True, "is no number"),
-    ({"type": "integer"}, 1.5, "is no whole number"),
-    ({"type": "number"}, math.nan, "is no number"),
-    ({"type": "number"}, math.inf, "is no number"),
+    ({"type": "number"}, True, "is not a number"),
+    ({"type": "integer"}, 1.5, "is not a whole number"),
+    ({"type": "number"}, math.nan, "is not a number"),
+    ({"type": "number"}, math.inf, "is not a number"),
     ({"type": "boolean"}, False, ""),
-    ({"type": "boolean"}, 0, "is no boolean"),
+    ({"type": "boolean"}, 0, "is not a boolean"),
     ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "b", ""),
     ({"type": "string", "enum": ["a", "b"]}, "c", "is not among: a, b"),
     ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, "A", "is not among: a"),
@@ -379,7 +379,7 @@ NO_FORMS: list[JsonObject] = [
 
 
 @pytest.mark.parametrize("schema", NO_FORMS)
-def test_a_schema_that_is_no_form_is_refused(schema: JsonObject) -> None:
+def test_a_schema_that_is_not_a_form_is_refused(schema: JsonObject) -> None:
     assert check_form(schema)
     params: JsonObject = {"message": "?", "requestedSchema": schema}
     assert isinstance(question_of({"method": "elicitation/create", "params": params}, "s"), str)
@@ -497,7 +497,7 @@ async def test_a_form_of_another_log_that_is_none_can_be_declined() -> None:
         [waiting] = paused.pause.calls
         asked = replace(waiting.begun, question=Question("tables", "How many?", {}))
         pause = replace(paused.pause, calls=(replace(waiting, begun=asked),))
-        with pytest.raises(DecisionError, match="it is no object with properties"):
+        with pytest.raises(DecisionError, match="it is not an object with properties"):
             await worker.resume(replace(paused, pause=pause), decisions=[Approve({"guests": 2})])
         await worker.resume(replace(paused, pause=pause), decisions=[Deny()])
         assert small.done == ["book [{'action': 'decline'}]"]

@@ -108,7 +108,7 @@ def test_values_that_json_has_not_become_text(value: object, text: str) -> None:
     assert to_content(value, "go") == text
 
 
-def test_many_bytes_that_are_no_text_are_described() -> None:
+def test_many_bytes_that_are_not_text_are_described() -> None:
     assert to_content(b"\xff" * 4_000, "go") == (
         "[4,000 bytes, not UTF-8 text, left out; a tool can return them as an Image or a Document]"
     )

@@ -249,7 +249,7 @@ def test_a_type_that_refers_to_itself_is_refused_with_the_reason() -> None:
         tool(go)
 
 
-def test_the_same_type_twice_is_no_recursion() -> None:
+def test_the_same_type_twice_is_not_recursion() -> None:
     @tool
     def go(start: Place, end: Place) -> None: ...
 

@@ -96,7 +96,7 @@ def plain(where: str) -> str:
         ),
     ],
 )
-def test_what_is_no_tool_is_refused_with_a_hint(thing: Any, message: str) -> None:
+def test_what_is_not_a_tool_is_refused_with_a_hint(thing: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Toolbox([thing])
 

@@ -124,7 +124,7 @@ async def test_a_response_is_cut_anywhere(at: int) -> None:
     assert got == await whole()
 
 
-async def test_a_connection_that_just_ends_is_no_end_of_the_response() -> None:
+async def test_a_connection_that_just_ends_is_not_an_end_of_the_response() -> None:
     async with ReplayServer([part(0, 4), part(4, 6), part(6)]) as server:
         got, error = await taken(client(server))
         assert len(server.requests) == 3
@@ -160,7 +160,7 @@ async def test_too_many_failures_in_a_row_end_it_and_cancel_the_response() -> No
     assert len(server.requests) == 4
 
 
-async def test_events_that_were_seen_are_no_progress() -> None:
+async def test_events_that_were_seen_are_not_progress() -> None:
     """A server that sends the same event again and again does not keep the client for ever."""
     seen = part(3, 4)
     async with ReplayServer([part(0, 4), seen, seen, ServedResponse.from_json({})]) as server:

@@ -373,7 +373,7 @@ async def test_a_request_that_cannot_be_made_fails_as_without_a_meter() -> None:
 
 
 def test_two_tool_calls_with_text_arguments_can_be_noted() -> None:
-    """A copy of what a hook has left is made of calls whose arguments are no object, too."""
+    """A copy of what a hook has left is made of calls whose arguments are not an object, too."""
     broken = ToolCall("c", "look", '{"at": ')
     kept = Conversation((Message.user("Hi"), Message.assistant(broken), Message.user("Go on")))
     context = MessageSendContext(conversation=kept, emit=lambda _: None)

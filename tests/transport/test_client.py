@@ -291,7 +291,7 @@ async def test_a_cut_connection_is_an_error_of_the_transport(make_provider: Make
 async def test_a_connection_that_is_cut_in_its_first_line_is_made_again(
     make_provider: MakeProvider,
 ) -> None:
-    """Half a name of a field is no text of the server's."""
+    """Half a name of a field is not text of the server's."""
     for at in range(1, 8):
         answers = [ServedResponse.from_reply("Hello", cut_at=at), "Hello"]
         async with ReplayServer(answers) as server:

@@ -78,7 +78,7 @@ async def test_a_recorded_refusal_has_the_message_and_the_remedy(row: Mapping[st
         (ServedResponse.from_frames([b"{}"], "image/png"), "HTTP 200 and no stream"),
     ],
 )
-async def test_an_answer_that_is_no_stream_is_explained(
+async def test_an_answer_that_is_not_a_stream_is_explained(
     make_provider: MakeProvider, answer: ServedResponse, says: str
 ) -> None:
     async with ReplayServer([answer]) as server:

@@ -269,7 +269,7 @@ async def test_a_client_works_as_without_it() -> None:
     client = Client(provider, transport=GeminiCacheTransport(google), retry=Retry(retries=0))
     for text in ("a", "b"):
         conversation = Conversation((Message.user(text),), SYSTEM)
-        with pytest.raises(RxWorkerError):  # the answers of this service are no events
+        with pytest.raises(RxWorkerError):  # the answers of this service are not events
             await client.stream(conversation).pipe(ops.to_list())
     assert [each.headers["x-goog-api-key"] for each in google.sent] == ["late-key"] * 3
     assert "late-key" not in repr(client.transport)

@@ -222,7 +222,7 @@ def test_without_an_event_loop_it_names_the_remedy() -> None:
         (ServedResponse.from_status(204), 204, b""),
     ],
 )
-async def test_an_answer_that_is_no_stream_is_an_error_with_all_of_it(
+async def test_an_answer_that_is_not_a_stream_is_an_error_with_all_of_it(
     answer: ServedResponse, status: int, says: bytes
 ) -> None:
     async with ReplayServer([answer]) as server:

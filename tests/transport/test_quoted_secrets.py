@@ -37,7 +37,7 @@ class Quotes:
     def send(self, request: HttpRequest) -> Observable[bytes]:
         wire = wire_for(request.url)
         assert wire is not None
-        said = f"the value {SECRET} is no credential"
+        said = f"the value {SECRET} is not a credential"
         if self.reply is None:
             body = json.dumps(wire.error_body(said)).encode()
             return reactivex.throw(
@@ -76,7 +76,7 @@ async def test_a_secret_that_a_service_quotes_reaches_no_record_and_no_error(
         with pytest.raises(ProviderError) as caught:
             await run
         error = caught.value
-        assert "is no credential" in str(error)
+        assert "is not a credential" in str(error)
         shown = [repr(error), str(error.code), str(error.request_id), repr(error.__dict__)]
         shown += [line.decode() async for line in export_run(log, run.id)]
         shown += [repr(await log.info(run.id)), repr(run.state)]

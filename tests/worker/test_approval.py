@@ -173,8 +173,8 @@ async def test_a_newer_version_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"version":3}', "no"])
-def test_what_is_no_paused_run_is_refused(data: bytes | str) -> None:
-    with pytest.raises(LocalProtocolError, match="no paused run"):
+def test_what_is_not_a_paused_run_is_refused(data: bytes | str) -> None:
+    with pytest.raises(LocalProtocolError, match="not a paused run"):
         load_paused(data)
 
 
@@ -188,15 +188,15 @@ async def test_everything_survives_the_bytes() -> None:
     "data",
     ["\ud800", "[" * 100_000, b"[" * 100_000, b'{"version":3,"seal":"","state":' + b"[" * 100_000],
 )
-def test_text_that_is_no_json_is_refused_like_any_other(data: bytes | str) -> None:
-    with pytest.raises(LocalProtocolError, match="no paused run"):
+def test_text_that_is_not_json_is_refused_like_any_other(data: bytes | str) -> None:
+    with pytest.raises(LocalProtocolError, match="not a paused run"):
         load_paused(data)
 
 
 async def test_a_state_that_is_nested_too_deeply_is_refused() -> None:
     deep = '{"conversation":' + "[" * 100_000 + "]" * 100_000 + "}"
     seal = hmac.new(b"k", b"3:" + deep.encode(), hashlib.sha256).hexdigest()
-    with pytest.raises(LocalProtocolError, match="no paused run"):
+    with pytest.raises(LocalProtocolError, match="not a paused run"):
         load_paused(f'{{"version":3,"seal":"{seal}","state":{deep}}}', key=b"k")
 
 
@@ -288,7 +288,7 @@ async def test_what_a_run_cannot_be_resumed_with_is_refused_at_once(
     assert isinstance(await worker.resume(), Paused)
 
 
-async def test_a_paused_run_that_is_no_json_is_refused_where_it_is_saved() -> None:
+async def test_a_paused_run_that_is_not_json_is_refused_where_it_is_saved() -> None:
     _, paused = await paused_at_three()
     with pytest.raises(LocalProtocolError, match="cannot be saved"):
         save_paused(replace(paused, text="\ud800"))
@@ -373,19 +373,19 @@ async def test_the_idempotency_key_survives_a_second_pause() -> None:
 
 @pytest.mark.parametrize("answer", [None, 1, "yes", "false", [True], object()])
 async def test_a_claim_is_true_or_false(answer: Any) -> None:
-    """What a function of the program returns by mistake is no permission."""
+    """What a function of the program returns by mistake does not permit a call."""
     worker, paused = await paused_at_three()
     with pytest.raises(ConfigurationError, match="claim returned"):
         worker.resume(paused, claim=lambda _: answer)
     assert RAN == []
 
 
-async def test_a_claim_is_no_coroutine_function() -> None:
+async def test_a_claim_is_not_a_coroutine_function() -> None:
     worker, paused = await paused_at_three()
 
     async def claim(_: str) -> bool:
         return False
 
-    with pytest.raises(ConfigurationError, match="no coroutine function"):
+    with pytest.raises(ConfigurationError, match="not a coroutine function"):
         worker.resume(paused, claim=claim)  # pyright: ignore[reportArgumentType]
     assert RAN == []

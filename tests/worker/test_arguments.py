@@ -53,7 +53,7 @@ def test_a_wrong_argument_is_refused_at_once_and_shown_how(
 
 
 @pytest.mark.parametrize("value", ["3", -1, True, [1]])
-def test_what_is_no_limit_is_refused(value: Any) -> None:
+def test_what_is_not_a_limit_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="from 0 up, or None"):
         Limits(max_turns=value)
 

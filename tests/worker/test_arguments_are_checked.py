@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         of(Timeouts, first=-1),
         "Timeouts.first.=-1: give a number from 0 up, or None",
     ),
-    "a time-out that is no number": (of(Timeouts, idle=NAN), "from 0 up"),
+    "a time-out that is not a number": (of(Timeouts, idle=NAN), "from 0 up"),
     "a sign of life": (of(Timeouts, keep_alive="x"), "from 0 up"),
     "another time-out": (of(Timeouts, firs=3), "did you mean 'first'"),
     "retries": (of(Retry, retries=-1), "whole number from 0 up"),
@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a currency": (of(Prices, input=1, output=1, currency=3), "currency='EUR'"),
     "a limit": (of(Limits, max_turns=-1), "from 0 up"),
     "half a turn": (of(Limits, max_turns=1.5), "whole number"),
-    "a limit that is no number": (of(Limits, max_seconds=NAN), "from 0 up"),
+    "a limit that is not a number": (of(Limits, max_seconds=NAN), "from 0 up"),
     "a number as prices": (of(Limits, prices=3), "prices=Prices"),
     "prices as a limit": (of(Limits, max_turns=Prices(input=1, output=1)), "whole number"),
     "another limit": (of(Limits, max_turn=3), "did you mean 'max_turns'"),
@@ -186,7 +186,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     # operators
     "a board that changes": (lambda: combine_gauges(Changing(), count=ops.count()), "frozen=True"),
     "a board that is a class": (lambda: combine_gauges(Row, count=ops.count()), "frozen Struct"),  # pyright: ignore
-    "a board that is no Struct": (lambda: combine_gauges({}, count=ops.count()), "frozen Struct"),  # pyright: ignore
+    "a board that is not a Struct": (
+        lambda: combine_gauges({}, count=ops.count()),
+        "frozen Struct",
+    ),  # pyright: ignore
     "a window": (lambda: sliding(NAN, CLOCK), "above 0"),
     "a window without a clock": (lambda: rate(3, 3), "needs a scheduler"),  # pyright: ignore
     "a window as text": (lambda: fold_sliding(add, 0.0, "3", CLOCK), "above 0"),  # pyright: ignore
@@ -252,9 +255,9 @@ async def waiting(source: object) -> object:
     return source
 
 
-def test_a_coroutine_function_is_no_operator() -> None:
+def test_a_coroutine_function_is_not_an_operator() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"waiting is no operator.*: write def, without async"
+        ConfigurationError, match=r"waiting is not an operator.*: write def, without async"
     ):
         worker(operators=[waiting])
 
@@ -274,6 +277,6 @@ async def test_an_operator_that_returns_no_observable_is_named(
     """Only when it is applied is it known: a ``return`` is easily forgotten."""
     for operators_ in ([operator], [operator, ops.filter(bool)]):
         with pytest.raises(
-            ConfigurationError, match=rf"the operator .* returned {name}, which is no"
+            ConfigurationError, match=rf"the operator .* returned {name}, which is not"
         ):
             await worker(operators=operators_).run("Go.")

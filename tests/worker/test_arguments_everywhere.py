@@ -76,7 +76,7 @@ NOTHING: dict[str, JsonObject | None] = {"": {}, " ": {}, "null": {}, " null ": 
 
 
 class Shell:
-    """A tool that keeps what it receives. It is no function, so that no signature checks the arguments."""
+    """A tool that keeps what it receives. It is not a function, so no signature checks the arguments."""
 
     def __init__(self, *, fails: int = 0, policy: ToolPolicy | None = None) -> None:
         self.meta = ToolMeta("shell", "", SCHEMA)
@@ -290,7 +290,7 @@ async def test_arguments_that_cannot_be_decoded_are_not_shown_for_approval() -> 
     assert shell.received == []
 
 
-async def test_an_empty_text_of_a_person_is_no_object() -> None:
+async def test_an_empty_text_of_a_person_is_not_an_object() -> None:
     for way in (by_a_decision, by_a_page):
         for given in NOTHING:
             shell, guard = Shell(), Guard()

@@ -204,7 +204,7 @@ STARTED, COMPLETED = Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPL
         [TextDelta(0, "x"), STARTED],
     ],
 )
-async def test_a_stream_that_ends_without_its_terminal_event_is_no_answer(
+async def test_a_stream_that_ends_without_its_terminal_event_is_not_an_answer(
     events: list[ResponseEvent],
 ) -> None:
     run = Worker(Model(reactivex.from_iterable(events))).run("hi")
@@ -219,7 +219,7 @@ async def test_an_operator_that_drops_the_terminal_event_is_named() -> None:
         await worker.run("hi")
 
 
-async def test_a_stream_that_fails_and_completes_is_no_answer() -> None:
+async def test_a_stream_that_fails_and_completes_is_not_an_answer() -> None:
     failed = Error("overloaded_error", "later", kind="overloaded")
     answer = reactivex.of(STARTED, failed, Status(ResponseStatus.FAILED))
     with pytest.raises(ProviderError, match="later"):

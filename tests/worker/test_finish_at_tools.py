@@ -325,7 +325,7 @@ def test_a_decision_and_a_verdict_are_one_class() -> None:
     assert Answer is Decision
 
 
-async def test_an_answer_is_no_verdict_elsewhere() -> None:
+async def test_an_answer_is_not_a_verdict_elsewhere() -> None:
     for point in (after_tool_call, on_turn_end):
 
         def odd(context: Any) -> Any:

@@ -55,7 +55,7 @@ async def test_cost_is_limited_where_prices_are_given() -> None:
     assert len(model.requests) == 3
 
 
-async def test_the_same_calls_with_the_same_results_are_no_progress() -> None:
+async def test_the_same_calls_with_the_same_results_are_not_progress() -> None:
     model = ScriptedModel(lambda _: call("look", at="x") + call("look", at="y"))
     worker = Worker(model, tools=[look], limits=Limits(max_repeats=3))
     assert await limit_of(worker) == "max_repeats"

@@ -301,7 +301,7 @@ def test_a_name_that_providers_do_not_take_is_refused(name: str) -> None:
         worker_tool(Worker(ScriptedModel([])), name=name, description="")
 
 
-def test_what_is_no_worker_is_refused() -> None:
+def test_what_is_not_a_worker_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="neither a worker"):
         worker_tool("worker", name="ask", description="")  # pyright: ignore[reportArgumentType]
 
@@ -313,7 +313,7 @@ async def test_a_function_that_makes_something_else_is_an_error_result() -> None
     asked = worker_tool(make, name="ask", description="")
     run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
     await run
-    assert "is no worker" in results_of(run)[0].text
+    assert "is not a worker" in results_of(run)[0].text
 
 
 @tool
@@ -392,7 +392,7 @@ async def test_runs_inside_runs_go_only_so_deep() -> None:
     assert [r.event.limit for r in records if isinstance(r.event, LimitReached)] == ["max_depth"]
 
 
-async def test_a_worker_that_a_tool_begins_by_itself_is_no_inner_run() -> None:
+async def test_a_worker_that_a_tool_begins_by_itself_is_not_an_inner_run() -> None:
     @tool
     async def ask() -> str:
         """Ask another worker."""

@@ -116,7 +116,7 @@ def test_run_sync_knows_the_type_too() -> None:
     assert result.output == Point(1, 0)
 
 
-async def test_a_type_that_is_no_object_is_put_into_one() -> None:
+async def test_a_type_that_is_not_an_object_is_put_into_one() -> None:
     model = ScriptedModel(['{"value": [1, 2]}'])
     result = await Worker(model).run("numbers?", output=list[int])
     assert result.output == [1, 2]
@@ -138,7 +138,7 @@ async def test_the_value_so_far_can_be_watched() -> None:
     assert seen[-1] == "{'city': 'Kyoto', 'days': [17, 19]}"
 
 
-def test_a_fence_around_the_json_is_no_fault() -> None:
+def test_a_fence_around_the_json_is_not_a_fault() -> None:
     assert Output(Forecast).decode(f"```json\n{GOOD}\n```") == Forecast("Kyoto", [17, 19])
 
 

@@ -213,9 +213,9 @@ def never(calls: Observable[ToolCall]) -> Observable[ToolResult]:
 
 FAULTS: list[tuple[Any, str]] = [
     (ops.map(given_a_text), "emitted a str"),
-    (ops.map(of_another), "'other', which is no call"),
+    (ops.map(of_another), "'other', which is not a waiting call"),
     (ops.ignore_elements(), "without a result of call_1_1"),
-    (returns_nothing, "no observable"),
+    (returns_nothing, "not an observable"),
 ]
 
 
@@ -255,7 +255,7 @@ async def test_a_call_that_no_hook_could_check_does_not_leave_as_a_call() -> Non
     assert left[1] == calls[1]
 
 
-def test_what_is_no_verdict_about_a_call_lets_none_run() -> None:
+def test_what_is_not_a_verdict_about_a_call_lets_none_run() -> None:
     odd: Any = ContinueWithMessages.user("Again.")
-    with pytest.raises(HookError, match="no verdict about a call"):
+    with pytest.raises(HookError, match="not a verdict about a call"):
         result_by(odd, "odd", ToolCall("a", "double", {}), double)

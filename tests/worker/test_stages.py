@@ -346,7 +346,7 @@ async def test_a_turn_is_what_its_stages_have_done_so_far() -> None:
         ({"around": same}, r"around=\{'call_tools': my_operator\}"),
     ],
 )
-def test_what_is_no_stage_is_refused(given: dict[str, Any], text: str) -> None:
+def test_what_is_not_a_stage_is_refused(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         Worker(ScriptedModel([]), **given)
 

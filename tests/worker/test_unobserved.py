@@ -95,7 +95,7 @@ def test_a_watcher_that_comes_back_at_the_last_moment_keeps_it() -> None:
     assert stand.acted == []
 
 
-def test_one_that_raises_is_no_watcher_any_more() -> None:
+def test_one_that_raises_is_no_longer_a_watcher() -> None:
     stand = Stand()
 
     def boom(_: Record) -> None:
@@ -144,7 +144,7 @@ def test_without_grace_it_ends_in_the_next_moment() -> None:
 
 
 @pytest.mark.parametrize("grace", [float("nan"), "1", None])
-async def test_what_is_no_number_of_seconds_is_no_grace(grace: Any) -> None:
+async def test_what_is_not_a_number_of_seconds_is_refused_as_grace(grace: Any) -> None:
     run = Worker(ScriptedModel(["Hello!"])).run("Hi")
     with pytest.raises(ConfigurationError, match="grace="):
         run.cancel_when_unobserved(grace)

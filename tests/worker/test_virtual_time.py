@@ -320,6 +320,6 @@ async def test_another_scheduler_is_the_clock_of_the_run() -> None:
     assert (await worker.run("go")).text == "ok"
 
 
-def test_what_is_no_scheduler_is_refused() -> None:
+def test_what_is_not_a_scheduler_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"scheduler=TestScheduler\(\)"):
         Worker(ScriptedModel([]), scheduler=1.0)  # pyright: ignore[reportArgumentType]

@@ -173,7 +173,9 @@ class Peer:
         except msgspec.ValidationError as error:
             return await self._refuse(None, RpcError(INVALID_REQUEST, f"no request: {error}"))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            return await self._refuse(None, RpcError(PARSE_ERROR, f"no JSON: {error}"))
+            return await self._refuse(
+                None, RpcError(PARSE_ERROR, f"the message is not JSON: {error}")
+            )
         if message.method is not UNSET:
             task = asyncio.get_running_loop().create_task(self._answer(message, message.method))
             self._tasks.add(task)
@@ -181,7 +183,9 @@ class Peer:
             if message.id is not UNSET:
                 self._answering[message.id] = task
         elif message.id is UNSET or (message.result is UNSET and message.error is UNSET):
-            await self._refuse(None, RpcError(INVALID_REQUEST, "no request: it has no method"))
+            await self._refuse(
+                None, RpcError(INVALID_REQUEST, "this is not a request: it has no method")
+            )
         else:
             self._settle(message, message.id, line)
         return None

@@ -90,7 +90,7 @@ NO_FORMS = (
 )
 
 NO_ANSWER = (
-    "the answer to the form for approval is missing, or is none; nothing was decided: "
+    "the answer to the form for approval is missing or is not an answer; nothing was decided: "
     'send {"action": "accept", "content": {"approve": true}}, or {"action": "decline"}'
 )
 
@@ -178,7 +178,7 @@ class Calls:
         else:
             before = await runs.latest(given.conversation)
             if before.conversation.name != tool.name:
-                raise ApiError(404, "no_run", f"{before.id} is no conversation of {tool.name}")
+                raise ApiError(404, "no_run", f"{before.id} is not a conversation of {tool.name}")
             conversation = await runs.following(before, tool.name)
         conversation.output = tool.worker.output
         return runs.next_run(conversation, (Message.user(given.message),))
@@ -210,7 +210,7 @@ class Calls:
         """Resume a run with the answers of the client's user, or dismiss it.
 
         Raises:
-            MCPError: One is no answer to its form.
+            MCPError: An answer does not fit its form.
             ApiError: The run does not wait any more.
         """
         pending = await pending_of(entry)
@@ -296,7 +296,7 @@ def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
 
 
 async def _answer_to(context: Context, form: Form) -> ElicitResult | None:
-    """The answer of the client's user to the form; ``None`` if what the client sends is none."""
+    """The answer of the client's user to the form; ``None`` if the client sends something else."""
     session, request = context.session, context.request_id
     try:
         if isinstance(form, ElicitRequestURLParams):

@@ -1,7 +1,7 @@
 """An MCP server whose tools are workers, over standard input and output, and over streamable HTTP.
 
 The package has a transport for standard input and output, too. It waits for the thread that reads, so that a server would not end before its client
-does, takes lines of any length, and does not answer what is no message.
+does, takes lines of any length, and does not answer what is not a message.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ async def _receive(
                 except ValidationError as error:
                     is_json = error.errors()[0]["type"] != "json_invalid"
                     code = INVALID_REQUEST if is_json else PARSE_ERROR
-                    refused = _error(code, "this is no message of JSON-RPC 2.0")
+                    refused = _error(code, "this is not a message of JSON-RPC 2.0")
                 else:
                     await received.send(SessionMessage(message))
                     continue
@@ -264,7 +264,7 @@ class GuardedApp:
                 if data:
                     check_members(data, "the message")
             except DecisionError as error:
-                code = INVALID_REQUEST if error.__cause__ is None else PARSE_ERROR  # no JSON
+                code = INVALID_REQUEST if error.__cause__ is None else PARSE_ERROR  # it is not JSON
                 body = _error(code, error.message).model_dump(exclude_unset=True)
                 await request.answer(json_response(body, 400))
                 return
@@ -317,7 +317,7 @@ async def listening(
     )
     server = uvicorn.Server(config)
     # The signals belong to the program.
-    server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]
+    server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue] - replaces a method
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)

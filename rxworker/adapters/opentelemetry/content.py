@@ -95,7 +95,7 @@ class Recorder:
         try:
             data = msgspec.json.encode(value)
         except (TypeError, UnicodeError, RecursionError) as error:
-            data = msgspec.json.encode(f"(no JSON: {type(error).__name__})")
+            data = msgspec.json.encode(f"(not JSON: {type(error).__name__})")
         return self._hide_secrets(data).decode()
 
     def _text(self, text: str) -> str:

@@ -75,7 +75,7 @@ class _Failure(Struct, frozen=True):
 
     Attributes:
         type: The ``error.type``.
-        text: For people.
+        text: The description of the status of the span.
         is_error: Whether the status of the span is an error; not where it was cancelled or handed over.
     """
 

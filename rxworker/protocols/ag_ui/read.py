@@ -94,7 +94,7 @@ class _Part(Struct, frozen=True, rename="camel"):
 class _Message(Struct, frozen=True, rename="camel"):
     role: str
     id: str | None = None
-    # An activity's content is an object, which is for people alone.
+    # An activity's content is an object that is only shown to users.
     content: Any = None
     tool_calls: tuple[_Call, ...] | None = None
     tool_call_id: str | None = None
@@ -222,7 +222,7 @@ def _block(part: _Part) -> Content:
         )
     source = part.source
     if source is None:
-        raise LocalProtocolError(f"a part of type {part.type!r} has no source, and is no text")
+        raise LocalProtocolError(f"a part of type {part.type!r} has no source, and is not text")
     if source.type not in ("data", "url"):
         raise LocalProtocolError(
             f"a file whose source is {source.type!r} cannot be read: send its bytes or its address"

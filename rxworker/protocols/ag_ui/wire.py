@@ -82,7 +82,7 @@ class Interrupt(_Wire, frozen=True):
     Attributes:
         id: The id, for the reply.
         reason: ``tool_call``, or ``input_required`` at the end of a turn.
-        message: For people.
+        message: Shown to users; not interpreted.
         tool_call_id: The call that waits.
         response_schema: The JSON schema of the reply's payload.
         metadata: Further data.

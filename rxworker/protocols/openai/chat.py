@@ -47,7 +47,7 @@ class CompletionError(Exception):
 
     Attributes:
         code: Why: ``cancel``, ``error``, ``abort``, ``limit`` or ``cut``.
-        message: The reason, for people.
+        message: The reason. Shown to users; not interpreted.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -187,7 +187,7 @@ def calls_of_client(pause: ViewPause, tools: Container[str]) -> list[WaitingCall
 
 
 def waits_for(pause: ViewPause) -> str:
-    """The decision that a paused run waits for, as a text for people.
+    """The decision that a paused run waits for, as a text that users read.
 
     >>> waits_for(ViewPause("run-1", "hook", "paused by the user"))
     'the run waits for a decision: paused by the user'

@@ -120,7 +120,7 @@ def parsed(value: Json) -> Json:
 
 
 def text_of(value: Json) -> str:
-    """A text, or the empty one for what is none."""
+    """A text, or the empty one for any other value."""
     return value if isinstance(value, str) else ""
 
 

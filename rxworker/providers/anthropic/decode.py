@@ -150,7 +150,7 @@ class AnthropicDecoder(LenientDecoder):
         delta: Any = event.delta
         kind: type[object] = delta.__class__
         place = event.index
-        block = self._open.get(place)  # pyright: ignore[reportArgumentType]
+        block = self._open.get(place)  # pyright: ignore[reportArgumentType] - None finds no block
         grow = PLAIN.get((block.block_type, kind)) if block else None
         if block is None or grow is None or block.began_whole:
             made += self._take_delta(event)

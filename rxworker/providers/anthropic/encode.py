@@ -155,7 +155,7 @@ class MessagesEncoder(MessageEncoder):
     """Messages to those of the protocol.
 
     A message is done when two more follow it, or one of the user's: the last may grow, and an answer may lose what
-    only the last may hold; if nothing is left of it, the one before it grows. Behind a cache point nothing is done, since which points count is
+    only the last may hold; if nothing is left of it, the one before it grows. After a cache point nothing is done, since which points count is
     known at the end. Nor is anything done while a call of Anthropic's own tools may still be answered, see `container`.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 A text has no start of its own: the first delta opens the block. The usage comes after the stop reason, so a response ends
 with its metadata, or at the end of the bytes if a stop reason came. If neither came, the response is truncated. An
-exception is a message of another type, also behind a whole response; it ends the response.
+exception is a message of another type, also after a whole response; it ends the response.
 """
 
 from __future__ import annotations

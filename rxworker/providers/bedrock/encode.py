@@ -193,7 +193,7 @@ def encode_tools(
         return {}
     if choice.mode == "none":
         raise ConfigurationError(
-            "Converse takes a conversation with calls with their tools alone, and cannot forbid the model to call them: leave tool_choice='none' "
+            "Converse takes a conversation with calls only together with their tools, and cannot forbid the model to call them: leave tool_choice='none' "
             "out, or use AnthropicBedrock"
         )
     config: JsonObject = {"tools": encoded}
@@ -292,7 +292,7 @@ def _add_points(messages: Any, ttl: str | None) -> None:
     for message in (*users[-1:], *messages[-1:]):
         blocks = message["content"]
         end = len(blocks)
-        # The service refuses a point behind thinking, and one behind documents.
+        # The service refuses a point after thinking, and one after documents.
         while end and not UNMARKED.isdisjoint(blocks[end - 1]):
             end -= 1
         if end and "cachePoint" not in blocks[end - 1]:

@@ -139,7 +139,7 @@ class Bedrock(BedrockService):
         headers: Headers for every request. With an ``authorization`` among them requests are neither keyed nor signed.
 
     Raises:
-        ConfigurationError: The region or the ``base_url`` is none.
+        ConfigurationError: The region or the ``base_url`` is not valid.
 
     >>> from rxworker.providers import Options
     >>> from rxworker.messages import Conversation
@@ -189,7 +189,7 @@ class AnthropicBedrock(BedrockService):
         max_tokens: The maximum of tokens of an answer, if the request's options have none.
 
     Raises:
-        ConfigurationError: The region or the ``base_url`` is none.
+        ConfigurationError: The region or the ``base_url`` is not valid.
 
     >>> from rxworker.providers import Options
     >>> from rxworker.messages import Conversation

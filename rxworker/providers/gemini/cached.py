@@ -1,7 +1,7 @@
 """The beginnings of a request that may be put into an explicit cache of Gemini, and the requests that create and use it. Pure.
 
 A cache holds the tools and the system text, which many requests have in common, and the first message of the user's if that alone is long enough. A request that uses it reads
-nothing else from a cache, so one whose larger part is behind the beginning, such as that of a long loop, is left to the caching that Gemini does by itself.
+nothing else from a cache, so one whose larger part comes after the beginning, such as that of a long loop, is left to the caching that Gemini does by itself.
 See https://ai.google.dev/gemini-api/docs/generate-content/caching and https://ai.google.dev/api/caching
 """
 

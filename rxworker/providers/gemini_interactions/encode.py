@@ -293,7 +293,7 @@ def encode_thinking(thinking: int | str) -> JsonObject:
     """
     if thinking == 0:
         raise ConfigurationError(
-            "GeminiInteractions has no word for no thinking: use thinking='low', or Gemini"
+            "GeminiInteractions cannot turn thinking off: use thinking='low', or Gemini"
         )
     summaries: JsonObject = {"thinking_summaries": "auto"}
     return summaries if thinking in DYNAMIC else {"thinking_level": effort(thinking), **summaries}

@@ -4,7 +4,7 @@ By the protocol a piece names its call with ``index``, and the first piece of a 
 servers leave the index out, send 0 for every call, send ids again or empty, or send each call in one piece. The rules:
 
 - A piece with an index belongs to the call of that index. If it has another id together with a name, it begins a new call,
-  provided that the call so far may be complete: its name is another, or its arguments are complete or no JSON, or neither
+  provided that the call so far may be complete: its name is another, or its arguments are complete or not JSON, or neither
   it nor the piece has any. Otherwise the server repeats the name in every piece.
 - A piece without an index belongs to the call of its id; a new id begins a new call; without an id it belongs to the
   last one.
@@ -59,7 +59,7 @@ class PendingCall(Struct, eq=False):
     read: int = 0
 
     def is_whole(self) -> bool:
-        """Whether nothing more can belong to the arguments: they are whole, or no JSON. Each piece is read once at most."""
+        """Whether nothing more can belong to the arguments: they are whole, or not JSON. Each piece is read once at most."""
         reader = self.reader = self.reader or JsonReader()
         for piece in self.pieces[self.read :]:
             reader.feed(piece)

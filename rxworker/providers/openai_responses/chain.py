@@ -144,7 +144,7 @@ class ServerEvent(Struct, gc=False):
 
 
 def read_event(data: bytes) -> ServerEvent:
-    """An event; an empty one for what is none, which the decoder of the response reports.
+    """An event; an empty one for anything else, which the decoder of the response reports.
 
     >>> read_event(b'{"type":"response.created"}').type, read_event(b"[").type
     ('response.created', '')

@@ -156,5 +156,5 @@ def json_text(value: Json) -> str:
 
 
 def word(value: Json) -> str:
-    """A text, or the empty one for what is none."""
+    """A text, or the empty one for any other value."""
     return value if isinstance(value, str) else ""

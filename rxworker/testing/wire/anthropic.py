@@ -122,7 +122,7 @@ def _message_delta(reply: Reply) -> bytes:
 
 
 def _usage(usage: Usage) -> JsonObject:
-    """The usage as this provider counts it: its input leaves out what has to do with the cache."""
+    """The usage as this provider counts it: its input leaves out the tokens of the cache."""
     read, created = usage.cache_read_tokens or 0, usage.cache_creation_tokens or 0
     return {
         "input_tokens": max(0, (usage.input_tokens or 0) - read - created),

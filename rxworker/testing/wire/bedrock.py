@@ -1,4 +1,4 @@
-"""A reply as Bedrock's Converse streams it: messages of Amazon's event stream, the usage behind the stop reason."""
+"""A reply as Bedrock's Converse streams it: messages of Amazon's event stream, the usage after the stop reason."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def json_line(payload: JsonObject) -> bytes:
 
 
 def given_arguments(value: JsonObject | str) -> Json:
-    """Arguments for a protocol that sends them as an object; a text that is none is sent as it is.
+    """Arguments for a protocol that sends them as an object; a text that is not JSON is sent as it is.
 
     >>> given_arguments('{"a": 1}'), given_arguments('{"a": ')
     ({'a': 1}, '{"a": ')

@@ -129,12 +129,12 @@ def _read(name: str, folder: Path) -> Attached:
         if stat.S_ISDIR(found.st_mode):
             raise _refuse(name, "is a folder", "name a file in it")
         if not stat.S_ISREG(found.st_mode):  # to read a pipe or a device may never end
-            raise _refuse(name, "is no ordinary file", "copy its content into one")
+            raise _refuse(name, "is not an ordinary file", "copy its content into one")
         with path.open("rb") as file:
             data = file.read(MOST + 1)
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         todo = f"correct the path, or write @@{one_line(name, 60)} where no file is meant"
-        raise _refuse(name, f"is no file in {folder.resolve()}", todo) from error
+        raise _refuse(name, f"is not a file in {folder.resolve()}", todo) from error
     except OSError as error:
         todo = "make it readable, or paste its content"
         raise _refuse(name, f"cannot be read ({error.strerror or error})", todo) from error

@@ -139,7 +139,7 @@ def _first(arguments: JsonObject, names: Iterable[str]) -> str | None:
 
 
 def _present(path: Path) -> str | None:
-    """The text of a file; ``None`` if there is none, or if it is no text or too large."""
+    """The text of a file; ``None`` if there is none, or if it is not text or too large."""
     try:
         if path.is_file() and path.stat().st_size <= LARGEST:
             return path.read_text("utf-8")

@@ -174,7 +174,7 @@ class TerminalDriver(LinuxDriver):
         mouse: bool = True,
         size: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(  # pyright: ignore[reportUnknownMemberType]
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] - it takes a generic App
             app, debug=debug, mouse=mouse, size=size
         )
         # As Textual does, unless standard error is redirected: then it draws on standard output.

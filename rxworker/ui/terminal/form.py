@@ -27,11 +27,11 @@ _HIDDEN = re.compile(
 )
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "string": ((str,), "text"),
-    "integer": ((int,), "whole number"),
-    "number": ((int, float), "number"),
-    "boolean": ((bool,), "boolean (true or false)"),
-    "array": ((list,), "list in JSON"),
-    "object": ((dict,), "object in JSON"),
+    "integer": ((int,), "a whole number"),
+    "number": ((int, float), "a number"),
+    "boolean": ((bool,), "a boolean (true or false)"),
+    "array": ((list,), "a list in JSON"),
+    "object": ((dict,), "an object in JSON"),
     "null": ((type(None),), "null"),
 }
 """The types of JSON schemas, and what people call them."""
@@ -71,7 +71,7 @@ class Field(Struct, frozen=True):
         """What the field takes; nothing for free text.
 
         >>> Field("days", 2, {"type": "integer", "minimum": 1, "description": "How many."}).about
-        'whole number, minimum 1, optional. How many.'
+        'a whole number, minimum 1, optional. How many.'
         """
         if not self.name:
             return ""
@@ -121,7 +121,7 @@ class Field(Struct, frozen=True):
                 return text
             wanted = " or ".join(KINDS[kind][1] for kind in KINDS if kind in kinds)
             quoted = ' in JSON: write "..."' if is_shown_as_json else ""
-            raise ValueError(f"is no {wanted or 'JSON'}{quoted}") from error
+            raise ValueError(f"is not {wanted or 'JSON'}{quoted}") from error
         except RecursionError as error:
             raise ValueError("is nested too deeply") from error
 
@@ -160,7 +160,7 @@ def problem_of(value: Json, schema: JsonObject) -> str:
     """Why a value does not fit a JSON schema; empty if it does. What is not understood of the schema is left to the tool.
 
     >>> problem_of({"days": ["x"]}, {"properties": {"days": {"items": {"type": "integer"}}}})
-    '.days[0] is no whole number'
+    '.days[0] is not a whole number'
     """
     return next(_problems(value, schema), "")
 
@@ -168,7 +168,7 @@ def problem_of(value: Json, schema: JsonObject) -> str:
 def _problems(value: Json, schema: JsonObject) -> Iterator[str]:
     kinds = _kinds(schema)
     if kinds and not any(_is_kind(value, kind) for kind in kinds):
-        yield f"is no {' or '.join(KINDS[kind][1] for kind in KINDS if kind in kinds)}"
+        yield f"is not {' or '.join(KINDS[kind][1] for kind in KINDS if kind in kinds)}"
     choices = _choices(schema)
     if choices and value not in choices:
         yield f"is not one of {', '.join(map(str, choices))}"

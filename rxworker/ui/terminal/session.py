@@ -447,7 +447,7 @@ class TerminalSession:
                     "write it as provider/name, such as anthropic/claude-sonnet-5-5"
                 )
             if self._find_model is None:
-                raise ConfigurationError(f"{name} is none of the models that this app was given")
+                raise ConfigurationError(f"{name} is not one of the models of this app")
             model = self._find_model(provider, its_name)
         found = model_name(model)
         self.models[found] = model

@@ -65,7 +65,7 @@ THEMES = (
 
 def app_of(node: DOMNode) -> App[object]:
     """Return the app of a widget or a screen, with its type."""
-    return cast("App[object]", node.app)  # pyright: ignore[reportUnknownMemberType]
+    return cast("App[object]", node.app)  # pyright: ignore[reportUnknownMemberType] - a generic App
 
 
 def plain_colours(variables: Mapping[str, str]) -> dict[str, str]:

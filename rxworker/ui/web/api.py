@@ -393,7 +393,11 @@ def _noted(text: str) -> str:
     """A name or a tag on one line."""
     line = " ".join(text.split())
     if line and not is_storable(line):
-        raise ApiError(400, "bad_text", "a name or a tag has no null characters and no half ones")
+        raise ApiError(
+            400,
+            "bad_text",
+            "a name or a tag must not contain null characters or half of a surrogate pair",
+        )
     return line
 
 

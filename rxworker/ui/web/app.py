@@ -82,7 +82,7 @@ def guarded(guard: Guard, settings: Settings) -> Middleware:
         except ConnectionError:
             if not served.has_sent:
                 raise
-            response = None  # it was broken off, which is no error: a link was revoked
+            response = None  # it was ended on purpose: a link was revoked
         return served.sent if response is None else response
 
     return check_request

@@ -302,7 +302,7 @@ class Boards:
         feeds: The boards that are computed now, by user, dashboard and scope.
 
     Raises:
-        ConfigurationError: Something is no dashboard, or two have the same name.
+        ConfigurationError: An item is not a dashboard, or two have the same name.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class Boards:
         for each in dashboards:
             if not isinstance(each, Dashboard):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
                 raise ConfigurationError(
-                    f"{each!r:.60} is no dashboard: give dashboards=[Dashboard([panel(...)])]"
+                    f"{each!r:.60} is not a dashboard: give dashboards=[Dashboard([panel(...)])]"
                 )
             if each.name in self._dashboards:
                 raise ConfigurationError(
@@ -418,7 +418,9 @@ class Boards:
         now = time.time()
         if query.time is not None:
             if isnan(query.time):
-                raise ApiError(400, "bad_query", "time is no number: give seconds since the epoch")
+                raise ApiError(
+                    400, "bad_query", "time is not a number: give seconds since the epoch"
+                )
             now = min(query.time, now)
         if log is not None:
             return await self._of_log(dashboard, log, query.time, now)
@@ -655,7 +657,7 @@ class Boards:
 
 
 def _unseen(run: Run[Any] | Replica) -> Records:
-    """The records of a run. A board is no watcher of it: a run that has no other may be cancelled, and a page does not list it."""
+    """The records of a run. A board does not count as a watcher: a run that has no other may be cancelled, and a page does not list the board."""
     if not isinstance(run, Run):
         return run
 

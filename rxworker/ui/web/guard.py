@@ -137,7 +137,7 @@ def add_headers(headers: MutableMapping[str, str], origin: str | None = None) ->
     if origin is not None:
         headers["Access-Control-Allow-Origin"] = origin
         headers["Access-Control-Allow-Credentials"] = "true"
-        headers["Access-Control-Expose-Headers"] = "*, Date"  # * is no wildcard with credentials
+        headers["Access-Control-Expose-Headers"] = "*, Date"  # * is not a wildcard with credentials
         headers["Vary"] = "Origin"
 
 
@@ -251,7 +251,7 @@ class Guard:
         """Check a request and answer it; every exception becomes a response.
 
         Raises:
-            HTTPException: A function of the program raised a response that is no error, such as a redirect to a login page.
+            HTTPException: A function of the program raised a response that is not an error, such as a redirect to a login page.
             ConnectionError: The client has disconnected.
         """
         name = request.route

@@ -136,7 +136,7 @@ class Links:
         now = time.time()
         if (owner is None) is self._has_users:
             raise ConfigurationError(
-                "owner= is the user of a server with users: give it there alone"
+                "owner= is the user of a server with users: give it only there"
             )
         if not (shown.run or shown.board) or (shown.run and shown.conversation):
             raise ConfigurationError(

@@ -113,7 +113,7 @@ class StreamEntry:
         """The number of a cursor; 0 for that of another epoch, or without one.
 
         Raises:
-            ApiError: It is no cursor, or the stream has no such item yet.
+            ApiError: It is not a cursor, or the stream has no such item yet.
         """
         if not cursor:
             return 0
@@ -166,7 +166,7 @@ class StreamEntry:
         return data
 
     def frames_of(self, records: Sequence[Record]) -> bytes:
-        """Items as server-sent events. A `Gap` among them is none, since the numbers show it."""
+        """Items as server-sent events. A `Gap` among them is not sent, since the numbers show it."""
         epoch = self.published.epoch
         return b"".join(
             b"id: %d-%d\ndata: %b\n\n" % (epoch, record.seq, self.item(record))
@@ -281,7 +281,7 @@ class DurableItems:
         published = self._entry.published
         epoch, after = read_offset(offset)
         if offset != START and (epoch != published.epoch or after > published.hub.last_seq):
-            message = "the stream does not have this offset, which is that of an earlier start of the program: read from -1"
+            message = "this offset belongs to an earlier start of the program: read from -1"
             raise ApiError(410, "gone_offset", message)
         return max(after, published.hub.kept_after)
 
@@ -363,5 +363,5 @@ def check_loop(published: Published[Any]) -> None:
         LocalProtocolError: It does not.
     """
     if published.hub.loop is not asyncio.get_running_loop():
-        message = f"the stream {published.name} lives on no event loop or on another one: publish it on the server's, or before there is one"
+        message = f"the stream {published.name} belongs to no event loop or to another one: publish it on the server's, or before there is one"
         raise LocalProtocolError(message)

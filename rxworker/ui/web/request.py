@@ -41,7 +41,7 @@ class Link(Shown, frozen=True, kw_only=True, omit_defaults=True):
     """A link, as it is kept.
 
     Attributes:
-        id: Its id, which is no secret.
+        id: Its id, which is not a secret.
         created: When it was made, in seconds since the epoch.
         until: When it ends; ``None``: not before it is revoked.
         owner: The user who made it, if the server has users.
@@ -224,7 +224,7 @@ class Socket(Protocol):
         ...
 
     def messages(self) -> AsyncGenerator[str | bytes, None]:
-        """The messages of the client until it disconnects, or sends what is no message."""
+        """The messages of the client until it disconnects, or sends what is not a message."""
         ...
 
     async def send(self, data: bytes) -> None:

@@ -36,7 +36,7 @@ def log_error(text: str, error: BaseException, **extra: object) -> None:
     """Log an error that is raised to no caller, with its traceback and without secrets.
 
     Args:
-        text: What has failed.
+        text: What failed.
         error: The error.
         extra: Further attributes of the log record.
     """
@@ -169,7 +169,7 @@ def read_query(request: WebRequest, kind: type[S]) -> S:
         if not empty:
             return read
         name = empty[0]
-        what = f"{given[name]!r:.60} is no value - at `$.{name}`"
+        what = f"{given[name]!r:.60} is not a value - at `$.{name}`"
     fields = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
     known = _choices(get_type_hints(kind, include_extras=True).get(fields.get(name, "")))
     remedy = ": give " + " or ".join([", ".join(known[:-1]), known[-1]]) if known[1:] else ""

@@ -505,7 +505,7 @@ class Runs:
         if log is None or not isinstance(before, StoredEntry):
             raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
         if not 1 <= seq <= before.info.last_seq:
-            message = f"the run has records 1 to {before.info.last_seq}, and no {seq}"
+            message = f"the run has records 1 to {before.info.last_seq}, not {seq}"
             raise ApiError(400, "no_record", message)
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)

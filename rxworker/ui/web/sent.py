@@ -70,7 +70,7 @@ def sent_request(entry: RunEntry, seq: int, worker: Definition | None) -> SentRe
     records = _records_until(entry, seq)
     last = records[-1] if records else None
     if last is None or last.seq != seq or not isinstance(last.event, AttemptStart):
-        raise ApiError(404, "no_request", f"record {seq} of this run is no beginning of a request")
+        raise ApiError(404, "no_request", f"record {seq} of this run does not begin a request")
     start_event = last.event
     conversation = fold_run(records, RunState(path=last.path)).conversation
     if last.path or worker is None or isinstance(worker, QueuedWorker):

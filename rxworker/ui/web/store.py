@@ -418,7 +418,7 @@ class RunStore:
         """Cancel the runs of clients, hand those of a log over to other processes, and complete the observable. Runs that were added continue.
 
         Args:
-            reason: For people.
+            reason: Shown to users; not interpreted.
         """
         self._closing = True
         ends: list[asyncio.Future[None]] = []

@@ -162,7 +162,7 @@ def _checked(name: str, made: object) -> Worker:
         return made
     if inspect.iscoroutine(made):
         made.close()  # otherwise Python warns that it was never awaited
-    message = f"{name!r} returned {made!r:.80}, which is no Worker: give a plain function, not an async one, that returns a Worker"
+    message = f"{name!r} returned {made!r:.80}, which is not a Worker: give a plain function, not an async one, that returns a Worker"
     raise ConfigurationError(message)
 
 

@@ -98,7 +98,7 @@ class Client:
         self._sent.put_nowait(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
     def send_line(self, line: bytes | None) -> asyncio.Future[Told]:
-        """A line that is no request: the error has no id."""
+        """A line that is not a request: the error has no id."""
         future = self._results[0] = asyncio.get_running_loop().create_future()
         self._sent.put_nowait(line)
         return future
@@ -456,7 +456,7 @@ async def test_the_end_of_a_run_is_a_stop_reason(
         assert await client.prompt(await client.open(), "Go") == {"stopReason": reason}
 
 
-async def test_a_refused_prompt_is_no_part_of_the_next_request() -> None:
+async def test_a_refused_prompt_is_not_part_of_the_next_request() -> None:
     make, model = scripted("Hello!", say("No.", stop=StopKind.REFUSAL), "Yes.")
     async with serving(make) as client:
         session = await client.open()

@@ -194,7 +194,7 @@ async def test_files_are_recorded_by_their_address_or_size_and_never_as_bytes(
     assert "QUJD" not in json.dumps(asked)
 
 
-async def test_half_of_a_surrogate_pair_is_no_reason_to_lose_a_run(received: Received) -> None:
+async def test_half_of_a_surrogate_pair_is_not_a_reason_to_lose_a_run(received: Received) -> None:
     observer = received.observer(content=True)
     model = ScriptedModel([call("\ud83d"), "\ud83d!"])
     result = await Worker(model, tracing=observer).run("Hi")

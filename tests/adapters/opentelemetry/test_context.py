@@ -172,7 +172,7 @@ async def test_a_queued_run_keeps_the_context_of_its_submitter(received: Receive
         observer = received.observer()
         with received.tracer.start_as_current_span("order"):
             run = await submit(log, "Hi", tracing=observer)
-        assert [span.name for span in received.all] == ["order"]  # a submission is no run
+        assert [span.name for span in received.all] == ["order"]  # a submission is not a run
         done = asyncio.Event()
 
         def follow(run: Any) -> None:
@@ -198,7 +198,7 @@ async def _starts(log: EventLog, run_id: str) -> list[RunStart | RunResume]:
     return [event for event in found if isinstance(event, RunStart | RunResume)]
 
 
-async def test_without_tracing_nothing_is_stored_and_a_damaged_context_is_no_parent(
+async def test_without_tracing_nothing_is_stored_and_a_damaged_context_is_not_a_parent(
     received: Received,
 ) -> None:
     async with MemoryLog() as log:

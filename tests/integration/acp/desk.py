@@ -15,7 +15,7 @@ from rxworker.tools import FileEdit, ToolContext, update_plan
 @tool(requires_approval=True)
 def edit_file(path: str, new_text: str, context: ToolContext) -> str:
     """Edit a file, and print where only the protocol may."""
-    print("this is no message")
+    print("this is not a message")
     subprocess.run([sys.executable, "-c", "print('and this neither'); input()"], check=False)
     context.progress(FileEdit(path, new_text, "x = 1"))
     return "edited"

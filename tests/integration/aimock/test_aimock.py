@@ -2,7 +2,7 @@
 
 Where it differs from the services, the tests say so. Its Ollama calls thinking ``reasoning_content``, as compatible servers of
 OpenAI's protocol do, counts no tokens, and knows no ids of calls. Its Gemini ends a response with calls with ``FUNCTION_CALL``,
-which is no finish reason of Google's.
+which is not a finish reason of Google's.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def test_it_thinks_and_then_answers_with_text(
     assert lint(records) == []
 
 
-async def test_what_is_no_thinking_of_ollamas_is_kept_as_something_unknown(aimock: str) -> None:
+async def test_what_is_not_thinking_of_ollamas_is_kept_as_something_unknown(aimock: str) -> None:
     run = Worker(Ollama("a-model", base_url=aimock)).run("Please think first.")
     records = watch(run)
     assert (await run).text == "Forty-two."

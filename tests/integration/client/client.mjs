@@ -9,7 +9,7 @@ const client = connect(url, { token: process.env.RXWORKER_TOKEN, makeSocket: (at
 const print = (...notification) => console.log(JSON.stringify(notification));
 const results = [];
 
-// A view refers to itself, so that it is no JSON.
+// A view refers to itself, so it has no JSON form.
 const plain = (view) => ({ seq: view.seq, status: view.status, tokens: usageOf(view).output_tokens, items: view.root.items.map((item) => [item.kind, item.text ?? textOf(item)]) });
 
 for (const [which, text] of asked.entries()) {

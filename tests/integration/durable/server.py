@@ -284,7 +284,7 @@ class WritableStreams:
             for seq, event in enumerate(events, after + 1)
         ]
         if is_last and not records:
-            # Readers wait for entries: this one is no message.
+            # Readers wait for entries: this one is not a message.
             records.append(Record(after + 1, run, 0, 0, time.time(), RunStop()))
         row = RunRow(status="finished") if is_last else None
         entries = entries_of(records, stream.claim.epoch)
@@ -388,7 +388,7 @@ def split(content_type: str, body: bytes, *, may_be_empty: bool = False) -> list
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError):
-        raise ApiError(400, "json", "the body is no JSON") from None
+        raise ApiError(400, "json", "the body is not JSON") from None
     if not isinstance(value, list):
         return [body]
     messages = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]

@@ -86,14 +86,14 @@ def test_files_that_a_text_names_are_content_of_its_message(
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("nothing.txt", "is no file in"),
-        ("notes.txt/x", "is no file in"),
+        ("nothing.txt", "is not a file in"),
+        ("notes.txt/x", "is not a file in"),
         ("docs", "is a folder: name a file in it"),
         ("empty.txt", "is empty"),
         ("blob.bin", "is neither text in UTF-8 nor a picture"),
         ("large.txt", "has 5.0 MB, more than 5 MB: attach a part of it"),
-        ("pipe", "is no ordinary file"),
-        ("a\0b", "is no file in"),
+        ("pipe", "is not an ordinary file"),
+        ("a\0b", "is not a file in"),
         ("x" * 300, "cannot be read"),
     ],
 )
@@ -187,7 +187,7 @@ async def test_nothing_is_sent_if_a_file_is_missing_and_what_was_typed_stays(
     model = ScriptedModel(["Yes."])
     async with open_app(Worker(model, workspace=folder)) as person:
         await person.say("Read @no-such.txt")
-        await person.is_notified("@no-such.txt is no file in")
+        await person.is_notified("@no-such.txt is not a file in")
         assert person.typed == "Read @no-such.txt"
         await person.ask("Read @@no-such.txt")
         assert "Read @no-such.txt" in person.screen

@@ -161,11 +161,11 @@ async def test_arguments_are_fields_of_the_types_that_the_tool_has(open_app: Ope
         await person.press("ctrl+e")
         await person.sees("whole number, optional. How many.")
         for at, text, problem in (
-            (0, '"a', "to is no text"),
-            (2, '["x", 1]', "tags[1] is no text"),
-            (3, "two", "copies is no whole number"),
-            (3, "true", "copies is no whole number"),
-            (4, "yes", "urgent is no boolean (true or false)"),
+            (0, '"a', "to is not text"),
+            (2, '["x", 1]', "tags[1] is not text"),
+            (3, "two", "copies is not a whole number"),
+            (3, "true", "copies is not a whole number"),
+            (4, "yes", "urgent is not a boolean (true or false)"),
         ):
             before = person.field(at)
             person.app.screen.query_one(f"#field-{at}", TextArea).text = text

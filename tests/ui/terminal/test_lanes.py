@@ -312,7 +312,7 @@ def test_what_is_not_known_is_reported_once_and_counted() -> None:
     ]
 
 
-def test_blocks_that_are_no_text_are_shown_by_a_title() -> None:
+def test_blocks_that_are_not_text_are_shown_by_a_title() -> None:
     fold = Fold()
     image, opaque = BlockType.IMAGE, BlockType.OPAQUE
     fold.feed(

@@ -77,7 +77,7 @@ def test_a_field_shows_what_a_terminal_would_hide_and_keeps_its_value(value: Jso
             isinstance(value, str) and "\\u" in field.text
         ):  # it is JSON then, also where it is changed
             assert known.read(field.text[:-1] + '!"') == f"{value}!"
-            with pytest.raises(ValueError, match="is no"):
+            with pytest.raises(ValueError, match="is not"):
                 field.read(value[:1])
 
 
@@ -89,29 +89,29 @@ ANY = {"type": "object", "properties": {"of": {"type": "integer"}}, "required": 
     [
         ({"type": "string"}, "5", "5"),
         ({"type": "integer"}, "5", 5),
-        ({"type": "integer"}, "5.5", "is no whole number"),
-        ({"type": "integer"}, "true", "is no whole number"),
-        ({"type": "number"}, "NaN", "is no number"),
+        ({"type": "integer"}, "5.5", "is not a whole number"),
+        ({"type": "integer"}, "true", "is not a whole number"),
+        ({"type": "number"}, "NaN", "is not a number"),
         ({"type": "number", "minimum": 3}, "2", "is below 3"),
         ({"type": "boolean"}, "false", False),
         ({"type": ["string", "null"]}, "null", "null"),
         ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5", 5),
         ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "five", "five"),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "null", None),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", "is no whole number or null"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", "is not a whole number or null"),
         ({"type": "string", "enum": ["a", "b"]}, "c", "is not one of a, b"),
         ({"enum": [1, 2]}, "3", "is not one of 1, 2"),
         ({"const": 1}, "1", 1),
         ({"type": "string", "maxLength": 2}, "abc", "has more than 2 characters"),
-        ({"type": "array", "items": {"type": "integer"}}, '[1, "a"]', "[1] is no whole number"),
+        ({"type": "array", "items": {"type": "integer"}}, '[1, "a"]', "[1] is not a whole number"),
         ({"type": "array", "minItems": 2}, "[1]", "has fewer than 2 items"),
         (ANY, '{"of": 1}', {"of": 1}),
         (ANY, "{}", ".of is missing"),
-        (ANY, '{"of": []}', ".of is no whole number"),
-        (ANY, "{", "is no object in JSON"),
+        (ANY, '{"of": []}', ".of is not a whole number"),
+        (ANY, "{", "is not an object in JSON"),
         (ANY, "[" * 100_000, "is n"),
         ({}, "5", 5),
-        ({}, "five", "is no JSON"),
+        ({}, "five", "is not JSON"),
     ],
 )
 def test_a_field_reads_what_its_schema_allows(schema: JsonObject, text: str, read: Json) -> None:
@@ -173,7 +173,7 @@ class TerminalStream(io.StringIO):
         (("__stdin__", "__stdout__"), "standard input and standard output are not terminals"),
     ],
 )
-def test_the_stream_that_is_no_terminal_is_named(
+def test_the_stream_that_is_not_a_terminal_is_named(
     redirected: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for stream in ("__stdin__", "__stdout__", "__stderr__"):

@@ -104,7 +104,7 @@ async def test_after_a_restart_only_what_is_beyond_its_limit_is_reported_again(
         assert {name: names.count(name) for name in names} == {"begun": 1, "ended": 3, "running": 2}
 
 
-async def test_a_board_that_reports_alerts_is_no_watcher_of_a_run() -> None:
+async def test_a_board_that_reports_alerts_is_not_a_watcher_of_a_run() -> None:
     def make() -> Worker:
         return Worker(ScriptedModel([say("An old pond.") + stall()]))
 
@@ -161,6 +161,6 @@ async def test_without_a_limit_or_a_function_nothing_is_computed() -> None:
             assert not server.state.boards.feeds
 
 
-def test_what_is_no_function_is_refused() -> None:
+def test_what_is_not_a_function_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="on_alert"):
         WebServer(Worker(ScriptedModel([])), port=0, on_alert="https://h")  # pyright: ignore[reportArgumentType]

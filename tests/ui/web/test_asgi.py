@@ -210,7 +210,7 @@ async def test_an_unknown_kind_of_connection_is_refused() -> None:
         await talk(AsgiApp(make_worker), {"type": "smtp"}, "smtp.connect")
 
 
-async def test_a_body_that_is_cut_off_is_no_error_of_the_server(
+async def test_a_body_that_is_cut_off_is_not_an_error_of_the_server(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scope = scope_of("/api/runs", method="POST")

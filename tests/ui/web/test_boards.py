@@ -194,7 +194,7 @@ async def test_a_moment_of_the_past_is_shown_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
-async def test_a_moment_of_the_future_is_now_and_none_is_no_moment(is_stored: bool) -> None:
+async def test_a_moment_of_the_future_is_now_and_nan_is_refused(is_stored: bool) -> None:
     async with serving(log=MemoryLog() if is_stored else None) as client:
         run = await client.begin()
         await client.ended(run)
@@ -470,7 +470,7 @@ async def test_a_panel_that_fails_in_any_way_shows_why_and_the_others_go_on() ->
 
 async def test_mistakes_are_reported() -> None:
     worker = Worker(ScriptedModel(["Hi."]))
-    with pytest.raises(ConfigurationError, match="is no dashboard"):
+    with pytest.raises(ConfigurationError, match="is not a dashboard"):
         WebServer(lambda: worker, dashboards=[BOARD.panels[0]])  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="two dashboards have the name 'desk'"):
         WebServer(lambda: worker, dashboards=[BOARD, BOARD])

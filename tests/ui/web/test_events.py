@@ -89,7 +89,7 @@ async def test_the_last_event_of_a_client_counts_more_than_the_address(open_desk
 
 
 @pytest.mark.parametrize("after", ["-1", "x", "1.5", "9" * 30, "\u0661", "1e3"])
-async def test_what_is_no_number_of_a_record_is_refused(open_desk: OpenDesk, after: str) -> None:
+async def test_what_is_not_a_number_of_a_record_is_refused(open_desk: OpenDesk, after: str) -> None:
     desk = await open_desk("Hello!")
     run = await desk.begin()
     status, _ = await desk.get(f"api/runs/{run['id']}/events", params={"after": after})
@@ -137,7 +137,7 @@ async def test_a_paused_run_ends_its_stream_with_the_reason(open_desk: OpenDesk)
     assert end == {"status": "paused", "reason": "Deleting cannot be undone."}
 
 
-async def test_a_client_that_leaves_is_no_watcher_any_more_and_the_run_goes_on(
+async def test_a_client_that_leaves_is_not_a_watcher_any_more_and_the_run_goes_on(
     open_desk: OpenDesk,
 ) -> None:
     desk = await open_desk(call("wait"), "Done.")

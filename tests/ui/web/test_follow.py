@@ -171,7 +171,7 @@ async def test_a_stream_that_has_ended_is_sent_at_once() -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError, OSError])
-async def test_a_client_that_leaves_before_the_response_begins_is_no_error(
+async def test_a_client_that_leaves_before_the_response_begins_is_not_an_error(
     error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     class Leaving(Request):

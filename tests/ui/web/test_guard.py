@@ -51,7 +51,7 @@ async def test_a_foreign_name_for_this_machine_is_refused(open_desk: OpenDesk, h
     desk = await open_desk()
     for path in [*PATHS, "static/main.js"]:
         status, told = await desk.get(path, headers={"Host": host})
-        # Some are no names at all, which aiohttp itself refuses.
+        # Some are not names at all, which aiohttp itself refuses.
         assert status in (400, 403), path
         if status == 403:
             assert told["error"]["code"] == "foreign_host"
@@ -511,7 +511,7 @@ async def raw(url: str, head: bytes) -> bytes:
     return answer
 
 
-async def test_a_form_of_another_site_is_no_link(open_desk: OpenDesk) -> None:
+async def test_a_form_of_another_site_is_not_a_link(open_desk: OpenDesk) -> None:
     desk = await open_desk("Hi")
     navigation = {
         "Sec-Fetch-Site": "cross-site",

@@ -48,7 +48,7 @@ async def test_a_message_has_images_and_documents(open_desk: OpenDesk) -> None:
         {"type": "text"},
     ],
 )
-async def test_what_is_no_message_is_refused(open_desk: OpenDesk, body: object) -> None:
+async def test_what_is_not_a_message_is_refused(open_desk: OpenDesk, body: object) -> None:
     desk = await open_desk("one")
     status, told = await desk.post("api/runs", {"input": body})
     assert status == 400

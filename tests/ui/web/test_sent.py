@@ -133,7 +133,7 @@ async def test_the_changes_of_hooks_are_kept_for_the_last_turns_of_a_run() -> No
             assert ("Be brief." in str(sent["body"])) is ("hooks" not in doubts)
 
 
-async def test_a_model_without_http_shows_what_it_was_given_and_other_records_are_no_requests(
+async def test_a_model_without_http_shows_what_it_was_given_and_other_records_are_not_requests(
     open_desk: OpenDesk,
 ) -> None:
     desk = await open_desk("Hello")

@@ -105,7 +105,7 @@ async def test_the_list_comes_at_once_and_whenever_it_changes(open_desk: OpenDes
         while not seen or not seen[-1]["tool_calls"]:
             seen += (await next_of(socket, "runs"))["runs"]
         assert seen[-1]["status"] == "running"
-        assert seen[-1]["watchers"] == [], "the list itself is no watcher to be shown"
+        assert seen[-1]["watchers"] == [], "the list itself is not shown as a watcher"
         desk.release.set()
         while seen[-1]["status"] == "running":
             seen += (await next_of(socket, "runs"))["runs"]

@@ -77,7 +77,7 @@ def test_each_text_of_the_html_has_a_name_and_is_the_english_one() -> None:
         page = _Page()
         page.feed(path.read_text(encoding="utf-8"))
         assert [(name, known.get(name)) for name, _ in page.named] == page.named
-        assert set(page.bare) <= {"rxworker", "Fleet"}, "the name of the page alone is no word"
+        assert set(page.bare) <= {"rxworker", "Fleet"}, "the name of the page alone is not a word"
 
 
 def test_each_name_in_a_script_is_known_and_each_text_is_used() -> None:

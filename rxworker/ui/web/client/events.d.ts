@@ -68,7 +68,7 @@ export interface Error {
   type: "error";
   /** The provider's word for it; ``truncated`` is ours, for a stream that just stopped. */
   code: string | null;
-  /** The provider's words for people. */
+  /** The provider's message to users. */
   message: string;
   /** Whether the same request may succeed. */
   retryable?: boolean;
@@ -99,7 +99,7 @@ export interface ToolUseMetadata {
   id: string;
   /** The tool's name. */
   name: string;
-  /** Whether the tool takes a text as it is, and no JSON object. */
+  /** Whether the tool takes a text as it is, not a JSON object. */
   is_free_text?: boolean;
 }
 
@@ -212,7 +212,7 @@ export interface BlockAbort {
   index: number;
   /** The type of its content. */
   block_type: BlockType;
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason?: string;
 }
 
@@ -422,7 +422,7 @@ export interface AttemptStart {
 /** The events of this attempt are retracted; another attempt follows. */
 export interface AttemptRetract {
   type: "attempt_retract";
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason: string;
   /** Seconds until the next attempt. */
   delay: number;
@@ -474,7 +474,7 @@ export interface ToolOutput {
   place?: number;
 }
 
-/** The conversation grows by something that is no response: tool results, or what a hook adds. */
+/** The conversation grows by something other than a response: tool results, or what a hook adds. */
 export interface MessageAdd {
   type: "message_add";
   /** The added messages. */
@@ -527,7 +527,7 @@ export interface HookMessage {
   hook: string;
   /** ``message``, a ``system`` notice, or ``debug`` data. */
   level: "message" | "system" | "debug";
-  /** For people. */
+  /** Shown to users; not interpreted. */
   content: string;
   /** With ``debug``. */
   data?: { [key: string]: unknown } | null;
@@ -544,7 +544,7 @@ export interface HookVerdict {
   point: string;
   /** Its name, for example ``Skip``. */
   verdict: string;
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason?: string;
   /** Which tool call, at the tool points. */
   call_id?: string | null;
@@ -629,7 +629,7 @@ export interface PauseState {
   calls: PausedCall[];
   /** The indices of those that need a decision: the call that the hook paused at, and with ``recovery`` each call that a process has started which has ended since, with ``question`` each call that has one. Empty at the end of a turn, with ``client_tool`` and with ``pause``. */
   required: number[];
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason?: string;
   /** The results of the calls of the response that do not wait, by their places: they are not run, or have run before those of the client. */
   refused?: { [key: string]: ToolResult };
@@ -685,7 +685,7 @@ export interface RunAbort {
   type: "run_abort";
   /** ``cancel``, ``error``, ``abort`` (by a hook) or ``limit``. */
   cause: "cancel" | "error" | "abort" | "limit";
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason: string;
 }
 
@@ -696,7 +696,7 @@ export interface RunRecover {
   epoch: number;
   /** The name of the new owner. */
   owner: string;
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason?: string;
   /** The number of the last record that was progress: a complete response, the end of a tool, or a turn. A run that is recovered three times at the same number is aborted. */
   progress?: number;
@@ -709,7 +709,7 @@ export interface RunRecover {
 /** A stored run that was aborted is put back: it waits for a process, which continues it after this record. It is the only record that may follow a `RunAbort`. */
 export interface RunRequeue {
   type: "run_requeue";
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason?: string;
   /** How many commands had been sent to the run. Those that it has not taken are void. */
   commands?: number;
@@ -718,7 +718,7 @@ export interface RunRequeue {
 /** The process of a stored run is being shut down. It has released the run, so that another process continues it. */
 export interface HandOver {
   type: "hand_over";
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason: string;
 }
 
@@ -778,7 +778,7 @@ export interface PendingCall {
 export interface PauseSummary {
   /** The name of the hook that paused it. */
   hook: string;
-  /** For people. */
+  /** Shown to users; not interpreted. */
   reason: string;
   /** The ``id`` of the call that it paused at; ``None`` at the end of a turn. */
   paused_at: string | null;

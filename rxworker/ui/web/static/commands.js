@@ -16,7 +16,7 @@ import { announce, isMenuOpen, menu, view } from "./views/shell.js";
 import { ShareDialog } from "./views/share.js";
 import { isLink } from "./net/server.js";
 
-// The address of a run, or of a moment or an entry of it. The token that may be in the address of the page is no part of it.
+// The address of a run, or of a moment or an entry of it. It does not have the token that may be in the address of the page.
 export const addressOf = (place) => `${location.origin}${location.pathname}${writeLink({ ...place, token: tokenIn(location.hash) })}`;
 
 export class Commands extends Keys {

@@ -75,7 +75,7 @@ export function partsOf(a, b) {
   return [side(all, one, "a", isAkin), side(all, other, "b", isAkin)];
 }
 
-// Spaces and signs between two differences are no likeness, and neither is a word here and there.
+// Spaces and signs between two differences do not make two texts alike, and neither do single words.
 function side(all, tokens, name, isAkin) {
   const parts = [];
   all.forEach((hunk, n) => {
@@ -131,7 +131,7 @@ function changed(a, b) {
   });
 }
 
-// The run that a run was forked from; null if it is no fork.
+// The run that a run was forked from; null if it is not a fork.
 export function sourceOf(tape) {
   return tape.find(({ event }) => event.type === "fork")?.event.source ?? null;
 }

@@ -271,7 +271,7 @@ export const RUN_STEPS = {
 
 const TIMES = ["from", "to", "first", "last", "writtenFrom", "writtenTo", "time"];
 
-// The records before this one are copies from another run. The time until the fork is none of its time: what they are about moves behind it.
+// The records before this one are copies from another run. The time until the fork is none of its time: what they are about moves after it.
 function fork(run, scope, event, record) {
   const by = Math.max(0, record.time - (run.last ?? record.time));
   if (scope.depth > 0 || by === 0) return;

@@ -146,7 +146,7 @@ export class MarkdownBlocks {
     if (this.tail !== "") this.cut();
   }
 
-  // Pass on the code; returns the text behind the closing fence. A line that may become that fence is held back.
+  // Pass on the code; returns the text after the closing fence. A line that may become that fence is held back.
   inFence(text) {
     const { fence } = this;
     let code = "";
@@ -167,7 +167,7 @@ export class MarkdownBlocks {
   }
 }
 
-// The position at which each line begins. A text that ends with a line end has no line behind it.
+// The position at which each line begins. A text that ends with a line end has no line after it.
 function starts(text) {
   const found = [0];
   for (let at = text.indexOf("\n"); at !== -1; at = text.indexOf("\n", at + 1)) found.push(at + 1);

@@ -10,7 +10,7 @@ export const SINCE = Object.keys(PERIODS), SORTS = ["newest", "cost", "duration"
 export const STATUSES = ["running", "paused", "finished", "aborted"];
 const CHOICES = { status: STATUSES, since: SINCE, sort: SORTS };
 
-// The filter whose values `read(name)` returns, or null where there are none; what a list does not offer is none.
+// The filter whose values `read(name)` returns, or null where there are none; a value that a list does not offer is dropped.
 export function filterFrom(read) {
   const fits = (name, value) => value !== null && value.length <= 200 && (CHOICES[name]?.includes(value) ?? true);
   return Object.fromEntries(Object.keys(ANY).map((name) => [name, fits(name, read(name)) ? read(name) : ANY[name]]));

@@ -179,7 +179,7 @@ export class Selection {
     for (const run of this.timeline.earlier) run.changed.clear();
   }
 
-  // A run that was put back goes on behind its end: receive its records again. The list may show it only when it has ended again.
+  // A run that was put back goes on after its end: receive its records again. The list may show it only when it has ended again.
   revive() {
     const { store, connection } = this;
     for (const run of this.timeline.runs) {

@@ -36,7 +36,7 @@ function flush() {
   if (isDue) address();
 }
 
-// The address of what is shown now. A token of the server is no part of it.
+// The address of what is shown now. It does not have the token of the server.
 export function address() {
   isDue = false;
   const url = new URL(location.href);

@@ -304,7 +304,7 @@ export class LanesView {
     else this.live.delete(row);
   }
 
-  // Nodes for the rows that are seen; what is before and behind them has the room of the others.
+  // Nodes for the rows that are seen; empty space before and after them stands for the others.
   render() {
     const { rows, list } = this, height = Math.max(this.height, 10 * HEIGHT), top = this.end.follows ? rows.length * HEIGHT - height : list.scrollTop;
     const first = Math.max(0, Math.min(rows.length, Math.floor(top / HEIGHT)) - BESIDE), last = Math.min(rows.length, Math.ceil((top + height) / HEIGHT) + BESIDE);
@@ -452,7 +452,7 @@ class Row {
     return thing.number > 1 ? fill(words.trace.attempt, { n: thing.number }) : words.trace.response;
   }
 
-  // Arguments behind the name of a tool: `(place=Lisbon, days=2)`.
+  // Arguments after the name of a tool: `(place=Lisbon, days=2)`.
   get arguments() {
     const { input } = this.thing;
     if (input === undefined) return "";
