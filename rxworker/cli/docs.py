@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import dropwhile, pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,9 @@ from rxworker.cli.process import CommandError, write_line
 
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+QUESTION = re.compile(r"^\| (.+?) \| \[[^\]]*\]\(([^)]+)\) \|$", re.MULTILINE)
+FILLERS = re.compile(r"(?:an?|and|can|do|does|for|how|i|in|is|it|my|of|the|to|what|with)", re.I)
+"""The words of a question that a search does not look for."""
 SHOWN = 12
 """How many places a search lists."""
 
@@ -32,6 +35,11 @@ class Section(NamedTuple):
     def name(self) -> str:
         """What `docs` takes."""
         return f"{self.page}#{self.anchor}" if self.anchor else self.page
+
+    @property
+    def level(self) -> int:
+        """How deep its heading is."""
+        return len(self.text) - len(self.text.lstrip("#"))
 
 
 def docs(words: Sequence[str] = (), *, whole: bool = False) -> int:
@@ -106,7 +114,7 @@ def sections(folder: Path, page: str) -> Iterator[Section]:
 
 
 def find(folder: Path, topic: str) -> str:
-    """The Markdown of a page or section by its name: ``how-to/tools``, ``tools``, ``tools#which-types``; "" if there is none."""
+    """The Markdown of a page, or of a section with those below it, by its name: ``how-to/tools``, ``tools``, ``tools#which-types``; "" if there is none."""
     page, _, anchor = topic.removesuffix(".md").lower().partition("#")
     names = page_names(folder)
     named = [n for n in names if n.lower() == page] or [
@@ -115,22 +123,39 @@ def find(folder: Path, topic: str) -> str:
     for name in named:
         if not anchor:
             return (folder / f"{name}.md").read_text(encoding="utf-8")
-        for section in sections(folder, name):
-            if section.anchor == anchor:
-                return section.text
+        parts = dropwhile(lambda section: section.anchor != anchor, sections(folder, name))
+        if first := next(parts, None):
+            below = takewhile(lambda section: section.level > first.level, parts)
+            return "".join(section.text for section in (first, *below))
     return ""
 
 
+def answers(folder: Path) -> Iterator[tuple[str, str]]:
+    """The rows of the page of questions: the words that users type, and the name of the section with the answer."""
+    text = (folder / "questions.md").read_text(encoding="utf-8")
+    for question, link in QUESTION.findall(text):
+        yield question, link.replace(".md", "")
+
+
 def search(folder: Path, words: str) -> list[Section]:
-    """The sections that contain all words, the best first: those with the words in their headings, then those with most of them."""
-    patterns = [re.compile(rf"\b{re.escape(word)}", re.IGNORECASE) for word in words.split()]
+    """The sections that contain all words, the best first: answers to questions with these words, sections with them in the heading, those with most of them."""
+    typed = re.findall(r"[^\s?!,]+", words)
+    wanted = [word for word in typed if not FILLERS.fullmatch(word)] or typed
+    patterns = [re.compile(rf"\b{re.escape(word)}", re.IGNORECASE) for word in wanted]
+    asked = [
+        name
+        for question, name in answers(folder)
+        if all(pattern.search(question) for pattern in patterns)
+    ]
     scored: list[tuple[int, int, Section]] = []
     for number, page in enumerate(page_names(folder)):
-        if page in ("changelog", "explanation/decisions"):
+        if page in ("changelog", "explanation/decisions", "questions"):
             continue
         for section in sections(folder, page):
             counts = [len(pattern.findall(section.text)) for pattern in patterns]
-            if all(counts):
+            if section.name in asked:
+                scored.append((asked.index(section.name) - 10_000, number, section))
+            elif all(counts):
                 heading = f"{page.rpartition('/')[2]} {section.title}"
                 in_heading = sum(bool(pattern.search(heading)) for pattern in patterns)
                 scored.append((-100 * in_heading - min(sum(counts), 50), number, section))

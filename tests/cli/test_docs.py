@@ -10,7 +10,15 @@ import pytest
 
 from rxworker import Worker, errors, tool
 from rxworker.cli import main
-from rxworker.cli.docs import docs_folder, find, index_text, page_names, sections, whole_text
+from rxworker.cli.docs import (
+    answers,
+    docs_folder,
+    find,
+    index_text,
+    page_names,
+    sections,
+    whole_text,
+)
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.testing import ScriptedModel
 
@@ -44,8 +52,8 @@ def test_every_section_of_every_page_is_found_by_its_name() -> None:
 def test_a_search_begins_with_what_has_the_words_in_its_heading(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first, *others = printed(capsys, "rate", "limit").splitlines()
-    assert first.startswith("how-to/operator-hooks#a-rate-limit ")
+    first, *others = printed(capsys, "virtual", "time").splitlines()
+    assert first.startswith("how-to/test-your-worker#virtual-time ")
     assert others
 
 
@@ -55,6 +63,45 @@ def test_a_search_begins_with_what_has_the_words_in_its_heading(
 )  # fmt: skip
 def test_no_name_leads_out_of_the_pages(name: str) -> None:
     assert find(docs_folder(), name) == ""
+
+
+QUESTIONS = [
+    ("openrouter", "how-to/hosts#openrouter"),
+    ("pii", "how-to/operate-a-log#personal-data-pii"),
+    ("personal data", "how-to/operate-a-log#personal-data-pii"),
+    ("gdpr", "how-to/operate-a-log#delete-a-users-data-gdpr"),
+    ("529", "how-to/errors-and-retries#rate-limits-and-overload-429-503-529"),
+    ("rate limit", "how-to/errors-and-retries#rate-limits-and-overload-429-503-529"),
+    ("kubernetes", "how-to/deploy#in-kubernetes"),
+    ("How do I run it in Docker?", "how-to/deploy#in-docker-or-podman"),
+    ("stop button", "how-to/cancel-and-pause#a-stop-button"),
+    ("cost", "how-to/watch-a-run#what-a-run-costs"),
+    ("replay", "how-to/fork-and-compare#replay-a-run"),
+    ("bedrock", "how-to/providers-and-keys#amazon-bedrock"),
+    ("nginx", "how-to/deploy#behind-a-proxy"),
+    ("local model", "how-to/hosts#local-models-vllm-ollama-llamacpp-lm-studio"),
+    ("timeout", "how-to/errors-and-retries#time-outs"),
+]
+
+
+@pytest.mark.parametrize(("words", "place"), QUESTIONS)
+def test_the_words_of_a_question_lead_to_its_answer(
+    words: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printed(capsys, *words.split()).split()[0] == place
+
+
+def test_every_question_has_an_answer_that_can_be_printed() -> None:
+    rows = [*answers(docs_folder())]
+    table = (docs_folder() / "questions.md").read_text(encoding="utf-8")
+    assert len(rows) == table.count("\n| ") - table.count("\n| Question") > 40
+    assert [name for _, name in rows if not find(docs_folder(), name)] == []
+
+
+def test_a_section_is_printed_with_those_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "serve#several-users")
+    assert "### A session with a cookie" in text
+    assert text.count("\n## ") == 0
 
 
 def test_words_that_no_page_has_are_one_line_with_the_way_on(

@@ -44,7 +44,10 @@ def test_every_page_stands_once_in_the_navigation(pages: dict[str, str]) -> None
 
 def test_the_navigation_has_the_rooms_and_groups_of_the_index() -> None:
     rooms = {title: part for room in site_pages.nav() for title, part in room.items()}
-    assert " ".join(rooms) == "Start Tutorial How to Reference API Explanation Examples Project"
+    assert (
+        " ".join(rooms)
+        == "Start Tutorial Questions How to Reference API Explanation Examples Project"
+    )
     assert rooms["Tutorial"] == ["tutorial/first-worker.md"]
     assert "{'Tools': ['how-to/tools.md', 'how-to/mcp.md'" in str(rooms["How to"])
     assert "{'operators': 'api/rxworker.operators.md'}" in str(rooms["API"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from rxworker.cli.main import main, make_parser
@@ -110,7 +111,8 @@ def test_systemd_accepts_a_unit(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_image_is_built_from_files_and_extras_that_exist_and_has_no_rights() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = settings["project"]
     steps = CONTAINER.replace("\\\n", " ").splitlines()
     lines = [line.split(" ", 1) for line in steps if line[:1].isupper()]
     (install,) = [rest for name, rest in lines if name == "RUN"]
@@ -124,7 +126,13 @@ def test_the_image_is_built_from_files_and_extras_that_exist_and_has_no_rights()
     assert found is not None
     assert {*found[1].split(",")} <= {*project["optional-dependencies"]}
     copied = [word for name, rest in lines if name == "COPY" for word in rest.split()[:-1]]
-    assert {*copied} >= {"pyproject.toml", "rxworker", project["readme"], *project["license-files"]}
+    hatch = settings["tool"]["hatch"]
+    built_with = {"pyproject.toml", "README.md", *project["license-files"]}
+    built_with |= {*hatch["build"]["targets"]["wheel"]["packages"]}
+    built_with |= {hatch["metadata"]["hooks"]["custom"]["path"]}
+    built_with |= {*hatch["build"]["targets"]["wheel"]["force-include"]}
+    missing = [n for n in built_with if not any(f"{n}/".startswith(f"{c}/") for c in copied)]
+    assert missing == []
     assert all((ROOT / name).exists() for name in copied)
     last = dict(map(tuple[str, str], lines))
     assert json.loads(last["ENTRYPOINT"]) == [*project["scripts"]] == ["rxworker"]
@@ -153,6 +161,38 @@ def test_the_page_names_files_commands_and_options_that_exist(
     of_podman = {"--init", "--stop-timeout"}
     for option in {*re.findall(r"`(--[a-z-]+)", PAGE)} - of_podman:
         assert f"  {option} " in described, option
+
+
+def test_the_manifest_fits_together_and_leaves_time_to_end() -> None:
+    (text,) = re.findall(r"```yaml\n(apiVersion.+?)```", PAGE, re.DOTALL)
+    parts: list[dict[str, Any]] = list(yaml.safe_load_all(text))
+    named = {(part["kind"], part["metadata"]["name"]): part for part in parts}
+    variables = {
+        name: {*part["stringData"]} for (kind, name), part in named.items() if kind == "Secret"
+    }
+    for name in ("rxworker-serve", "rxworker-work"):
+        spec = named["Deployment", name]["spec"]
+        pod = spec["template"]["spec"]
+        (container,) = pod["containers"]
+        assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+        args = parse(container["args"])
+        given = {v for each in container["envFrom"] for v in variables[each["secretRef"]["name"]]}
+        is_server = args.command == "serve"
+        wanted = {"RXWORKER_LOG", args.token_env} if is_server else {"RXWORKER_LOG"}
+        assert (args.log if is_server else args.address) == "$(RXWORKER_LOG)"
+        assert wanted <= given
+        port = 8080 if is_server else args.health[1]
+        for probe in ("livenessProbe", "readinessProbe"):
+            assert container[probe]["httpGet"]["port"] == port
+        end = args.drain if args.command == "work" else args.close_delay + closing_seconds()
+        assert pod["terminationGracePeriodSeconds"] >= end + 10
+    service, ingress = named["Service", "rxworker"]["spec"], named["Ingress", "rxworker"]["spec"]
+    assert service["selector"] == {"app": "rxworker-serve"}
+    assert service["ports"] == [{"port": 80, "targetPort": 8080}]
+    (rule,) = ingress["rules"]
+    assert parse(
+        named["Deployment", "rxworker-serve"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    ).allow_host == [rule["host"]]
 
 
 def test_the_page_names_metrics_that_exist() -> None:
