@@ -606,6 +606,8 @@ async def get_link(state: ServerState, request: WebRequest) -> web.Response:
     if link.run and not link.board:
         entry = await state.runs_of(request).find(link.run)
         answer["run"] = msgspec.Raw(entry.redact(encode_json(shared_summary(entry.summary()))))
+        currencies = {prices.currency for prices in state.settings.prices.values()}
+        answer["currency"] = currencies.pop() if len(currencies) == 1 else ""
     return json_response(answer)
 
 

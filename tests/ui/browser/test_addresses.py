@@ -102,6 +102,31 @@ async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_a
         await desk.close()
 
 
+async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    many = call("look", where="here")
+    for n in range(60):
+        many += call("look", where=f"there {n}")
+    async with desk.serve(gated([many, say("Done.")], free=True), [look]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.get_by_role("button", name="Full width").click()
+        await expect(page).to_have_url(re.compile(r"\?trace=wide#"))
+        run = desk.runs[-1].id
+        other = await desk.open(f"?trace=wide&from=0.000&to=0.030#{run}")
+        await expect(other.get_by_role("button", name="Full width")).to_have_attribute(
+            "aria-pressed", "true"
+        )
+        # Its first rows are shown, not its last ones.
+        await expect(other.locator("#lanes .lane-name", has_text="Turn 1")).to_be_visible()
+        assert await other.locator("#lanes").evaluate("node => node.scrollTop") == 0
+        await other.get_by_role("button", name="Full width").click()
+        await expect(other).to_have_url(re.compile(r"/\?from=0\.000&to=0\.030#"))
+        await desk.close()
+
+
 async def test_a_wrong_value_in_an_address_is_none(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hi.")], free=True)):
         page = await desk.open("?status=dead&sort=colour&from=5&to=1&board=none&of=none&since=ever")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker import tool
+from rxworker.messages import Prices
 from rxworker.testing import call, say
 from rxworker.ui.web import Settings
 from rxworker.ui.web.links import PREFIX
@@ -23,7 +24,9 @@ from playwright.async_api import expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TOKEN = "a-very-secret-token-0123456789"
-LOCKED = Settings(title="Desk", token=TOKEN)
+LOCKED = Settings(
+    title="Desk", token=TOKEN, prices={"gated-1": Prices(input=3.0, output=15.0, currency="EUR")}
+)
 OVER = "this link was revoked or has ended: its owner can make another one"
 HIDDEN = ["#runs", "#composer", "#approval", "#controls", "#board-scope", "#board-share"]
 
@@ -66,6 +69,7 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(
         model.let_all()
         await desk.status(guest, "finished")
         await desk.answers(guest, "Now it goes on.")
+        await expect(guest.locator("#run-facts")).to_contain_text(re.compile(r"cost .* EUR"))
         # Its dashboards are part of it.
         await guest.locator("#board-panel").scroll_into_view_if_needed()
         await expect(guest.locator("#board .board-panel").first).to_be_visible()
@@ -103,6 +107,11 @@ async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(
         late = await guest.context.new_page()
         await late.goto(address)
         await expect(late.locator("#banner")).to_have_text(OVER)
+        for each in (
+            "main",
+            "#link",
+        ):  # it shows no run that seems to start, and does not try again
+            await expect(late.locator(each)).to_be_hidden()
         await late.goto(desk.url + "shared")
         await expect(late.locator("#banner")).to_contain_text("This address has no link")
         # The browser reports each refused request.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -255,6 +256,10 @@ async def test_a_long_trace_is_searched_and_has_an_overview(
         found, search = (
             page.locator("#trace-found"),
             page.get_by_role("searchbox", name="Search the timeline"),
+        )
+        # What a tool took is on its row.
+        await expect(lanes.locator(".lane", has_text="wait").locator(".lane-text")).to_have_text(
+            re.compile(r"0\.\d s · waited")
         )
         # From the first to the last and around.
         await lanes.evaluate("(n) => (n.scrollTop = 0)")

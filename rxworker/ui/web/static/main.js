@@ -63,8 +63,9 @@ Object.assign(page, {
 });
 
 // What the read-only link shows: its run, or a dashboard.
-function showLink({ title, link, run }, clock) {
+function showLink({ title, link, run, currency }, clock) {
   store.set(clock);
+  renderer.currency = currency;
   setText(byId("title"), title || "rxworker");
   views.dashboards.restrict(link);
   document.body.dataset.shared = run ? "run" : "board";
@@ -79,6 +80,7 @@ async function probeLink() {
   } catch (problem) {
     if (!isFinal(problem)) return;
     connection.close();
+    show(byId("link"), false);
     banner(token === "" ? words.share.missing : problem.message, "lost");
   }
 }

@@ -190,7 +190,7 @@ export class Renderer {
   figuresOf(summary, run, timeline) {
     if (run === null) return { usage: {}, models: [], prices: null, cost: null, currency: undefined, isEstimate: false };
     const models = modelsOf(timeline, (model) => this.priceOf(model));
-    const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency;
+    const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency ?? this.currency;
     const cost = prices ? costIn(models, currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
     return { ...totalsOf(run), models, prices, cost, currency };
   }

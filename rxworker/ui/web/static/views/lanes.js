@@ -139,6 +139,7 @@ export class LanesView {
 
   setWindow(window) {
     this.window = window;
+    this.isSought = false;
     this.span = 0;
     this.scale(this.elapsed ?? 0);
     this.overview.draw();
@@ -217,6 +218,7 @@ export class LanesView {
     this.next = timeline.runs.map(() => 0);
     this.span = 0;
     if (!isSame) this.begin(timeline.run === null ? null : this.wanted);
+    this.isSought = !isSame && this.window !== null; // the rows of the window are gone to when they are there
     if (timeline.run !== null) this.wanted = null;
     this.list.replaceChildren();
     this.end.follows = true;
@@ -257,6 +259,10 @@ export class LanesView {
     this.render();
     this.overview.soon();
     this.drawn();
+    if (this.isSought && this.rows.some((row) => row.thing && row.begins >= this.window[0])) {
+      this.isSought = false;
+      this.seek(this.window[0]);
+    }
     this.end.follow();
   }
 
@@ -529,10 +535,13 @@ class SpanView {
   }
 }
 
+// How long it took, if that is seen.
+const tookOf = ({ from, to }) => (from !== null && to !== null && to - from >= 0.05 ? seconds(to - from) : "");
+
 function spanWords(thing) {
   if (thing.retracted) return fill(words.trace.retracted, { reason: thing.reason });
   if (thing.type === "turn") return thing.to === null ? "" : seconds(thing.to - thing.from);
-  const parts = [thing.model];
+  const parts = [tookOf(thing), thing.model];
   if (thing.first !== null) parts.push(fill(words.trace.first, { seconds: precise(thing.first - thing.from) }));
   if (thing.usage?.output_tokens) parts.push(plural(words.charts.written, thing.usage.output_tokens));
   return parts.filter(Boolean).join(" · ");
@@ -582,6 +591,6 @@ function laneWords(thing) {
   if (thing.kind !== "call") return plural(thing.phase === "aborted" ? words.lanes.charactersCut : words.lanes.characters, thing.size);
   if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
   if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
-  if (thing.state === "done" || thing.state === "failed") return outcomeOf(thing, 60) || words.call[thing.state];
+  if (thing.state === "done" || thing.state === "failed") return [tookOf(thing), outcomeOf(thing, 60) || words.call[thing.state]].filter(Boolean).join(" · ");
   return `${words.call[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
 }

@@ -1,5 +1,6 @@
 // The trace at the full width of the page, in place of the conversation, where names have their arguments beside them; and the search of a trace that is long or has that width.
 
+import { note, noted } from "./address.js";
 import { byId, setText, show } from "./dom.js";
 import { count } from "../model/format.js";
 import { fill, words } from "../model/language.js";
@@ -15,6 +16,7 @@ export class WideTrace {
     this.field.addEventListener("keydown", (event) => this.key(event));
     this.steps.forEach((button, n) => button.addEventListener("click", () => this.step(n === 0 ? -1 : 1)));
     lanes.drawn = () => this.draw();
+    if (noted("trace") === "wide") this.set(true);
   }
 
   get isOn() {
@@ -22,12 +24,16 @@ export class WideTrace {
   }
 
   toggle() {
-    const isOn = !this.isOn;
+    this.set(!this.isOn);
+    note("trace", this.isOn ? "wide" : null);
+    if (this.isOn) this.field.focus();
+    else this.clear();
+  }
+
+  set(isOn) {
     byId("main").dataset.trace = isOn ? "wide" : "";
     this.button.setAttribute("aria-pressed", String(isOn));
     this.draw();
-    if (isOn) this.field.focus();
-    else this.clear();
   }
 
   key(event) {
