@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from rxworker import Paused, tool
 from rxworker.providers import Request
@@ -440,3 +441,63 @@ async def test_the_token_of_a_read_only_link_may_stand_in_a_page(
         assert site.sockets == []
         await page.locator("rx-panel").evaluate("(e) => e.remove()")
         desk.problems.clear()  # the browser reports the refusal
+
+
+ATTACKS = """async (url) => {
+  const read = {}, run = JSON.stringify({ input: "Count" });
+  const loads = (node, end) => new Promise((done) => {
+    node.onload = () => done(true);
+    node.onerror = () => done(false);
+    document.body.append(node);
+    end?.(node);
+  });
+  const asked = (path, options) => fetch(url + path, { credentials: "include", ...options }).then((response) => response.type !== "opaque", () => false);
+  read.list = await asked("api/runs");
+  read.headers = await asked("api/runs", { headers: { "X-Any": "1" } });
+  read.json = await asked("api/runs", { method: "POST", body: run, headers: { "Content-Type": "application/json" } });
+  read.plain = await asked("api/runs", { method: "POST", body: run, mode: "no-cors" });
+  read.blob = await asked("api/runs", { method: "POST", body: new Blob([run]), mode: "no-cors" });
+  read.script = await loads(Object.assign(document.createElement("script"), { src: `${url}api/runs` }));
+  read.module = await import(`${url}static/embed.js`).then(() => true, () => false);
+  read.image = await loads(Object.assign(document.createElement("img"), { src: `${url}static/icon.svg` }));
+  read.socket = await new Promise((done) => Object.assign(new WebSocket(`${url.replace("http", "ws")}api/ws`), { onopen: () => done(true), onerror: () => done(false) }));
+  const frame = Object.assign(document.createElement("iframe"), { name: "form" });
+  await loads(frame);
+  for (const [type, name, value] of [["text/plain", '{"input":"Count","x":"', '"}'], ["application/x-www-form-urlencoded", "input", "Count"], ["multipart/form-data", "input", "Count"]]) {
+    const form = Object.assign(document.createElement("form"), { action: `${url}api/runs`, method: "post", enctype: type, target: "form" });
+    form.append(Object.assign(document.createElement("input"), { name, value }));
+    document.body.append(form);
+    await new Promise((done) => { frame.onload = done; form.submit(); });
+  }
+  read.beacon = navigator.sendBeacon(`${url}api/runs`, run) && false;
+  await new Promise((done) => { frame.onload = done; frame.src = url; });
+  return read;
+}"""
+"""What a page can do to a server at which its visitor is logged in; whether it could read the answer."""
+
+
+async def test_a_page_of_another_origin_reads_and_begins_nothing_with_the_cookies_of_its_visitor(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    """It is on another port of the same host, so that the browser sends the cookie."""
+
+    async def get(_: web.Request) -> web.Response:
+        return web.Response(text="<!doctype html><body>", content_type="text/html")
+
+    app, token = web.Application(), "a long secret"
+    app.router.add_get("/", get)
+    async with (
+        TestServer(app, host="127.0.0.1") as foreign,
+        desk.serve(gated(reply, free=True), settings=Settings(token=token)),
+    ):
+        page = await desk.open(f"?token={token}")
+        url = page.url
+        await page.goto(str(foreign.make_url("/")))
+        read: dict[str, bool] = await page.evaluate(ATTACKS, desk.url)
+        assert read == dict.fromkeys(read, False)
+        assert len(read) == 10
+        assert page.frames[1].url.startswith("chrome-error:"), "the page is in no frame"
+        listed = await page.context.request.get(f"{desk.url}api/runs")
+        assert (await listed.json())["runs"] == []
+        await page.goto(url)
+        desk.problems.clear()  # the browser reports what it refused
