@@ -78,6 +78,7 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
     >>> decode_arguments("Oslo", tool)
     Traceback (most recent call last):
     rxworker.errors.InvalidArgumentError: invalid arguments at $: this is not a JSON object but the text 'Oslo'
+    More: rxworker docs tools#when-it-fails
     """
     if isinstance(given, dict):
         found = changed_by_json(cast("object", given))

@@ -32,6 +32,7 @@ class Settings(Struct, frozen=True, metaclass=_SettingsMeta):
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: Pace has no setting 'second'; did you mean 'seconds'?
+    More: rxworker docs history
     """
 
 
@@ -50,6 +51,7 @@ def check_names(owner: str, names: Iterable[str], known: Collection[str]) -> Non
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: Pace has no setting 'second'; did you mean 'seconds'?
+    More: rxworker docs history
     """
     for name in names:
         if name not in known:
@@ -83,6 +85,7 @@ def check_number(
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: Retry(retries)=-1: give a whole number from 0 up
+    More: rxworker docs history
     """
     if value is None and optional:
         return
@@ -115,6 +118,7 @@ def check_type(
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: Options(stop_sequences) is a str: give it like this: stop_sequences=('END',)
+    More: rxworker docs history
     """
     if isinstance(value, kind) or (value is None and optional):
         return

@@ -20,6 +20,7 @@ def expect_operator(operator: object) -> None:
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: map makes an operator and is not one: write map(...), with parentheses
+    More: rxworker docs reference/operators
     """
     if isinstance(operator, type):
         name = operator.__name__

@@ -286,6 +286,7 @@ def check_content(block: C) -> C:
     Traceback (most recent call last):
     ...
     rxworker.errors.LocalProtocolError: a file at '169.254.169.254' is not read, which is not a public address: send its bytes, as a data: address or in base64
+    More: rxworker docs reference/protocols
     """
     if block.echo is not None:
         raise LocalProtocolError("echo: only what a provider has sent has it: leave it out")

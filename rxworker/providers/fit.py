@@ -41,6 +41,7 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: 'claude-opus-4-8' takes no temperature: leave it out (if that has changed, pass info=ModelInfo(...) to the provider)
+    More: rxworker docs providers-and-keys
     """
     changed: dict[str, Any] = {}
     thinking = _thinking(model, info, options.thinking)

@@ -25,6 +25,7 @@ def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> 
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: system is 5; give it like this: system='Be brief.'
+    More: rxworker docs reference/worker
     """
     if not isinstance(value, kind):
         raise ConfigurationError(f"{name} is {hidden(value)!r}; give it like this: {example}")

@@ -172,6 +172,7 @@ class PendingCalls(Struct, frozen=True):
         Traceback (most recent call last):
         ...
         rxworker.errors.DecisionError: no pending call has the id 'y'; pending are: 'x' of pay
+        More: rxworker docs cancel-and-pause
         """
         if call_id in ids:
             return ids.index(call_id)
@@ -302,6 +303,7 @@ def reply_of(question: Question, decision: Approve | Deny) -> Reply:
     Traceback (most recent call last):
     ...
     rxworker.errors.DecisionError: input.name is missing: give the content of the form (tides has a question: Which harbour?)
+    More: rxworker docs cancel-and-pause
     """
     if isinstance(decision, Deny):
         return Reply("decline")
@@ -377,6 +379,7 @@ def read_resume(data: bytes | str) -> Decisions:
     Traceback (most recent call last):
     ...
     rxworker.errors.DecisionError: decisions['x'].inputs: there is no such member; did you mean 'input'? There are: type, input, always
+    More: rxworker docs cancel-and-pause
     """
     body = decode_json(data if data.strip() else b"{}", "the body")
     if not isinstance(body, dict):
@@ -429,6 +432,7 @@ def read_decision(value: object, where: str = "the decision") -> Decision:
     Traceback (most recent call last):
     ...
     rxworker.errors.DecisionError: the decision.type is 'aprove'; did you mean 'approve'? It must be approve, deny or answer
+    More: rxworker docs cancel-and-pause
     """
     if not isinstance(value, dict):
         raise DecisionError(
@@ -679,6 +683,7 @@ def decode_json(data: bytes | str, where: str) -> object:
     Traceback (most recent call last):
     ...
     rxworker.errors.DecisionError: payload has the member 'approved' twice: send it once
+    More: rxworker docs cancel-and-pause
     """
     try:
         value: object = msgspec.json.decode(data)  # strict about everything but this
@@ -698,6 +703,7 @@ def check_members(data: bytes | str, where: str) -> None:
     Traceback (most recent call last):
     ...
     rxworker.errors.DecisionError: the input has the member 'resume' twice: send it once
+    More: rxworker docs cancel-and-pause
     """
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
