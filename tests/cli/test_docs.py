@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tomllib
 import traceback
 from pathlib import Path
 
@@ -47,6 +48,13 @@ def test_every_section_of_every_page_is_found_by_its_name() -> None:
         assert "".join(part.text for part in parts) == whole
         for part in parts[1:]:
             assert find(folder, part.name), part.name
+
+
+def test_the_wheel_has_every_page_but_that_of_contributors() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = tuple(project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"])
+    names = page_names(docs_folder())
+    assert [n for n in names if not f"docs/{n}.md".startswith(included)] == ["contributing"]
 
 
 def test_a_search_begins_with_what_has_the_words_in_its_heading(

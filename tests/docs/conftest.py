@@ -19,6 +19,12 @@ ROOT = Path(__file__).parents[2]
 def answer(request: Received) -> Reply:
     """What the service on the pages says: it looks the weather up if it can, and then says that it is fine."""
     asked = str(request.body)
+    if "close_roof" in asked:  # the program of the pages below coming-from
+        if "is closed" in asked:
+            return say("It rains in Kyoto, so the roof is closed.")
+        if "Kyoto: rain" in asked:
+            return say("It rains.") + call("close_roof", city="Kyoto")
+        return call("get_weather", city="Kyoto")
     if "get_weather" in asked and "tool_result" not in asked and "tool_call_id" not in asked:
         return call("get_weather", city="Kyoto") + call("get_weather", city="Oslo")
     return say("Both have 17 °C.")
