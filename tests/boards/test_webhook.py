@@ -90,9 +90,7 @@ async def test_an_official_client_verifies_what_is_sent(secrets: str | list[str]
         }
 
 
-async def test_a_failure_is_sent_again_with_its_id_and_a_new_time_and_those_behind_it_wait() -> (
-    None
-):
+async def test_a_failure_is_sent_again_with_its_id_and_a_new_time_and_later_ones_wait() -> None:
     async with receiving(500, 302, 404) as receiver:
         async with Webhook(receiver.url, secret=SECRET, retry=AT_ONCE) as webhook:
             alerts = Subject[AlertChange]()

@@ -141,7 +141,7 @@ def test_a_hyphen_reads_standard_input(
     assert json.loads(capsys.readouterr().out)["text"] == "piped"
 
 
-def test_the_account_is_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_account_is_shown_to_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reply = think("Rain?") + say("Two\nlines \x1b[31m") + call("look", city="Kyoto")
     assert main(["decode", "anthropic", str(recorded(tmp_path, reply))]) == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -59,7 +59,7 @@ POLICIES: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("what", POLICIES)
-def test_a_policy_that_is_none_is_refused_and_not_replaced_by_the_usual_one(what: str) -> None:
+def test_an_invalid_policy_is_refused_and_not_replaced_by_the_usual_one(what: str) -> None:
     policy, why = POLICIES[what]
     with pytest.raises(ConfigurationError) as refused:
         Toolbox([with_members(policy=policy)])
@@ -142,7 +142,7 @@ ODD: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("point", "verdict", "why"), ODD, ids=[repr(v)[:40] for _, v, _ in ODD])
-async def test_a_verdict_that_is_none_ends_the_run_and_nothing_runs(
+async def test_an_invalid_verdict_ends_the_run_and_nothing_runs(
     point: Any, verdict: Any, why: str
 ) -> None:
     RAN.clear()

@@ -164,7 +164,7 @@ async def test_what_a_time_out_means_is_what_a_failure_means() -> None:
     assert isinstance((await ask(context, hanging))[0], Skip)
 
 
-async def test_an_answer_that_comes_too_late_is_none() -> None:
+async def test_an_answer_that_comes_too_late_does_not_count() -> None:
     @before_tool_call(timeout=0.01)
     async def stubborn(context: ToolCallContext) -> Abort:
         with contextlib.suppress(asyncio.CancelledError):

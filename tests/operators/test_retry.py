@@ -39,7 +39,7 @@ def test_it_subscribes_again_after_the_pause() -> None:
     assert working.subscriptions == test.subscriptions("-----^--!")
 
 
-def test_it_gives_up_when_the_delay_is_none() -> None:
+def test_it_gives_up_without_a_delay() -> None:
     test = Marbles()
     source = test.cold("--#")
     seen = test.observe(source.pipe(retry_before_first(waits(1.0, None), test.scheduler)))

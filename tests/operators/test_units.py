@@ -130,7 +130,7 @@ def test_units_do_not_depend_on_how_the_text_was_cut(
     assert texts_of([*(TextDelta(0, piece) for piece in pieces), STOP], make()) == whole
 
 
-async def test_a_worker_passes_lines_to_everything_behind_it() -> None:
+async def test_a_worker_passes_lines_to_everything_after_it() -> None:
     worker = Worker(ScriptedModel([say("one\ntwo")]), operators=[lines()])
     run = worker.run("hi")
     seen: list[str] = []

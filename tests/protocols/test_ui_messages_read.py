@@ -35,7 +35,7 @@ def look(state: str, **given: Any) -> dict[str, Any]:
 CALL = ToolCall("c1", "look", {"x": 1})
 
 
-def test_each_step_of_an_answer_is_a_message_with_its_results_behind_it() -> None:
+def test_each_step_of_an_answer_is_a_message_followed_by_its_results() -> None:
     asked = read(
         message("system", text("Be brief.")),
         message("user", text("hi")),

@@ -226,7 +226,7 @@ def test_ids_that_come_twice_are_made_unique() -> None:
     assert len(set(ids)) == 2
 
 
-def test_null_as_the_input_of_a_servers_tool_is_none() -> None:
+def test_null_as_the_input_of_a_servers_tool_means_no_input() -> None:
     call = start(0, type="server_tool_use", id="t", name="look", input={})
     events = decode(HEAD, call, delta(0, "input_json_delta", partial_json="null"), stop(0), END)
     stopped = next(event for event in events if isinstance(event, BlockStop))

@@ -275,7 +275,7 @@ def points_of(blocks: list[Any]) -> list[Any]:
         ({"cache": "auto", "cache_ttl": "1h"}, [(5, "1h")], [(1, "1h")]),
     ],
 )
-def test_cache_points_of_tools_count_and_live_as_long_as_those_behind_them(
+def test_cache_points_of_tools_count_and_live_as_long_as_those_that_follow(
     options: Any, of_tools: Any, of_message: Any
 ) -> None:
     tools = [

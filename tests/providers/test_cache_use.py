@@ -345,7 +345,7 @@ def test_tokens_are_counted_once_though_usage_comes_in_snapshots() -> None:
     assert (use.missed, use.input_tokens) == (0, 900)
 
 
-def test_a_miss_without_a_change_is_shown_and_a_read_from_elsewhere_is_none() -> None:
+def test_a_miss_without_a_change_is_shown_and_a_read_from_elsewhere_is_not_a_miss() -> None:
     use = step_cache(step_cache(CacheUse(), Asked(CHAT, 0).sent()), Usage(3000, 1, 1000))
     assert (use.could_read, use.read, use.missed) == (1000, 1000, 0)
     use = step_cache(step_cache(use, Asked(CHAT, 1).sent()), Usage(3500, 1, None))

@@ -183,7 +183,7 @@ def test_thoughts_and_text_are_blocks_one_after_another() -> None:
     assert message.content == (Thinking("hm hm"), Text("yes!"))
 
 
-def test_a_seal_in_the_middle_of_a_text_does_not_split_it_for_people() -> None:
+def test_a_seal_in_the_middle_of_a_text_does_not_split_it_for_users() -> None:
     events = events_of(
         piece({"text": "a"}),
         piece({"text": "b", "thoughtSignature": "S"}),
@@ -903,7 +903,7 @@ def test_a_name_with_both_quote_marks_is_kept() -> None:
     assert summarise(events_of(*frames)).tool_calls[0].input == {name: 1}
 
 
-def test_a_reason_that_is_none_completes_nothing() -> None:
+def test_an_unknown_reason_completes_nothing() -> None:
     unspecified = piece({"text": "a"}, stop="FINISH_REASON_UNSPECIFIED")
     assert summarise(events_of(unspecified)).truncated
     ended = summarise(events_of(unspecified, piece({"text": "b"}, stop="STOP")))
@@ -912,7 +912,7 @@ def test_a_reason_that_is_none_completes_nothing() -> None:
     assert later.stop_reason == StopReason(StopKind.END_TURN, "STOP")
 
 
-def test_a_block_reason_that_is_none_blocks_nothing() -> None:
+def test_an_unspecified_block_reason_blocks_nothing() -> None:
     feedback = {"promptFeedback": {"blockReason": "BLOCK_REASON_UNSPECIFIED"}}
     assert summarise(events_of(feedback)).truncated
 

@@ -139,7 +139,7 @@ async def test_an_error_with_a_status_is_explained() -> None:
     assert "check the model's name 'm'" in caught.value.message
 
 
-async def test_a_page_for_people_is_not_a_stream() -> None:
+async def test_a_web_page_is_not_a_stream() -> None:
     with pytest.raises(ProviderError) as caught:
         await answered(ServedResponse.from_html(status=200))
     assert caught.value.status == 200

@@ -345,7 +345,7 @@ def test_arguments_go_back_as_they_came_also_where_they_are_not_an_object(text: 
     assert items(own(call))[0]["arguments"] == text
 
 
-def test_a_thought_with_nothing_behind_it_is_left_out() -> None:
+def test_a_thought_that_nothing_follows_is_left_out() -> None:
     """The service refuses one without the item that came of it."""
     cut = own(Thinking("", None, echo(thought())))
     assert items(cut, Message.user("go on")) == [{"role": "user", "content": "go on"}]

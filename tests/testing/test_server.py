@@ -147,7 +147,7 @@ async def test_a_refusal_has_its_status_headers_and_body(client: aiohttp.ClientS
         (ServedResponse.from_status(500), 500, "application/json", b""),
     ],
 )
-async def test_an_answer_may_be_no_stream(
+async def test_an_answer_may_be_something_other_than_a_stream(
     client: aiohttp.ClientSession, answer: ServedResponse, status: int, kind: str, body: bytes
 ) -> None:
     async with (

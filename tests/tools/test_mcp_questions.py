@@ -459,7 +459,9 @@ async def test_a_question_is_answered_by_a_stored_decision_that_another_process_
     assert small.done == [ACCEPTED]
 
 
-async def test_an_answer_that_was_given_elsewhere_is_none_where_its_pause_was_imported() -> None:
+async def test_an_answer_that_was_given_elsewhere_does_not_count_where_its_pause_was_imported() -> (
+    None
+):
     """A hook has paused the call after its question was answered, and the pause came from another log."""
     small = Small()
     async with connected(small) as tools:
@@ -489,7 +491,7 @@ async def test_a_form_of_a_tool_of_ones_own_is_checked_before_it_is_shown() -> N
     assert "the property 'a' is neither a text" in texts(result)[0]
 
 
-async def test_a_form_of_another_log_that_is_none_can_be_declined() -> None:
+async def test_an_invalid_form_of_another_log_can_be_declined() -> None:
     small = Small()
     async with connected(small) as tools:
         worker = Worker(model("book"), tools=tools)

@@ -131,7 +131,7 @@ async def test_a_resource_that_cannot_be_read_or_watched_is_an_error() -> None:
         assert isinstance(await watcher.seen.get(), TransportError)
 
 
-async def test_a_subscription_that_is_disposed_at_any_moment_is_none_at_the_server() -> None:
+async def test_a_subscription_that_is_disposed_at_any_moment_is_gone_at_the_server() -> None:
     watcher = Watcher()
     for steps in range(40):
         notes, watcher = Notes(), Watcher()

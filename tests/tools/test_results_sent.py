@@ -76,7 +76,7 @@ async def test_anthropic_receives_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
     assert results[4]["is_error"] is True
 
 
-async def test_chat_receives_texts_and_the_picture_right_behind_them(
+async def test_chat_receives_texts_and_the_picture_right_after_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     messages = await sent(OpenAIChat, monkeypatch)

@@ -201,7 +201,7 @@ async def test_a_state_that_is_nested_too_deeply_is_refused() -> None:
 
 
 @pytest.mark.parametrize("key", [b"", "", "hunter2", 0])
-async def test_a_key_that_is_none_is_refused_where_it_is_given(key: Any) -> None:
+async def test_an_invalid_key_is_refused_where_it_is_given(key: Any) -> None:
     """An empty one comes from a variable that is not set, and would seal nothing."""
     _, paused = await paused_at_three()
     for use in (lambda: save_paused(paused, key=key), lambda: load_paused(b"{}", key=key)):
@@ -217,7 +217,7 @@ async def test_the_seal_covers_the_version() -> None:
         load_paused(older, key=b"k")
 
 
-async def test_decisions_that_are_none_are_refused() -> None:
+async def test_values_that_are_not_decisions_are_refused() -> None:
     worker, paused = await paused_at_three()
     first = paused.pending[0].id
     nonsense: dict[str, Decision] = {first: "yes"}  # type: ignore[dict-item]

@@ -212,7 +212,7 @@ async def test_an_observer_of_runs_that_raises_does_not_stop_the_inputs() -> Non
     assert [(await run).text for run in runs] == ["one", "two", "three"]
 
 
-async def test_an_input_that_is_none_fails_the_stream() -> None:
+async def test_an_invalid_input_fails_the_stream() -> None:
     inputs = Subject[Input]()
     _, over = await collect(Worker(ScriptedModel([])), inputs, "queue")
     inputs.on_next(3)  # type: ignore[arg-type]
@@ -238,7 +238,7 @@ async def test_a_message_that_comes_while_the_last_hook_thinks_is_delivered() ->
     ]
 
 
-def test_a_way_of_being_busy_that_is_none_is_refused() -> None:
+def test_an_unknown_way_of_being_busy_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="give one of"):
         run_inputs(Worker(ScriptedModel([])), "sned")  # type: ignore[arg-type]
 

@@ -232,7 +232,7 @@ async def test_an_answer_that_does_not_fit_the_form_denies(desk: Desk, mode: str
         {"content": {"approve": True}},
     ],
 )
-async def test_an_answer_that_is_none_decides_nothing_and_the_error_states_what_to_send(
+async def test_an_invalid_answer_decides_nothing_and_the_error_states_what_to_send(
     desk: Desk, sent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def elicit(*_: Any) -> ElicitResult:

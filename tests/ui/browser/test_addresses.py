@@ -127,7 +127,7 @@ async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(
         await desk.close()
 
 
-async def test_a_wrong_value_in_an_address_is_none(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_wrong_value_in_an_address_is_ignored(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hi.")], free=True)):
         page = await desk.open("?status=dead&sort=colour&from=5&to=1&board=none&of=none&since=ever")
         await desk.ask(page)

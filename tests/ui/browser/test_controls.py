@@ -254,7 +254,7 @@ async def test_the_theme_follows_the_system_until_a_choice_is_made(
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_what_is_read_stands_out_from_what_is_behind_it(
+async def test_what_is_read_stands_out_from_its_background(
     desk: Desk, gated: type[GatedModel], theme: str
 ) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]

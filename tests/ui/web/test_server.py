@@ -63,7 +63,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
             Settings(**settings)
 
 
-def test_workers_that_are_none_are_refused() -> None:
+def test_values_that_are_not_workers_are_refused() -> None:
     bad: list[Any] = [{}, {"a": None}, None, 3]
     for workers in bad:
         with pytest.raises(ConfigurationError, match="worker"):
