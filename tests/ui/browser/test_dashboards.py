@@ -11,18 +11,18 @@ from aiohttp import web
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker import tool
+from rxworker import Worker, tool
 from rxworker.boards import Dashboard, above, panel
 from rxworker.events import Record, ToolStart
 from rxworker.log import SQLiteLog
 from rxworker.operators import Span, spans
 from rxworker.panels import count, run_line, run_of, status, tool_of
-from rxworker.testing import call, say
+from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebServer
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
-    from playwright.async_api import Browser
+    from playwright.async_api import Browser, Request
 
 pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 
@@ -88,6 +88,47 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(
         await expect(panels.nth(6)).to_contain_text("Stopped: ZeroDivisionError")
         await expect(panels.nth(6)).to_contain_text("in broken, test_dashboards.py")
         await desk.close()
+
+
+HIDE = """(isHidden) => {
+  Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest.mark.parametrize("path", ["", "fleet"])
+async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(
+    desk: Desk, tmp_path: Path, path: str
+) -> None:
+    """A browser opens six to a server: a few tabs with dashboards had all of them, and nothing could be sent."""
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+
+        def make() -> Worker:
+            return Worker(ScriptedModel([say("Hello.")]), log=log)
+
+        run = make().run("Hi")
+        await run
+        async with WebServer(make, port=0, log=log) as server:
+            page = await desk.open(path or f"#{run.id}", url=server.url)
+            streams: set[str] = set()
+
+            def add(request: Request) -> None:
+                if "/events" in request.url or "api/fleet" in request.url:
+                    streams.add(request.url)
+
+            page.on("request", add)
+            page.on("requestfailed", lambda request: streams.discard(request.url))
+            await page.reload()
+            section = page.locator("#usage-panel, #taken").first
+            await section.scroll_into_view_if_needed()
+            await expect(section.locator(".board-figure").first).to_be_visible()
+            assert streams
+            async with page.expect_event("requestfailed", lambda _: not streams):
+                await page.evaluate(HIDE, True)
+            async with page.expect_event("request", lambda request: "/events" in request.url):
+                await page.evaluate(HIDE, False)
+            await expect(section.locator(".board-figure").first).to_be_visible()
+            await desk.close()
 
 
 async def test_a_dashboard_follows_the_scope_and_the_slider(

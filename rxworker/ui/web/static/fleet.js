@@ -171,6 +171,12 @@ form.addEventListener("reset", () => setTimeout(() => {
   limit = STEP;
   open();
 }));
+// A hidden page leaves its connection to the other tabs.
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(timer);
+  if (document.hidden) source?.close();
+  else open();
+});
 byId("more").addEventListener("click", () => {
   limit = MOST;
   open();

@@ -87,7 +87,7 @@ function steps(value, { title, unit, linkTo, during }) {
   }).sort((a, b) => a.since - b.since);
   const [{ since: first, width }] = found, last = found.at(-1).since + width, span = during?.(), now = span ? Math.ceil(Date.now() / 1000 / width) * width : last;
   const end = Math.max(last, now), begin = span ? Math.min(first, end - span) : first, most = Math.max(...found.map(({ n }) => n)) || 1, sum = found.reduce((all, { n }) => all + n, 0);
-  const time = (at) => new Date(at * 1000).toLocaleString(locale, end - begin > 86_400 ? LONG : SHORT);
+  const time = (at) => new Date(at * 1000).toLocaleString(locale, end - begin >= 86_400 ? LONG : SHORT);
   const all = found.map(({ since, n }, at) => {
     const name = `${time(since)}–${time(since + width)}: ${amount(n, unit)}`, until = since + width;
     const bar = el(linkTo ? "a" : "span", { class: "board-step", href: linkTo?.(since, until), title: name, "aria-label": linkTo ? name : null, "data-since": since, "data-until": until, tabindex: linkTo ? (at === found.length - 1 ? "0" : "-1") : null });

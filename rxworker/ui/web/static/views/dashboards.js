@@ -2,7 +2,7 @@
 //
 // The address of the page names both, `?board=runs&of=all`, so that what is shown can be shared and survives a reload.
 //
-// Theory of operation. Nothing is received before the section is on the screen. `show` names what is selected; the server computes what the panels show.
+// Theory of operation. Nothing is received before the section is on the screen, or while the page is hidden: a browser opens six connections to a server, for all its tabs. `show` names what is selected; the server computes what the panels show.
 
 import { note, noted } from "./address.js";
 import { el, setText, show } from "./dom.js";
@@ -33,6 +33,7 @@ export class DashboardsView {
     const of = noted("of");
     if (!fixed && this.scopes.some(({ value }) => value === of)) this.press(of);
     new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(section);
+    document.addEventListener("visibilitychange", () => this.update());
   }
 
   // A read-only link shows all dashboards of its run, or one dashboard of what it names.
@@ -117,7 +118,7 @@ export class DashboardsView {
   update() {
     if (this.source === null) return;
     const { scope, time } = this, query = scope === "all" ? {} : scope === "run" ? { run: this.run } : { conversation: this.conversation };
-    const shown = this.isSeen && !Object.values(query).includes("") ? JSON.stringify([query, time]) : "";
+    const shown = this.isSeen && !document.hidden && !Object.values(query).includes("") ? JSON.stringify([query, time]) : "";
     if (shown === this.shown) return;
     this.shown = shown;
     for (const xray of this.xrays) xray.show(shown === "" ? null : query, time);
