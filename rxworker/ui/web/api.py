@@ -643,7 +643,7 @@ class LinkBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def post_link(state: ServerState, request: WebRequest) -> web.Response:
-    """Make a link. The answer has its token, which is kept nowhere."""
+    """Make a link. The answer has its token, which is not stored."""
     body = await read_json(request, LinkBody)
     try:
         new = await state.share(

@@ -50,7 +50,7 @@ class NewLink(Struct, frozen=True):
 
     Attributes:
         link: The link.
-        token: Its token, which is kept nowhere.
+        token: Its token, which is not stored.
     """
 
     link: Link

@@ -42,7 +42,7 @@ class SentRequest(Struct, frozen=True):
         body: The body, without what is a secret by its name in the settings of the provider's own; if it is not known in the form of the provider, the
             conversation, the tools and the settings.
         doubts: Why it may differ from what was sent: ``nested``: a tool made it, whose worker is not known; ``worker``: this server has no such worker;
-            ``process``: another process sent it, whose settings may have been others; ``hooks``: hooks may have changed its messages, and their changes are not known;
+            ``process``: another process sent it, possibly with other settings; ``hooks``: hooks may have changed its messages, and their changes are not known;
             ``model``: the request was for another model than that of the worker; ``tools``: the tools have changed since; ``form``: the body is not in the form of the
             provider: the model is not called over HTTP, is one of several, or has no key here.
         hooks: The names of these hooks.

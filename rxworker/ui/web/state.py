@@ -276,7 +276,7 @@ class ServerState:
             owner: The user who owns what is shown, if the server has users.
 
         Returns:
-            The link, and its token, which is kept nowhere. Its ``path`` comes after the address of the server.
+            The link, and its token, which is not stored. Its ``path`` comes after the address of the server.
 
         Raises:
             ConfigurationError: The arguments do not fit each other, or the end is not in the future.

@@ -170,7 +170,7 @@ async def test_a_server_that_wants_another_token_is_not_taken_for_a_lost_connect
         page = await desk.open(f"?token={TOKEN}")
         port = desk.port
     async with desk.serve(model, settings=Settings(token=TOKEN[::-1]), port=port):
-        await expect(page.locator("#banner")).to_contain_text("wants its token")
+        await expect(page.locator("#banner")).to_contain_text("needs its token")
     desk.problems.clear()  # the browser tells of what was refused
 
 

@@ -23,7 +23,7 @@ export const words = {
     restartedGone: "The server was restarted. Gone: {runs}. What is shown stays readable, and a new run can be started.",
     more: "{runs} and {n} more",
     gone: "This run is gone: the server does not know it any more. What is shown stays readable, and a new one can be started.",
-    token: "The server wants its token now: open this page once with ?token= and the token after its address.",
+    token: "The server needs its token now: open this page once with ?token= and the token after its address.",
     refused: "The server refused.", unreachable: "The server cannot be reached. Nothing was sent.", answered: "The server answered {status}.",
   },
   runs: {
@@ -115,7 +115,7 @@ export const words = {
     title: "Request as sent", loading: "Loading…", noAddress: "Not in the form of the provider", doubts: "Why it may differ from what was sent",
     note: "Made again from the records and the worker. Headers are not shown, since keys are in them.",
     nested: "A tool made this request. Its tools and settings are not known: this is the conversation.", worker: "This server does not have the worker: this is the conversation.",
-    process: "Another process has sent it: its settings may have been others.", hooks: "Hooks may have changed the messages: {hooks}.", model: "The worker now has another model than the one that received the request.",
+    process: "Another process sent it, possibly with other settings.", hooks: "Hooks may have changed the messages: {hooks}.", model: "The worker now has another model than the one that received the request.",
     tools: "The tools have changed since the run began.", form: "The model is not called over HTTP, is one of several, or has no key here: these are the conversation, the tools and the options.",
   },
   watchers: {
@@ -125,8 +125,8 @@ export const words = {
     count: { one: "{n} watcher", other: "{n} watchers" }, catchingUp: { one: "{n} watcher, catching up", other: "{n} watchers, catching up" },
     thisPage: "{name} (this page)", upToDate: "up to date", behind: "{n} behind", delivered: "{n} records delivered", merged: "{n} merged", leftOut: "{n} left out",
     coalesce: "merges", coalesceHelp: "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost.",
-    reliable: "gets everything", reliableHelp: "It is given every record by itself, however far behind it is.",
-    latest: "only the latest", latestHelp: "When it is behind, it is given the newest record and skips those before it.",
+    reliable: "gets everything", reliableHelp: "It receives every record separately, however far behind it is.",
+    latest: "only the latest", latestHelp: "When it is behind, it receives the newest record and skips those before it.",
     drop_oldest: "leaves out", drop_oldestHelp: "When it is behind, the oldest pieces of text are skipped for it. Starts, ends and results are never skipped.",
   },
   notes: {
@@ -154,7 +154,7 @@ export const words = {
   share: {
     title: "Share a read-only link", what: "Everyone with the link sees “{title}”, also as it goes on, and nothing else. Nothing can be sent, decided or changed with it.", readOnly: "Read only",
     ends: "It ends", hour: "in an hour", day: "in a day", week: "in a week", month: "in 30 days", never: "when it is revoked", make: "Make a link", address: "Address of the link", copy: "Copy",
-    once: "This address is shown only now: it is kept nowhere.", links: "Links to this", made: "made {ago}", endsIn: "ends in {time}", days: "{n} days", revoke: "Revoke", revokeOf: "Revoke the link: {link}",
+    once: "This address is shown only now and is not stored.", links: "Links to this", made: "made {ago}", endsIn: "ends in {time}", days: "{n} days", revoke: "Revoke", revokeOf: "Revoke the link: {link}",
     board: "Share", ofRun: "{board}, of this run", ofConversation: "{board}, of this conversation", ofAll: "{board}, of all runs", missing: "This address has no link: it may have been cut off.",
   },
   fleet: {
