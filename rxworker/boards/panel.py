@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, nearest
-from rxworker.events import Record, RunResume, RunStart
+from rxworker.events import Fork, Record, RunResume, RunStart
 from rxworker.messages.settings import Settings, check_number
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
@@ -46,7 +46,7 @@ class LabelGroup:
     def __call__(self, record: Record) -> str | None:
         """The group of the next record."""
         known, run, event = self._known, record.run_id, record.event
-        if isinstance(event, RunStart | RunResume) and not record.path:
+        if isinstance(event, RunStart | RunResume | Fork) and not record.path:
             known[run] = event.labels.get(self._name, self._default)
             if len(known) > MOST_RUNS:
                 del known[next(iter(known))]

@@ -401,10 +401,12 @@ class Fork(Struct, frozen=True, tag="fork", omit_defaults=True):
     Attributes:
         source: The id of that run.
         seq: The number of the last record that was copied.
+        labels: The labels of the run, as in `RunStart`: its panels begin with this record.
     """
 
     source: str
     seq: int
+    labels: dict[str, str] = {}
 
 
 TurnEvent: TypeAlias = (

@@ -35,7 +35,7 @@ from rxworker.log.format import (
     without_results,
     write_line,
 )
-from rxworker.log.values import OPEN, RunRow, is_storable
+from rxworker.log.values import OPEN, RunRow, is_storable, recorded_labels
 from rxworker.messages import ToolResult
 from rxworker.state import fold_run
 
@@ -218,11 +218,14 @@ async def fork_run(
         some = [record for record in expand(record_of(span, run_id)) if record.seq <= seq]
         entries += entries_of(some, span.epoch)
     new = name or f"run-{uuid.uuid4().hex[:12]}"
+    given = dict(info.row.labels if labels is None else labels)
     last = record_of(entries[-1], run_id)
-    fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), Fork(run_id, seq))
+    begin = Fork(run_id, seq, recorded_labels(given))
+    fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), begin)
     row = replace(
         info.row,
         status="running",
+        labels=given,
         fork_of=run_id,
         outer="",
         resumes="",
@@ -233,8 +236,6 @@ async def fork_run(
         imported=0,
         held=_results_at(entries, later, info.row, run_id),
     )
-    if labels is not None:
-        row = replace(row, labels=dict(labels))
     await _store(log, new, row, [*entries, *entries_of([fork], 1)])
     return new
 

@@ -9,11 +9,11 @@ import pytest
 from reactivex import operators as ops
 
 from rxworker import Run, Session, Worker, tool, worker_tool
-from rxworker.boards import Dashboard, fold_log, panel
+from rxworker.boards import Dashboard, fold_log, log_records, panel
 from rxworker.boards.panel import LabelGroup
 from rxworker.errors import ConfigurationError
-from rxworker.events import Record, RunResume, RunStart, RunStop, ToolStart
-from rxworker.log import MemoryLog
+from rxworker.events import Fork, Record, RunResume, RunStart, RunStop, ToolStart
+from rxworker.log import MemoryLog, fork_run
 from rxworker.messages import Conversation
 from rxworker.operators import merge_runs
 from rxworker.panels import count, label_of
@@ -73,6 +73,26 @@ async def test_a_resumed_run_has_the_labels_of_the_paused_one() -> None:
     session = Session(Worker(ScriptedModel(replies), tools=[look]), labels={"tenant": "acme"})
     result: Any = await session.run("Hello")
     assert (await first_of(session.resume(result))).labels == {"tenant": "acme"}
+
+
+async def test_a_fork_counts_for_the_tenant_of_its_source_or_its_own() -> None:
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel(["Hi."] * 3), labels={"tenant": "acme"}, log=log)
+        run = worker.run("Hello")
+        await run
+        await worker.recover(await fork_run(log, run.id, 1))
+        labels = {"tenant": "globex", "conversation": "c-1"}
+        other = await fork_run(log, run.id, 1, labels=labels)
+        await worker.recover(other)
+        assert (await fold_log(BOARD, log))[0].value == {"acme": 2, "globex": 1}
+        board = BOARD.show(log_records(log))
+        shown = board.changes.pipe(ops.filter(lambda _: board.states[0].value is not None))
+        await shown.pipe(ops.first())
+        assert board.states[0].value == {"acme": 2, "globex": 1}
+        records = await log.records(other).pipe(ops.to_list())
+        assert [each.event.labels for each in records if isinstance(each.event, Fork)] == [
+            {"tenant": "globex"}
+        ]
 
 
 async def test_a_nested_run_counts_for_the_tenant_of_its_outer_run() -> None:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker.errors import RunCancelledError
-from rxworker.events import Event, Record, RunResume, RunStart
+from rxworker.events import Event, Fork, Record, RunResume, RunStart
 from rxworker.hub import Coalesce, WatcherState
 from rxworker.log import EventLog, Replica, RunInfo
 from rxworker.log.values import CONVERSATION, RunRow
@@ -552,9 +552,11 @@ class RunEntry(ABC):
 
 def _without_labels(record: Record) -> Record:
     event = record.event
-    if not isinstance(event, RunStart | RunResume):
-        return record
-    return replace(record, event=replace(event, labels={}, traceparent=""))
+    if isinstance(event, Fork):
+        return replace(record, event=replace(event, labels={}))
+    if isinstance(event, RunStart | RunResume):
+        return replace(record, event=replace(event, labels={}, traceparent=""))
+    return record
 
 
 def first_event(run: Run[Any] | Replica) -> Event:

@@ -374,18 +374,21 @@ async def test_a_link_shows_no_labels() -> None:
         WebServer(make, port=0, user=user, log=log) as server,
         aiohttp.ClientSession() as http,
     ):
-        async with http.post(
-            f"{server.url}api/runs", json={"input": "Hi"}, headers=name
-        ) as response:
-            run = (await response.json())["id"]
-        new = await server.state.share(run, owner=name["X-User"])
-        url, shown = f"{server.url}api/runs/{run}/events", list[str]()
-        for headers in (name, _bearer(new.token), name):
-            async with http.get(url, headers=headers) as response:
-                shown.append(await response.text())
-        assert all(name in shown[0] for name in ("ann@acme", '"acme"', "acme-1"))
-        assert "acme" not in shown[1]
-        assert shown[2] == shown[0]
+        address, runs = f"{server.url}api/runs", list[str]()
+        begin: list[tuple[str, dict[str, Any]]] = [("", {"input": "Hi"}), ("/{}/fork", {"seq": 1})]
+        for path, body in begin:
+            async with http.post(address + path.format(*runs), json=body, headers=name) as response:
+                assert response.status == 201
+                runs.append((await response.json())["id"])
+            new = await server.state.share(runs[-1], owner=name["X-User"])
+            url, shown = f"{address}/{runs[-1]}/events", list[str]()
+            for headers in (name, _bearer(new.token), name):
+                async with http.get(url, headers=headers) as response:
+                    shown.append(await response.text())
+            assert all(name in shown[0] for name in ("ann@acme", '"acme"', "acme-1"))
+            assert "acme" not in shown[1]
+            assert shown[2] == shown[0]
+            assert ('"type":"fork"' in shown[1]) is bool(path)
 
 
 async def test_a_link_has_so_many_open_requests(

@@ -738,6 +738,8 @@ export interface Fork {
   source: string;
   /** The number of the last record that was copied. */
   seq: number;
+  /** The labels of the run, as in `RunStart`: its panels begin with this record. */
+  labels?: { [key: string]: string };
 }
 
 /** One event of a run, with where and when. */
