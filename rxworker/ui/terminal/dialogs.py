@@ -131,6 +131,17 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
             self._form.edit()
         self.query_one("#why").display = self._question is None
 
+    def on_resize(self) -> None:
+        """Give the form the room that the other parts leave: the buttons are always seen."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        box, form = self.query_one("#approval"), self._form
+        others = [each for each in box.children if each.display and each is not form]
+        taken = sum(each.outer_size.height + each.styles.margin.height for each in others)
+        room = self.size.height * 96 // 100 - box.gutter.height - taken
+        form.styles.max_height = None if self.has_class("-low") else max(3, min(18, room))
+
     async def on_button_pressed(self, event: Button.Pressed) -> None:
         """Handle a click on a button."""
         await self.run_action(str(event.button.id))

@@ -292,6 +292,12 @@ class Form(VerticalScroll):
         if self._fields:
             self._input(0).focus()
 
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """What was wrong with a field is not shown any more when it changes."""
+        at = int(str(event.text_area.id).rpartition("-")[2])
+        if self.query_one(f"#about-{at}").has_class("-wrong"):
+            self._show(at, self._fields[at].about)
+
     @property
     def is_changed(self) -> bool:
         """Whether a field was changed."""

@@ -76,6 +76,44 @@ async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: 
         assert 'delete path="b.txt"' in person.screen
 
 
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (100, 40)])
+async def test_the_buttons_of_a_long_form_are_seen_and_an_error_goes_with_the_next_key(
+    open_app: Open, size: tuple[int, int]
+) -> None:
+    @tool(requires_approval=True)
+    async def book(
+        city: str, nights: int, guests: int = 1, window: bool = True, room: str = "", note: str = ""
+    ) -> str:
+        """Book a room.
+
+        Args:
+            city: Where to stay.
+            nights: How many nights.
+            guests: How many people stay there.
+            window: With a window, if there is one.
+            room: The kind of room.
+            note: For the reception.
+        """
+        return f"{city}, {nights}"
+
+    asked = call("book", city="Lisbon", nights=3)
+    worker = Worker(ScriptedModel([asked, "Done."]), tools=[book])
+    async with open_app(worker, size=size) as person:
+        await person.ask("Book it.")
+        await person.sees("book waits for approval")
+        await person.press("ctrl+e")
+        await person.sees("text, required")
+        assert "Run ^s" in person.screen
+        assert "Deny ^n" in person.screen
+        await person.press("tab", "x", "ctrl+s")
+        await person.sees("nights is not a whole number")
+        await person.press("backspace")
+        await person.sees("a whole number, required")
+        assert "is not a whole number" not in person.screen
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+
+
 async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Then not.")
     async with open_app(it.worker) as person:
