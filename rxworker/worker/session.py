@@ -106,7 +106,7 @@ def _in_script(
             begin = partial(own, *args, **options)
             return run_in(self.session.worker.scheduler, _complete(begin))
 
-        in_script.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
+        in_script.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined] - inspect reads it
         return in_script
 
     return named

@@ -307,7 +307,7 @@ def test_alerts_of_ones_own_dashboard_are_sent_signed(
             with serving("--demo", *boards, "--alert-secret-env", "ALERT_SECRET") as served:
                 process, url = served
                 shown = ask(f"{url}api/boards")["boards"]
-                assert [each["name"] for each in shown] == ["desk"]
+                assert [each["name"] for each in shown] == ["desk", "usage"]
                 ask(f"{url}api/runs", {"input": "Where to?"})
                 first, second = received.get(timeout=60), received.get(timeout=60)
                 process.send_signal(signal.SIGINT)
