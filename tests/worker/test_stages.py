@@ -222,7 +222,7 @@ async def test_an_operator_that_fails_around_a_stage_fails_the_run(
 ) -> None:
     worker = SCENARIOS["calls"](around={name: operator})
     run = worker.run("go")
-    with pytest.raises(Exception, match=r"down|no observable|no event"):
+    with pytest.raises(Exception, match=r"down|not an observable|not an event"):
         await run
     assert run.state.status == "aborted"
     assert worker.session.conversation.messages[0].text == "go"

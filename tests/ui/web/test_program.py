@@ -410,7 +410,7 @@ async def returns_later() -> Worker:
 
 @pytest.mark.parametrize(
     ("make", "reason"),
-    [(exits, "SystemExit"), (returns_later, "not an async one"), (lambda: None, "no Worker")],
+    [(exits, "SystemExit"), (returns_later, "not an async one"), (lambda: None, "not a Worker")],
 )
 async def test_a_function_that_makes_no_worker_fails_a_request_and_not_the_server(
     make: Any, reason: str, caplog: pytest.LogCaptureFixture
