@@ -16,7 +16,7 @@ from rxworker.cli.process import CommandError, write_line
 
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-QUESTION = re.compile(r"^\| (.+?) \| \[[^\]]*\]\(([^)]+)\) \|$", re.MULTILINE)
+QUESTION = re.compile(r"^\| (.+?) \| \[[^\]]*\]\(([^)]+)\)", re.MULTILINE)
 FILLERS = re.compile(r"(?:an?|and|can|do|does|for|how|i|in|is|it|my|of|the|to|what|with)", re.I)
 """The words of a question that a search does not look for."""
 SHOWN = 12
