@@ -208,7 +208,7 @@ class ExplainedFeed(BoardFeed):
 
     def _look(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
-        for state in self.board.states:
+        for state in self.board.soon():  # what is left of a long history is taken in turns
             encoded = self._encode(state)
             if encoded != self._newest[state.panel]:
                 self._pending[state.panel] = self._newest[state.panel] = encoded

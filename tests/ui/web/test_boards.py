@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 import reactivex
 from reactivex import operators as ops
+from reactivex.disposable import Disposable
 from yarl import URL
 
 from rxworker import Worker
@@ -24,6 +25,7 @@ from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.panels import count, run_of
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer
+from rxworker.ui.web.boards import ExplainedFeed
 
 States = dict[str, Any]
 
@@ -542,6 +544,25 @@ async def test_operators_go_on_counting_for_who_looks() -> None:
         assert (await anext(states))["deltas"]["operators"][0]["items"] == 0
         await client.ended(await client.begin())
         await until(states, lambda each: each["deltas"]["operators"][3]["items"])
+
+
+async def test_operators_of_a_long_history_are_looked_at_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rxworker.boards.dashboard.TURN", 0.0)
+
+    def stored(observer: Any, _scheduler: object) -> Disposable:
+        for seq in range(1, 100):
+            observer.on_next(Record(seq, "a", 1, 1, float(seq), TextDelta(0, "a")))
+        return Disposable()
+
+    board = BOARD.show(reactivex.create(stored), xray=True)
+    feed = ExplainedFeed(board)
+    for taken in (1, 2, 3):
+        assert board.xray("key").states[0].items == taken
+        feed._timer.cancel()
+        feed._look()
+    feed.close()
 
 
 async def test_operators_show_no_secret_and_short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
