@@ -1,0 +1,77 @@
+"""The comparison of the docs: its row of rxworker is what its program does, and its table has a date and versions.
+
+The programs of the peers run with the command alone, `python examples/compare`: their packages are not installed here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "compare"
+PAGE = (ROOT / "docs" / "explanation" / "comparison.md").read_text(encoding="utf-8")
+
+
+def load() -> ModuleType:
+    """The command, as a module."""
+    sys.path.insert(0, str(FOLDER))  # where it finds what it shares with the programs
+    try:
+        spec = util.spec_from_file_location("compare_command", FOLDER / "__main__.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+command = load()
+TABLE = PAGE.split(command.BEGIN)[1].split(command.END)[0]
+CELLS = {
+    cells[1]: dict(zip(command.PEERS, cells[2:-1], strict=True))
+    for line in TABLE.splitlines()
+    if len(cells := [cell.strip() for cell in line.split("|")]) > 2
+}
+MEASURED = {"slow": r"0\.\d\d s, 0\.\d\d s without", "cancel": r"closed after \d+ ms"}
+"""What a machine's speed decides."""
+
+
+@pytest.mark.parametrize("row", command.ROWS, ids=lambda row: row.title)
+def test_the_row_of_rxworker_is_what_its_program_does(
+    row: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "CANCELS", 1)
+    title, case, *_ = row
+    shown = CELLS[title]["rxworker"]
+    if case == "cpu":
+        assert re.fullmatch(r"\d+ ms, \d+\.\d", shown)  # measured by the command alone
+        return
+    cell = command.cell(Path(sys.executable), "rxworker", row)
+    expected = MEASURED.get(case, re.escape(shown))
+    assert re.fullmatch(expected, cell)
+    assert re.fullmatch(expected, shown)
+
+
+def test_the_table_has_a_row_for_each_test_and_its_date_and_versions() -> None:
+    titles = [row.title for row in command.ROWS]
+    assert [title for title in CELLS if title in titles] == titles
+    made = re.search(r"^`python examples/compare --write` on 20\d\d-\d\d-\d\d, .+\.$", TABLE, re.M)
+    assert made is not None
+    for peer in command.PEERS.values():
+        for package in peer.shown:
+            assert re.search(rf"[ :;]{re.escape(package)} \d+\.\d+", made[0])
+
+
+def test_the_type_checker_leaves_out_the_programs_of_the_peers_alone() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    peers = [f"examples/compare/with_{name}.py" for name in command.PEERS if name != "rxworker"]
+    assert sorted(peers) == project["tool"]["pyright"]["ignore"]
+    assert all((ROOT / peer).is_file() for peer in peers)
