@@ -319,33 +319,30 @@ def run_program(python: Path, name: str, case: str, server: ReplayServer, folder
         "ANTHROPIC_API_KEY": "none",
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
     }
-    process = subprocess.Popen(
+    closed = None
+    lines: list[str] = []
+    with subprocess.Popen(
         [python, "-W", "ignore", HERE / f"with_{name}.py", case],
         env={**os.environ, **own},
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-    )
-    closed = None
-    assert process.stdin is not None
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line)
-        if line == "cancelling\n":
-            begun = time.perf_counter()
-            with contextlib.suppress(TimeoutError):
-                asyncio.run(server.wait_closed(PATIENCE))
-                closed = time.perf_counter() - begun
-            process.stdin.close()
-    assert process.stderr is not None
-    complaint = process.stderr.read()
-    process.wait()
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if line == "cancelling\n":
+                begun = time.perf_counter()
+                with contextlib.suppress(TimeoutError):
+                    asyncio.run(server.wait_closed(PATIENCE))
+                    closed = time.perf_counter() - begun
+                process.stdin.close()
     reported = [line for line in lines if line.startswith("{")]
     if not reported and case != "kill":
-        sys.exit(f"with_{name}.py {case} reported nothing:\n{complaint}")
+        sys.exit(f"with_{name}.py {case} reported nothing:\n{''.join(lines)}")
     outcome: kit.Outcome = json.loads(reported[-1]) if reported else {}
     return Result(outcome, len(server.requests), closed, tuple(kit.effects(folder)))
 
