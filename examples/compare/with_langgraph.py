@@ -56,7 +56,7 @@ async def count() -> int:
 
 
 async def late() -> str:
-    # A message keeps its text: whoever has the message reads it again from the start.
+    # A message keeps its text: its holder reads it again from the start.
     async with await agent().astream_events(asked("Count."), version="v3") as run:
         messages = [message async for message in run.messages]
         await run.output()
