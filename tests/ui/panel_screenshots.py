@@ -101,7 +101,7 @@ async def explain(page: Page, server: WebServer) -> None:
     run = next(iter(server.state.runs))
     await page.goto(f"{server.url}?board=runs&of=all#{run.id}")
     await page.locator("#board-panel").scroll_into_view_if_needed()
-    panel = page.locator('.board-panel[aria-label="Cost"]')
+    panel = page.locator('#board .board-panel[aria-label="Cost"]')
     await panel.get_by_role("button", name="X-ray").click()
     await panel.locator(".xray-marble").first.wait_for()
     await panel.screenshot(path=PICTURES / "xray.png")

@@ -33,6 +33,11 @@ SETTLE = """() => {
   for (const id of ["side", "lanes"]) document.getElementById(id).scrollTop = 0;
 }"""
 """The beginning of the trace."""
+DRAWN = """() => [...document.querySelectorAll(".board")].every((board) => {
+  const { top, width } = (board.closest("section") ?? board).getBoundingClientRect(), panels = [...board.querySelectorAll(".board-value")];
+  return width === 0 || top > innerHeight || (panels.length > 0 && panels.every((panel) => panel.childElementCount > 0));
+})"""
+"""Whether the dashboards that are seen have their values. They go on: the network is never idle."""
 UNMARK = "document.querySelector('.found')?.classList.remove('found')"
 """Nothing is marked."""
 ARGS = ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks"]
@@ -362,7 +367,7 @@ async def shoot(
     page = await context.new_page()
     page.on("pageerror", lambda error: print(f"{state}: {error}"))
     await stage.reach(page, state)
-    await page.wait_for_load_state("networkidle")
+    await page.wait_for_function(DRAWN)
     await page.evaluate(
         "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
     )

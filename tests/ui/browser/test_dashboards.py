@@ -84,6 +84,9 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(
         await expect(panels.nth(2).locator("tr")).to_contain_text("look")
         await expect(panels.nth(3).locator("svg path")).to_have_count(2)
         await expect(panels.nth(4).locator("tbody tr")).to_have_count(1)
+        for name, side in (("title", "left"), ("turns", "right")):  # as the values below it
+            head = panels.nth(4).get_by_role("columnheader", name=name)
+            await expect(head).to_have_css("text-align", side)
         await expect(panels.nth(5).locator(".board-span")).to_have_count(1)
         await expect(panels.nth(6)).to_contain_text("Stopped: ZeroDivisionError")
         await expect(panels.nth(6)).to_contain_text("in broken, test_dashboards.py")

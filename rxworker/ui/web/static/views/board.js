@@ -131,8 +131,9 @@ function lines(value, { unit, points, alerts, view }) {
 
 function table(rows) {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  const cell = (value) => el("td", { class: typeof value === "number" ? "number" : null, text: value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : text(value, "") });
-  const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col", text: name })));
+  const kind = (value) => (typeof value === "number" ? "number" : null);
+  const cell = (value) => el("td", { class: kind(value), text: value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : text(value, "") });
+  const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col", class: kind(rows.find((row) => row[name] !== undefined && row[name] !== null)?.[name]), text: name })));
   return [el("div", { class: "board-scroll", tabindex: 0, role: "group", "aria-label": words.board.rows }, el("table", { class: "board-table" }, el("thead", {}, head), el("tbody", {}, ...rows.map((row) => el("tr", {}, ...names.map((name) => cell(row[name])))))))];
 }
 

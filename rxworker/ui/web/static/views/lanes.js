@@ -541,9 +541,10 @@ const tookOf = ({ from, to }) => (from !== null && to !== null && to - from >= 0
 function spanWords(thing) {
   if (thing.retracted) return fill(words.trace.retracted, { reason: thing.reason });
   if (thing.type === "turn") return thing.to === null ? "" : seconds(thing.to - thing.from);
-  const parts = [tookOf(thing), thing.model];
+  const parts = [tookOf(thing)];
   if (thing.first !== null) parts.push(fill(words.trace.first, { seconds: precise(thing.first - thing.from) }));
   if (thing.usage?.output_tokens) parts.push(plural(words.charts.written, thing.usage.output_tokens));
+  parts.push(thing.model); // the same on most rows: what is cut first
   return parts.filter(Boolean).join(" · ");
 }
 
