@@ -190,9 +190,8 @@ def test_the_manifest_fits_together_and_leaves_time_to_end() -> None:
     assert service["selector"] == {"app": "rxworker-serve"}
     assert service["ports"] == [{"port": 80, "targetPort": 8080}]
     (rule,) = ingress["rules"]
-    assert parse(
-        named["Deployment", "rxworker-serve"]["spec"]["template"]["spec"]["containers"][0]["args"]
-    ).allow_host == [rule["host"]]
+    assert f" --allow-host, {rule['host']}," in text
+    assert ingress["tls"][0]["hosts"] == [rule["host"]]
 
 
 def test_the_page_names_metrics_that_exist() -> None:

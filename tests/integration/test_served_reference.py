@@ -44,7 +44,7 @@ def test_the_addresses_are_those_of_the_page() -> None:
     told = {
         (method, path.replace("...", "{path:.+}"))
         for cell, *_ in rows("Addresses")
-        for method, path in re.findall(r"`(GET|POST) (/\S*)`", cell)
+        for method, path in re.findall(r"`(GET|POST|DELETE) (/[^\s`?]*)", cell)
     }
     app = make_app(lambda: Worker(ScriptedModel(["Hello!"])))
     served = {
