@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, pairwise, takewhile
+from math import log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,9 @@ from rxworker.cli.process import CommandError, write_line
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 QUESTION = re.compile(r"^\| (.+?) \| \[[^\]]*\]\(([^)]+)\)", re.MULTILINE)
-FILLERS = re.compile(r"(?:an?|and|can|do|does|for|how|i|in|is|it|my|of|the|to|what|with)", re.I)
+FILLERS = re.compile(
+    r"(?:an?|and|at|can|do|does|for|from|how|i|in|is|it|my|of|on|or|that|the|to|what|with)", re.I
+)
 """The words of a question that a search does not look for."""
 SHOWN = 12
 """How many places a search lists."""
@@ -138,28 +141,60 @@ def answers(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def search(folder: Path, words: str) -> list[Section]:
-    """The sections that contain all words, the best first: answers to questions with these words, sections with them in the heading, those with most of them."""
-    typed = re.findall(r"[^\s?!,]+", words)
+    """The sections that answer questions with all words, and then those with the most, the best first.
+
+    A word counts more if few sections have it, and if a heading or the first column of a table has it; so does a section whose question has some of the words.
+    """
+    typed = re.findall(r"[^\s?!,`]+", words)
     wanted = [word for word in typed if not FILLERS.fullmatch(word)] or typed
-    patterns = [re.compile(rf"\b{re.escape(word)}", re.IGNORECASE) for word in wanted]
-    asked = [
-        name
-        for question, name in answers(folder)
-        if all(pattern.search(question) for pattern in patterns)
+    if not wanted:
+        return []
+    patterns = [re.compile(rf"(?<![A-Za-z0-9]){_stem(word)}", re.IGNORECASE) for word in wanted]
+    rows = [re.compile(rf"^\| [^|]*`[^|]*?\b{re.escape(w)}\b", re.MULTILINE) for w in wanted]
+    phrase = re.compile(r"[\s_-]+".join(map(_stem, wanted)), re.IGNORECASE)
+    places = [
+        section
+        for page in page_names(folder)
+        if page not in ("changelog", "explanation/decisions", "questions")
+        for section in sections(folder, page)
     ]
-    scored: list[tuple[int, int, Section]] = []
-    for number, page in enumerate(page_names(folder)):
-        if page in ("changelog", "explanation/decisions", "questions"):
-            continue
-        for section in sections(folder, page):
-            counts = [len(pattern.findall(section.text)) for pattern in patterns]
-            if section.name in asked:
-                scored.append((asked.index(section.name) - 10_000, number, section))
-            elif all(counts):
-                heading = f"{page.rpartition('/')[2]} {section.title}"
-                in_heading = sum(bool(pattern.search(heading)) for pattern in patterns)
-                scored.append((-100 * in_heading - min(sum(counts), 50), number, section))
-    return [section for *_, section in sorted(scored, key=lambda one: one[:2])[:SHOWN]]
+    counts = [[len(pattern.findall(place.text)) for pattern in patterns] for place in places]
+    having = [sum(map(bool, column)) for column in zip(*counts, strict=True)]
+    weights = [log(1 + len(places) / number) if number else 0.0 for number in having]
+    asked: dict[str, float] = {}
+    for question, name in answers(folder):
+        share = sum(w for w, p in zip(weights, patterns, strict=True) if p.search(question))
+        if all(p.search(question) for p in patterns):
+            share = 1_000.0 - len(asked)
+        asked[name] = max(share, asked.get(name, 0.0))
+
+    def score(place: Section, here: Sequence[int]) -> float:
+        heading = f"{place.page.rpartition('/')[2]} {place.title}"
+        return (
+            sum(
+                weight
+                * (1 + min(count, 25) / 50 + bool(p.search(heading)) + bool(r.search(place.text)))
+                for weight, count, p, r in zip(weights, here, patterns, rows, strict=True)
+                if count
+            )
+            + asked.get(place.name, 0.0)
+            + max(weights) * (len(wanted) > 1) * bool(phrase.search(place.text))
+        )
+
+    least = sum(weights) / 2
+    scored = [
+        (-score(place, here), number)
+        for number, (place, here) in enumerate(zip(places, counts, strict=True))
+        if sum(w for w, count in zip(weights, here, strict=True) if count) > least
+        or asked.get(place.name, 0.0) > least
+    ]
+    return [places[number] for _, number in sorted(scored)[:SHOWN]]
+
+
+def _stem(word: str) -> str:
+    """The pattern of a word in any of its forms: ``raises`` finds raise and raised, and ``hand_over`` finds hand over."""
+    stem = re.sub(r"(?<=\w{4})(?:ing|ed|es|s|e)$", "", word)
+    return re.escape(stem).replace("_", "[ _-]")
 
 
 def index_text(folder: Path, link: str = "{page}") -> str:

@@ -89,6 +89,24 @@ QUESTIONS = [
     ("nginx", "how-to/deploy#behind-a-proxy"),
     ("local model", "how-to/hosts#local-models-vllm-ollama-llamacpp-lm-studio"),
     ("timeout", "how-to/errors-and-retries#time-outs"),
+    ("late subscriber", "how-to/watch-a-run#come-late"),
+    ("start at number", "how-to/watch-a-run#come-late"),
+    ("slow consumer", "how-to/watch-a-run#a-delivery-for-each"),
+    ("backpressure", "how-to/watch-a-run#a-delivery-for-each"),
+    ("consumer that raises", "how-to/watch-a-run#a-watcher-that-fails"),
+    ("deny", "how-to/cancel-and-pause#pause-for-a-person"),
+    ("approval in another process", "how-to/cancel-and-pause#pause-for-a-person"),
+    ("hand_over", "how-to/recover#shut-down"),
+    ("letters a second", "how-to/dashboards#time"),
+    ("read a dashboard at a past moment", "how-to/dashboards#time"),
+    ("dashboard as JSON over HTTP", "reference/web-server#addresses"),
+    ("moderate text", "how-to/text#check-text-before-it-is-emitted"),
+    ("mask an answer", "how-to/text#mask-parts-of-the-text"),
+    ("second model when the first is overloaded", "how-to/several-models#fallback"),
+    ("retry limit", "how-to/errors-and-retries#rate-limits-and-overload-429-503-529"),
+    ("queue with tenants", "how-to/several-machines#tenants-and-priorities"),
+    ("RunRow", "reference/log"),
+    ("zzz-unknown sentences", "reference/operators#sentences"),
 ]
 
 
@@ -115,6 +133,8 @@ def test_a_section_is_printed_with_those_below_it(capsys: pytest.CaptureFixture[
 def test_words_that_no_page_has_are_one_line_with_the_way_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    assert main(["docs", "?"]) == 1
+    assert "rxworker docs lists the pages" in capsys.readouterr().err
     assert main(["docs", "zzz", "qqq"]) == 1
     error = capsys.readouterr().err
     assert "rxworker docs lists the pages" in error
