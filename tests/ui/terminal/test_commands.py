@@ -307,7 +307,7 @@ async def test_the_trace_of_the_last_run_is_shown(open_app: Open) -> None:
 async def test_the_dashboard_of_the_conversation_is_shown_and_follows_its_runs(
     open_app: Open,
 ) -> None:
-    async with open_app(Worker(ScriptedModel(["Hello.", "Again."])), size=(100, 30)) as person:
+    async with open_app(Worker(ScriptedModel(["Hello.", "Again."])), size=(100, 60)) as person:
         await person.say("/usage")
         await person.sees(f"{'Tokens':<19}  ...")
         await person.press("escape")
