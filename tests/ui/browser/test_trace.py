@@ -219,6 +219,11 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
         await expect(here).to_have_count(1)
         await here.get_by_role("button").click()
         await expect(page.locator("#inspector")).to_contain_text("Kyoto")
+        # The conversation is hidden: to show a row in it leaves the full width.
+        await page.get_by_role("button", name="Show in the conversation").click()
+        await expect(page.locator("#conversation .call", has_text="Kyoto")).to_be_in_viewport()
+        await page.get_by_role("button", name="Full width").click()
+        await search.fill("look kyo")
         await search.press("Escape")
         await expect(here).to_have_count(0)
         await expect(rows).to_have_count(7)

@@ -42,7 +42,7 @@ const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const lanes = new LanesView(document.querySelector(".panel.timeline"), (run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing));
 Object.assign(lanes, { whole: () => travel.elapsed, moved: zoomed, wanted: windowIn([noted("from"), noted("to")]) });
-new WideTrace(lanes);
+const wide = new WideTrace(lanes);
 const views = {
   lanes,
   conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), isShared ? null : (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), isShared ? null : { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),
@@ -50,7 +50,7 @@ const views = {
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id), requeue: () => actions.requeue() }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),
-  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), (run, thing) => actions.reveal(run, thing), isShared ? null : api.request),
+  inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), showInConversation, isShared ? null : api.request),
   compare: new CompareView({ swap: () => actions.compare(selection.id, selection.otherId), choose: () => commands.run({ id: "compare" }), close: () => actions.select(selection.id) }, () => renderer.schedule()),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
 };
@@ -61,6 +61,12 @@ Object.assign(page, {
   follow: (id) => actions.follow(id), showError: (text) => views.composer.showNote(text, "bad"), again: (id) => connection.again(id),
   restarted: loadInfo, probe: () => (isShared ? probeLink() : actions.probe()),
 });
+
+// The conversation, which the timeline hides at full width, with a row of it.
+function showInConversation(run, thing) {
+  wide.leave();
+  actions.reveal(run, thing);
+}
 
 // What the read-only link shows: its run, or a dashboard.
 function showLink({ title, link, run, currency }, clock) {

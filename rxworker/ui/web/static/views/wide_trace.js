@@ -30,6 +30,10 @@ export class WideTrace {
     else this.clear();
   }
 
+  leave() {
+    if (this.isOn) this.toggle();
+  }
+
   set(isOn) {
     byId("main").dataset.trace = isOn ? "wide" : "";
     this.button.setAttribute("aria-pressed", String(isOn));
