@@ -63,8 +63,8 @@ PEERS = {
         ("langgraph", "langchain", "langgraph-checkpoint-sqlite"),
     ),
     "ag2": Peer("AG2", ("ag2[openai]",), ("ag2",)),
-    "openai": Peer("SDK of OpenAI", ("openai",), ("openai",)),
-    "anthropic": Peer("SDK of Anthropic", ("anthropic",), ("anthropic",)),
+    "openai": Peer("OpenAI SDK", ("openai",), ("openai",)),
+    "anthropic": Peer("Anthropic SDK", ("anthropic",), ("anthropic",)),
 }
 
 
@@ -91,35 +91,30 @@ def words(seen: str) -> str:
 
 
 def ran(outcome: kit.Outcome) -> str:
-    """How the run ended."""
+    """What to add where the run did not finish."""
     if outcome.get("answer") == kit.TEXT:
-        return "the run finishes"
+        return ""
     error = outcome.get("error")
-    return "no end of the run" if error in ("", "waits") else f"the run fails: `{error}`"
+    return "; the run has no end" if error in ("", "waits") else f"; the run fails: `{error}`"
 
 
 def show_two(result: Result) -> str:
-    """Both have everything, or what each has."""
+    """All, or what each of the two has."""
     seen = [words(each) for each in result.outcome.get("seen", [])]
-    if seen == ["all", "all"]:
-        return "both receive all"
-    error = result.outcome.get("error")
-    end = "; one waits for ever" if error == "waits" else f"; `{error}`" if error else ""
-    return " and ".join(seen) + end
+    waits = "; one waits for ever" if result.outcome.get("error") == "waits" else ""
+    return ", ".join(dict.fromkeys(seen)) + waits + ran(result.outcome)
 
 
 def show_raises(result: Result) -> str:
-    """What becomes of the run and of the other consumer."""
+    """What the other consumer has, and whether the run fails."""
     _, other = result.outcome.get("seen", ["", ""])
-    return f"{ran(result.outcome)}; the other receives {words(other)}"
+    return words(other) + ran(result.outcome)
 
 
 def show_slow(result: Result) -> str:
-    """How long the run takes with a slow consumer."""
-    if result.outcome.get("answer") != kit.TEXT:
-        return ran(result.outcome)
+    """How long the run takes with a slow consumer, and without."""
     took, usual = result.outcome.get("seconds", 0.0), result.outcome.get("usual", 0.0)
-    return f"{took:.2f} s, {usual:.2f} s without"
+    return f"{took:.2f}, {usual:.2f}{ran(result.outcome)}"
 
 
 def show_late(result: Result) -> str:
@@ -132,8 +127,7 @@ def show_late(result: Result) -> str:
 
 def show_reload(result: Result) -> str:
     """What the page has after it was opened again, and whether the run goes on."""
-    page = show_late(result)
-    return page if result.outcome.get("answer") == kit.TEXT else f"{page}; {ran(result.outcome)}"
+    return show_late(result) + ran(result.outcome)
 
 
 def show_kill(result: Result) -> str:
@@ -148,25 +142,24 @@ def show_kill(result: Result) -> str:
 def show_cancel(result: Result) -> str:
     """How long the connection stays open."""
     if result.closed is None:
-        return f"open after {PATIENCE} s"
-    return f"closed after {result.closed * 1000:.0f} ms"
+        return f"open after {PATIENCE * 1000}"
+    return f"{result.closed * 1000:.0f}"
 
 
 def show_overloaded(result: Result) -> str:
     """Whether the run came to its answer, and in how many requests."""
-    requests = f"{result.requests} request{'s' * (result.requests > 1)}"
-    if result.outcome.get("answer") == kit.TEXT:
-        return f"answered, {requests}"
-    return f"`{result.outcome.get('error')}`, {requests}"
+    if result.outcome.get("answer") != kit.TEXT:
+        return f"`{result.outcome.get('error')}`"
+    return f"answered, {result.requests} requests"
 
 
 def show_broken(result: Result) -> str:
-    """The same, and what the consumer has in the end."""
-    if result.outcome.get("answer") != kit.TEXT:
-        return show_overloaded(result)
+    """The same, and what the consumer has in the end where that is not the answer."""
     (seen,) = result.outcome.get("seen", [""])
+    if result.outcome.get("answer") != kit.TEXT or seen == kit.TEXT:
+        return show_overloaded(result)
     twice = kit.TEXT[: len(kit.TEXT) // 2] + kit.TEXT
-    note = "the beginning twice" if seen == twice else words(seen)
+    note = "the first half twice" if seen == twice else words(seen)
     return f"{show_overloaded(result)}; the consumer has {note}"
 
 
@@ -175,7 +168,7 @@ def show_cpu(result: Result) -> str:
     outcome = result.outcome
     if "ratio" not in outcome or "milliseconds" not in outcome:
         return f"`{outcome.get('error')}`"
-    return f"{outcome['milliseconds']:.0f} ms, {outcome['ratio']:.1f}"
+    return f"{outcome['milliseconds']:.0f}, {outcome['ratio']:.1f}"
 
 
 DONE = "All is done."
@@ -269,25 +262,30 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("two consumers", "two", lambda: served(WHOLE), show_two),
-    Row("one of two raises", "raises", lambda: served(WHOLE), show_raises),
-    Row("one takes 10 ms for a delta: the run takes", "slow", lambda: served(WHOLE), show_slow),
+    Row("two consumers receive", "two", lambda: served(WHOLE), show_two),
+    Row("one of two raises: the other receives", "raises", lambda: served(WHOLE), show_raises),
+    Row(
+        "one takes 10 ms for a delta: seconds of the run, and without it",
+        "slow",
+        lambda: served(WHOLE),
+        show_slow,
+    ),
     Row("one comes after the end: it receives", "late", lambda: served(WHOLE), show_late),
     Row("a page reloads: it receives", "reload", lambda: served(WHOLE, 0.002), show_reload),
     Row(
-        "killed in the third of three turns, and continued: finished calls made again",
+        "killed in the third turn: finished calls repeated",
         "kill",
         lambda: tools(False),
         show_kill,
     ),
     Row(
-        "killed in the third of three calls at once, and continued: finished calls made again",
+        "killed in the third of three calls: finished ones repeated",
         "kill",
         lambda: tools(True),
         show_kill,
     ),
     Row(
-        f"cancel, {CANCELS} times: the slowest connection",
+        f"cancel: milliseconds until the connection closes, slowest of {CANCELS}",
         "cancel",
         lambda: served(WHOLE, 0.02),
         show_cancel,
@@ -300,7 +298,7 @@ ROWS = (
     ),
     Row("overloaded after half of the text", "broken", lambda: after(HALF), show_broken),
     Row(
-        f"processor time for {kit.DELTAS} deltas, and how often that of a bare loop",
+        f"{kit.DELTAS} deltas: milliseconds of processor time, times a bare loop",
         "cpu",
         lambda: served(MANY),
         show_cpu,

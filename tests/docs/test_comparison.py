@@ -40,7 +40,7 @@ CELLS = {
     for line in TABLE.splitlines()
     if len(cells := [cell.strip() for cell in line.split("|")]) > 2
 }
-MEASURED = {"slow": r"0\.\d\d s, 0\.\d\d s without", "cancel": r"closed after \d+ ms"}
+MEASURED = {"slow": r"[01]\.\d\d, [01]\.\d\d", "cancel": r"\d+"}
 """What a machine's speed decides."""
 
 
@@ -52,7 +52,7 @@ def test_the_row_of_rxworker_is_what_its_program_does(
     title, case, *_ = row
     shown = CELLS[title]["rxworker"]
     if case == "cpu":
-        assert re.fullmatch(r"\d+ ms, \d+\.\d", shown)  # measured by the command alone
+        assert re.fullmatch(r"\d+, \d+\.\d", shown)  # measured by the command alone
         return
     cell = command.cell(Path(sys.executable), "rxworker", row)
     expected = MEASURED.get(case, re.escape(shown))
