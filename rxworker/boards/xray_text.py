@@ -52,7 +52,8 @@ def _marbles(state: OperatorState, begin: float, end: float) -> str:
     scale = (COLUMNS - 1) / (end - begin) if end > begin else 0.0
     free = COLUMNS + LONGEST
     for at, text in reversed(state.last):
-        mark = text if len(text) <= 4 else text[0].lower()
+        # A number in part would be another number.
+        mark = text if len(text) <= (8 if text[:1] in "-0123456789" else 4) else text[0].lower()
         place = round((at - begin) * scale)
         if place + len(mark) < free or free > COLUMNS:
             line[place : place + len(mark)] = mark

@@ -232,6 +232,18 @@ class Clock:
         self.now += seconds
 
 
+@pytest.mark.parametrize(("value", "mark"), [(26714, "26714"), ("Usage", "u")])
+def test_a_long_number_is_drawn_whole_and_a_long_text_as_its_first_letter(
+    value: int | str, mark: str
+) -> None:
+    def pipeline(values: Observable[int | str]) -> Observable[int | str]:
+        return values.pipe(ops.filter(bool))
+
+    xray = explain(pipeline)
+    reactivex.of(value).pipe(xray).subscribe()
+    assert re.findall(r"\S+--\S*", str(xray)) == [mark.ljust(32, "-")] * 2
+
+
 def test_the_time_of_an_operator_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("rxworker.boards.xray_count.time.perf_counter", lambda: clock.now)
