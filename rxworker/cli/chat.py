@@ -75,7 +75,11 @@ def chat(
     options, log = _remembered(options, log, is_person=is_person, goes_on=goes_on)
     make = options.maker(terminal_hooks if hooks else tuple)
     if make is None:
-        raise CommandError("chat needs --provider and --model", MISUSED)
+        raise CommandError(
+            "chat needs --provider and --model, such as --provider anthropic --model claude-sonnet-5-5;"
+            " rxworker chat --help lists the providers, and rxworker demo needs none",
+            MISUSED,
+        )
     if goes_on and log is None:
         raise CommandError("--continue needs the --log of the conversation", MISUSED)
     worker = make()

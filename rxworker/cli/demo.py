@@ -46,7 +46,8 @@ REST = 0.022
 NEXT = """
 Next:
   rxworker chat --provider anthropic --model NAME --tool my:tool
-  rxworker decode anthropic FILE
+  rxworker new chat desk      a project of your own, which needs no key either
+  rxworker docs               the documentation, offline
   rxworker --help
 """
 

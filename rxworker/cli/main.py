@@ -70,10 +70,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     parser = make_parser()
     try:
-        args = parser.parse_args(argv)
+        args, left = parser.parse_known_args(argv)
     except SystemExit as done:  # --help and --version
         flush()
         return done.code if isinstance(done.code, int) else 0
+    if left:
+        command = f"rxworker {args.command}" if args.command else "rxworker"
+        raise CommandError(
+            f"unrecognized arguments: {' '.join(left)} (see {command} --help)", MISUSED
+        )
     if "function" not in args:
         write_error(parser.format_help().rstrip())
         return MISUSED

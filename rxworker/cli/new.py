@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from importlib import metadata
 from pathlib import Path
 
 from rxworker import __version__
@@ -50,14 +52,26 @@ def new(template: str, folder: str) -> int:
     except OSError as error:
         raise CommandError(f"cannot make {target}: {error.strerror}", MISUSED) from error
     files = [FOLDER / "requirements.txt", *sorted((FOLDER / template).iterdir())]
+    needed = _requirement(extras)
     for file in files:
         if file.suffix not in (".py", ".md", ".txt"):
             continue
         text = file.read_text(encoding="utf-8")
         if file.suffix != ".py":
-            text = text.replace("NAME", name).replace("EXTRAS", extras)
-            text = text.replace("VERSION", __version__)
+            text = text.replace("NAME", name).replace("REQUIREMENT", needed)
         (target / file.name).write_text(text, encoding="utf-8")
         write_line(str(target / file.name))
     write_line(f"\n{target / 'README.md'} has the commands that start and test it.")
     return 0
+
+
+def _requirement(extras: str) -> str:
+    """This rxworker, as pip reads it: the folder or wheel that it was installed from, or its version."""
+    try:
+        origin = metadata.distribution("rxworker").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        origin = None
+    url = json.loads(origin)["url"] if origin else ""
+    if url.startswith("file:"):  # no index need have it
+        return f"rxworker[{extras}] @ {url}"
+    return f"rxworker[{extras}]>={__version__}"

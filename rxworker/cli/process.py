@@ -166,6 +166,7 @@ _OPTIONS = {
     "pass api_key=...": "name another with --api-key-env",
     "api_key=...": "--api-key-env",
     "base_url": "--base-url",
+    "with port=...": "with --port",
 }
 
 

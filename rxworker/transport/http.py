@@ -306,7 +306,7 @@ def _translated(error: Exception, url: str, connect_timeout: float | None) -> Tr
             message = f"{url} does not answer in HTTP: {' '.join(error.message.split())}. Is base_url right?"
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
             is_transient = True
-            message = f"the connection to {url} was cut before the answer was complete"
+            message = f"the connection to {url} was cut before the answer was complete. Does a proxy, or the network, end long answers?"
         case _:
             is_transient = True
             message = f"the connection to {url} broke: {type(error).__name__}: {error}"

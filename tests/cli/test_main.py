@@ -136,3 +136,13 @@ def test_every_option_of_an_action_is_a_parameter_of_its_function(action: str) -
     actions: Any = next(each.choices for each in runs._actions if each.dest == "action")
     taken: set[str] = {each.dest for each in actions[action]._actions} - {"help"}
     inspect.signature(ACTIONS[action]).bind_partial(**dict.fromkeys(taken))
+
+
+@pytest.mark.parametrize(
+    ("argv", "command"), [(["chat", "hello"], "rxworker chat"), (["--foo"], "rxworker")]
+)
+def test_an_argument_that_is_not_known_names_the_help_of_its_command(
+    argv: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert f"unrecognized arguments: {argv[-1]} (see {command} --help)" in capsys.readouterr().err

@@ -47,15 +47,38 @@ def test_a_project_passes_its_own_test(template: str, projects: Path) -> None:
 def test_a_project_names_itself_and_what_it_needs(template: str, projects: Path) -> None:
     project = projects / f"my-{template}"
     needed = (project / "requirements.txt").read_text(encoding="utf-8")
-    assert needed.startswith(f"rxworker[{TEMPLATES[template][0]}]>={__version__}\n")
+    assert re.match(rf"rxworker\[{TEMPLATES[template][0]}\](>=| @ file:)\S+\npytest", needed)
     readme = (project / "README.md").read_text(encoding="utf-8")
     assert readme.startswith(f"# my-{template}\n")
-    assert not re.search(r"\b(NAME|EXTRAS|VERSION)\b", readme)
+    assert not re.search(r"\b(NAME|REQUIREMENT)\b", readme)
     for page in re.findall(r"`rxworker docs ([\w-]+)`", readme):
         assert find(docs_folder(), page), page
     for module, name in re.findall(r"\b(\w+):(\w+)", readme):
         if (project / f"{module}.py").exists():
             assert re.search(rf"^(def )?{name}\b", (project / f"{module}.py").read_text(), re.M)
+
+
+@pytest.mark.parametrize(
+    ("origin", "needed"),
+    [
+        ('{"dir_info": {}, "url": "file:///a/checkout"}', " @ file:///a/checkout"),
+        ('{"archive_info": {}, "url": "file:///a/rxworker.whl"}', " @ file:///a/rxworker.whl"),
+        ('{"vcs_info": {"vcs": "git"}, "url": "https://example.org/r"}', f">={__version__}"),
+        (None, f">={__version__}"),
+    ],
+)
+def test_a_project_installs_the_rxworker_that_made_it(
+    origin: str | None, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "site" / "rxworker-9.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rxworker\nVersion: 9\n")
+    if origin:
+        (installed / "direct_url.json").write_text(origin)
+    monkeypatch.syspath_prepend(str(installed.parent))
+    assert main(["new", "chat", str(tmp_path / "desk")]) == 0
+    lines = (tmp_path / "desk" / "requirements.txt").read_text().splitlines()
+    assert lines == [f"rxworker[cli]{needed}", "pytest>=8"]
 
 
 def test_a_folder_with_files_stays_as_it_is(

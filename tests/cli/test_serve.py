@@ -109,6 +109,7 @@ def test_a_port_that_is_taken_is_one_line() -> None:
         )
         assert done.returncode == 1
         assert f"port {port} of 127.0.0.1 is in use" in done.stderr
+        assert "another one with --port, 0 for any" in done.stderr
         assert done.stderr.count("\n") == 1
 
 

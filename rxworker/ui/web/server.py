@@ -283,7 +283,7 @@ def _why(error: OSError | OverflowError, host: str, port: int) -> str:
     if isinstance(error, OverflowError):
         return f"port {port} is not a port: choose a number from 0 to 65535"
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use: stop the program that listens there, or choose another port"
+        return f"port {port} of {host} is in use: stop the program that listens there, or choose another one with port=..., 0 for any that is free"
     if error.errno == errno.EACCES:
         return f"port {port} needs rights that this program does not have: choose one above 1023"
     return f"cannot listen on {host} port {port}: {error.strerror or error}"
