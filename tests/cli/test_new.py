@@ -75,7 +75,7 @@ def test_a_project_installs_the_rxworker_that_made_it(
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rxworker\nVersion: 9\n")
     if origin:
         (installed / "direct_url.json").write_text(origin)
-    monkeypatch.syspath_prepend(str(installed.parent))
+    monkeypatch.setattr(sys, "path", [str(installed.parent), *sys.path])
     assert main(["new", "chat", str(tmp_path / "desk")]) == 0
     lines = (tmp_path / "desk" / "requirements.txt").read_text().splitlines()
     assert lines == [f"rxworker[cli]{needed}", "pytest>=8"]
