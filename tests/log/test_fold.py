@@ -253,7 +253,7 @@ async def test_another_type_or_version_is_refused() -> None:
         assert await kept(log, count, 0) == [0, 1]
         error = await error_of(log.fold_stored("key", step, State()))
         assert isinstance(error, LogError)
-        assert "no State" in str(error)
+        assert "not a State" in str(error)
         assert "version=2" in str(error)
         assert [state.count for state in await kept(log, step, State(), version=2)] == [0, 1]
         error = await error_of(log.fold_stored("key", count, 0))

@@ -57,7 +57,7 @@ async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[G
         await expect(field).to_have_value('{\n  "path": "a.txt"\n}')
         await field.fill('{"path": ')
         await desk.press(page, "Approve with changes")
-        await expect(page.locator("#approval-error")).to_contain_text("no valid JSON")
+        await expect(page.locator("#approval-error")).to_contain_text("not valid JSON")
         await expect(field).to_be_focused()
         await field.fill("[1]")
         await desk.press(page, "Approve with changes")

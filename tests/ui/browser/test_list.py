@@ -174,6 +174,7 @@ async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(
             await expect(saved).to_have_attribute("aria-pressed", "true")
             await saved.click()
             await expect(titles).to_have_count(3)
+            await expect(page).not_to_have_url(re.compile("frogs"))
             await page.reload()
             await saved.click()
             await expect(titles).to_have_text(["The pond"])

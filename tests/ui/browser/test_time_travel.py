@@ -282,7 +282,7 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(
         await expect(page.locator("#run-status")).to_have_text("finished")
         whole = await answers(page)
         assert len(whole) == 3
-        await move(page, 0.5)
+        await move(page, 0.3)
         await past(page, True)
         await expect(page.locator("#lanes .lane-break")).to_have_count(0)
         half = "".join(await answers(page))
