@@ -501,6 +501,9 @@ async def test_a_restarted_server_continues_with_the_tools_and_the_settings_of_i
         assert (second.output_text, second.previous_response_id) == ("Open.", first.id)
         assert [known.name for known in asked[1].tools] == ["open_tab"]
         assert asked[1].options.temperature == 0.7
+    async with SQLiteLog(path) as log, served(script, log=log) as client:
+        again = await client.responses.retrieve(second.id)
+    assert (again.output_text, again.previous_response_id) == ("Open.", first.id)
 
 
 async def test_results_find_their_run_without_its_id() -> None:
