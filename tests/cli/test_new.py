@@ -34,7 +34,8 @@ def test_a_project_passes_its_own_test(template: str, projects: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
         cwd=projects / f"my-{template}",
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # a fresh environment has none
+        # A fresh environment has no plugins, and not the options of this run.
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         timeout=100,
