@@ -60,7 +60,7 @@ async def change_kept(log: KeepingLog, key: str, kind: type[D], change: Callable
         data = log._encoding.encode(changed, _name(key))
         if changed == found or await log._save_fold(key, number, data):
             return changed
-    raise LogError(f"{key!r} is changed by other processes all the time: try again", retryable=True)
+    raise LogError(f"{key!r} keeps being changed by other processes: try again", retryable=True)
 
 
 def _name(key: str) -> str:

@@ -65,7 +65,7 @@ class NewLink(Struct, frozen=True):
         return f"shared#link={self.token}"
 
 
-class StoredLinks(Struct, frozen=True):
+class StoredLinks(Struct, frozen=True, forbid_unknown_fields=True):
     """The links of a log.
 
     Attributes:

@@ -18,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 from rxworker.messages import JsonObject
 
 
-class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a link shows: a run with its dashboards; or one dashboard, of a run, of a conversation, or of all runs.
 
     Attributes:
@@ -37,8 +37,8 @@ class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.run, self.conversation
 
 
-class Link(Shown, frozen=True, kw_only=True, omit_defaults=True):
-    """A link, as it is kept.
+class Link(Shown, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A link, as it is kept. A member that is not known may restrict what it shows, so that no link is read then.
 
     Attributes:
         id: Its id, which is not a secret.

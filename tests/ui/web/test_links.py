@@ -275,6 +275,28 @@ async def test_links_that_cannot_be_read_end(
         assert _secret(new.token) not in caplog.text
 
 
+async def test_a_stored_link_with_a_member_that_is_not_known_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be one of a newer version, which restricts what the link shows."""
+    monkeypatch.setattr(links, "EVERY", 0.0)
+    async with (
+        MemoryLog() as log,
+        WebServer(Worker(ScriptedModel([])), port=0, log=log) as server,
+        aiohttp.ClientSession() as http,
+    ):
+        new = await server.state.share(board="runs")
+        url, headers = f"{server.url}api/boards/runs", _bearer(new.token)
+        async with http.get(url, headers=headers) as response:
+            assert response.status == 200
+        kept = await log._load_fold(links.KEY)
+        assert kept is not None
+        newer = kept[1].replace(b'"digest"', b'"panel":"cost","digest"')
+        assert await log._save_fold(links.KEY, kept[0], newer)
+        async with http.get(url, headers=headers) as response:
+            assert response.status == 503
+
+
 def _wrong(token: str) -> list[str]:
     last = "b" if token.endswith("a") else "a"
     return [token[:-1] + last, token[:4] + "0" * 16 + token[20:], token + "a", token[:-1], "rxl_"]
