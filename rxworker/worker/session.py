@@ -577,7 +577,7 @@ class Session(SessionVerbs):
             given: What is decided.
             output: As for ``resume``.
             claim: As for ``resume``.
-            source: What a log has of the paused run, if it comes from there: the permissions and the name are those of that run, and the labels that this session does not have.
+            source: What a log has of the paused run, if it comes from there: the permissions and the name are those of that run, and its recorded labels.
             held: The claim of the run that resumes it, if the caller has claimed it.
         """
         expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
@@ -605,8 +605,10 @@ class Session(SessionVerbs):
             _check_claim(claim(waiting.run_id), waiting.run_id)
         scope.variables = dict(waiting.variables)
         stored, run = None, new_id()
-        # The labels of a session, such as the request of a client, are those of its next run.
-        labels = self.run_labels if source is None else {**source.labels, **self.labels}
+        labels = self.run_labels
+        if source is not None:
+            # What is noted for the next run, such as the request of its client, is the session's; the tenant and the user stay those of the run.
+            labels = {**source.labels, **self.labels, **recorded_labels(source.labels)}
         first[0] = replace(first[0], labels=recorded_labels(labels))
         if self.log is not None:
             title = title_of(last_input(waiting.conversation.messages))

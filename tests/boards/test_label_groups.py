@@ -63,8 +63,12 @@ async def test_a_resumed_run_has_the_labels_of_the_paused_one() -> None:
         await paused
         # In another process, whose worker has other labels.
         other = Worker(ScriptedModel(replies[1:]), tools=[look], labels={"tenant": "x"}, log=log)
-        resumed = await other.session.decide(paused.id, None).started()
+        session = Session(other, labels={"tenant": "y", "openai": "its request"})
+        resumed = await session.decide(paused.id, None).started()
         await resumed
+        # What is not in records belongs to the next run of a session, such as the request of its client.
+        stored = await log.existing(resumed.id)
+        assert stored.row.labels == {"tenant": "acme", "openai": "its request"}
         first = await first_of(resumed)
         assert isinstance(first, RunResume)
         assert first.labels == {"tenant": "acme"}
