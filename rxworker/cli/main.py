@@ -218,6 +218,13 @@ examples:
   rxworker new chat desk
   rxworker new board my-board
 
+templates:
+  chat         a worker with tools and approvals, on a page
+  board        a dashboard over many runs
+  tool-server  a worker as a tool of other programs, over MCP
+  moderator    text that is checked before it is shown, and a board of findings
+  fleet        a queue of runs, and processes that take them
+
 Each has a README.md with the commands that start and test it, and answers from a script until a key is set.
 """
 WORK = """take runs of a queue, in any number of processes

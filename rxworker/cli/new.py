@@ -12,13 +12,13 @@ from rxworker.cli.process import MISUSED, CommandError, write_line
 
 FOLDER = Path(__file__).parent / "templates"
 TEMPLATES = {
-    "chat": ("cli", "a worker with tools and approvals, on a page"),
-    "board": ("cli", "a dashboard over many runs"),
-    "tool-server": ("cli,mcp", "a worker as a tool of other programs, over MCP"),
-    "moderator": ("cli", "text that is checked before it is shown, and a board of findings"),
-    "fleet": ("cli", "a queue of runs, and processes that take them"),
+    "chat": "cli",
+    "board": "cli",
+    "tool-server": "cli,mcp",
+    "moderator": "cli",
+    "fleet": "cli",
 }
-"""The extras that a template needs, and what it is."""
+"""The extras that each template needs."""
 
 
 def new(template: str, folder: str) -> int:
@@ -35,9 +35,8 @@ def new(template: str, folder: str) -> int:
         CommandError: The folder has files or cannot be made, or its name is not one of a project.
     """
     target = Path(folder)
-    if (
-        ".." in target.parts
-    ):  # of a folder that is made first, it would lead to another one than was looked at
+    if ".." in target.parts:
+        # Below a folder that does not exist yet, the path leads elsewhere once that is made: check the place that is written.
         target = target.resolve()
     name = target.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
@@ -46,13 +45,12 @@ def new(template: str, folder: str) -> int:
         )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CommandError(f"{target} has files: give a new folder", MISUSED)
-    extras, _ = TEMPLATES[template]
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(f"cannot make {target}: {error.strerror}", MISUSED) from error
     files = [FOLDER / "requirements.txt", *sorted((FOLDER / template).iterdir())]
-    needed = _requirement(extras)
+    needed = _requirement(TEMPLATES[template])
     for file in files:
         if file.suffix not in (".py", ".md", ".txt"):
             continue

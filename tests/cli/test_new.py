@@ -48,7 +48,7 @@ def test_a_project_passes_its_own_test(template: str, projects: Path) -> None:
 def test_a_project_names_itself_and_what_it_needs(template: str, projects: Path) -> None:
     project = projects / f"my-{template}"
     needed = (project / "requirements.txt").read_text(encoding="utf-8")
-    assert re.match(rf"rxworker\[{TEMPLATES[template][0]}\](>=| @ file:)\S+\npytest", needed)
+    assert re.match(rf"rxworker\[{TEMPLATES[template]}\](>=| @ file:)\S+\npytest", needed)
     readme = (project / "README.md").read_text(encoding="utf-8")
     assert readme.startswith(f"# my-{template}\n")
     assert not re.search(r"\b(NAME|REQUIREMENT)\b", readme)
