@@ -35,12 +35,13 @@ TOGETHER = 256 * 1024
 """The approximate number of bytes that are pushed together; a read of a socket brings no more that is not compressed."""
 
 
-def before_cut(content: StreamReader) -> bytes:
-    """What arrived before the connection was cut; nothing while it is not.
+def last_part(content: StreamReader) -> bytes:
+    """What is left of an answer that has come to its end, or was cut; nothing while more may come.
 
-    Once a connection is cut, aiohttp raises the error, and has no public way to read what arrived before.
+    aiohttp reads an answer HTTP chunk by HTTP chunk, and a provider sends one for each token; once a connection is cut it raises the error. There
+    is no public way to read what arrived at once, or before the cut.
     """
-    if content.exception() is None:
+    if not content.is_eof() and content.exception() is None:
         return b""
     try:
         kept = content._buffer  # pyright: ignore[reportPrivateUsage] - see above
@@ -194,7 +195,7 @@ class Exchange(abc.DisposableBase):
             content = response.content
             # At the end nothing is awaited: most answers of a tool loop come with their end.
             while not (self._is_over or content.at_eof()) and (
-                chunk := before_cut(content) or await content.readany()
+                chunk := last_part(content) or await content.readany()
             ):
                 if len(chunk) > AHEAD:  # the rest may have been held back
                     chunk = with_rest(chunk, content)
