@@ -22,7 +22,7 @@ from rxworker.hub.detach import fail_stream
 from rxworker.hub.registry import WatcherRegistry
 from rxworker.hub.watcher import Watcher, running_loop
 from rxworker.operators.disposables import Call, SerialDisposable
-from rxworker.operators.kernel import TRAMPOLINE, Stage
+from rxworker.operators.kernel import TRAMPOLINE, Stage, connect
 
 A = TypeVar("A")
 
@@ -100,12 +100,13 @@ class TimedPipeline(Stage[A]):
 
         clock = WatcherClock(loop, fail)
 
+        if running_loop() is loop:
+            upstream.put(connect(self._pipeline, observer, clock))
+            return upstream
+
         def subscribe() -> None:
             upstream.put(self._pipeline.subscribe(observer, scheduler=clock))
 
-        if running_loop() is loop:
-            subscribe()
-            return upstream
         self._hub.call_in_loop(subscribe)
         return Call(partial(self._hub.call_in_loop, upstream.dispose))
 

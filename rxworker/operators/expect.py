@@ -109,7 +109,7 @@ def scheduler_of(
     found = scheduler or default
     if found is None:
         raise ConfigurationError(
-            f"{verb} has no scheduler: give it one, or subscribe with scheduler=, as a board does"
+            f"{verb} has no scheduler: give it one, or subscribe with scheduler=. Operators on a run have that of the run"
         )
     return found
 
@@ -140,7 +140,7 @@ def operator(
     subscribe: Callable[[Observable[A], abc.ObserverBase[B], Scheduler], abc.DisposableBase],
     events: str = "",
 ) -> Operator[A, B]:
-    """An operator, from the function that subscribes an observer to its result.
+    """An operator, from the function that subscribes an observer to its result. On a run it has the run's time, and so do the operators that it was given.
 
     Args:
         subscribe: Called at each subscription with the source, the observer downstream and the scheduler of the subscriber.
@@ -150,7 +150,9 @@ def operator(
     def apply(source: Observable[A]) -> Observable[B]:
         if events:
             expect_events(source, events)
-        return Stage(partial(subscribe, source))
+        made: Stage[B] = Stage(partial(subscribe, source))
+        timing = source.timing if isinstance(source, Stage) else None
+        return made if timing is None else timing(made)
 
     return apply
 

@@ -266,10 +266,9 @@ class Stage(Observable[A]):
                 except TypeError:
                     expect_operator(operator)
                     raise
-                if isinstance(result, Stage):
-                    if result.timing is None:
-                        result.timing = timing
-                elif result.__class__ is FunctionType:
+                if isinstance(result, Stage) and result.timing is not None:
+                    continue  # else it is of several operators, with one of another library among them
+                if result.__class__ is FunctionType:
                     expect_operator(operator)
                 else:
                     has_foreign = True

@@ -20,6 +20,7 @@ from rxworker.operators.expect import (
     no_event,
     observing,
     operator,
+    scheduler_of,
 )
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect, many
 
@@ -27,7 +28,7 @@ A = TypeVar("A")
 
 
 def retry_before_first(
-    should: Callable[[Exception, int], float | None], scheduler: abc.SchedulerBase
+    should: Callable[[Exception, int], float | None], scheduler: abc.SchedulerBase | None = None
 ) -> Operator[A, A]:
     """Subscribe again after an error, with a pause, unless an item has passed already.
 
@@ -40,10 +41,10 @@ def retry_before_first(
     Args:
         should: Called with the error and the number of failures so far, from 1. It returns the seconds until the next
             subscription, or ``None`` to give up and let the error pass. An exception that it raises is emitted instead.
-        scheduler: The scheduler of the timer.
+        scheduler: The scheduler of the timer, by default that of the subscription.
 
     Raises:
-        ConfigurationError: ``should`` is not a function, or there is no scheduler.
+        ConfigurationError: ``should`` is not a function. As ``on_error``: there is no scheduler.
 
     >>> from reactivex import of, throw
     >>> from reactivex.scheduler import VirtualTimeScheduler
@@ -55,11 +56,12 @@ def retry_before_first(
     no
     """
     expect_callable("retry_before_first(...)", should, "a function of an error and a number")
-    expect_scheduler("retry_before_first(...)", scheduler)
+    expect_scheduler("retry_before_first(...)", scheduler, optional=True)
 
     def subscribe(
         source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler
     ) -> abc.DisposableBase:
+        clock = scheduler_of("retry_before_first(...)", scheduler, default)
         current = SerialDisposable()
         push, push_many = observer.on_next, many(observer)
         failures = 0
@@ -88,7 +90,7 @@ def retry_before_first(
                 observer.on_error(error)
             else:
                 # Also without a pause through the scheduler, so that failures do not pile up on the stack.
-                current.put(scheduler.schedule_relative(delay, attempt))
+                current.put(clock.schedule_relative(delay, attempt))
 
         def attempt(_: abc.SchedulerBase | None = None, __: object = None) -> None:
             subscription = SerialDisposable()
@@ -114,7 +116,7 @@ LOOKS = 8
 def time_out(
     first: float | None,
     idle: float | None,
-    scheduler: abc.SchedulerBase,
+    scheduler: abc.SchedulerBase | None = None,
     is_held: Callable[[], bool] | None = None,
 ) -> Operator[A, A]:
     """End with a `TransportTimeoutError` when the first item does not come in time, or a pause is too long.
@@ -130,19 +132,20 @@ def time_out(
     Args:
         first: Seconds until the first item; ``None`` for no limit.
         idle: Seconds between two items, and between the last one and the end; ``None`` for no limit.
-        scheduler: The scheduler of the timer. It must run on the source's thread.
+        scheduler: The scheduler of the timer, by default that of the subscription. It must run on the source's thread.
         is_held: Whether the source is kept waiting on purpose; silence does not count then.
 
     Raises:
-        ConfigurationError: A time is not a number from 0 up, or there is no scheduler.
+        ConfigurationError: A time is not a number from 0 up. As ``on_error``: there is no scheduler.
     """
     check_number("time_out(first)", first, optional=True)
     check_number("time_out(idle)", idle, optional=True)
-    expect_scheduler("time_out(...)", scheduler)
+    expect_scheduler("time_out(...)", scheduler, optional=True)
 
     def subscribe(
         source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler
     ) -> abc.DisposableBase:
+        clock = scheduler_of("time_out(...)", scheduler, default)
         push, push_many = observer.on_next, many(observer)
         upstream, timer = SerialDisposable(), SerialDisposable()
         ending = Ending(observer, timer.dispose)
@@ -163,7 +166,7 @@ def time_out(
         def arm() -> None:
             patience = idle if started else first
             if patience is not None and not ending.is_over:
-                timer.put(scheduler.schedule_relative(patience / LOOKS, look))
+                timer.put(clock.schedule_relative(patience / LOOKS, look))
 
         def mark() -> None:
             nonlocal started, marked, quiet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 import reactivex
 from reactivex import operators as ops
+from reactivex.internal import noop
 
-from rxworker import Run, Worker
+from rxworker import Run, Worker, operators
 from rxworker.events import TextDelta, WatcherDetach
 from rxworker.operators import coalesce, events, only, text_deltas
 from rxworker.testing import ScriptedModel
@@ -166,3 +168,74 @@ def test_a_run_that_has_ended_is_replayed_without_its_loop() -> None:
     seen: list[str] = []
     run.events.pipe(ops.map(str), ops.to_list()).subscribe(seen.append)  # pyright: ignore
     assert len(seen) == 1
+
+
+def timed_operators() -> dict[str, Callable[..., Any]]:
+    """The public operators that take a scheduler."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in operators.__all__:
+        value = getattr(operators, name)
+        if inspect.isfunction(value) and "scheduler" in inspect.signature(value).parameters:
+            found[name] = value
+    return found
+
+
+ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "retry_before_first": (noop,),
+    "time_out": (60.0, 60.0),
+    "fold_sliding": (max, 0.0, 60.0),
+}
+
+
+def same(source: reactivex.Observable[Any]) -> reactivex.Observable[Any]:
+    return source.pipe(ops.map(lambda item: item))
+
+
+def job(timed: Any) -> Callable[[object], reactivex.Observable[Any]]:
+    def begin(item: object) -> reactivex.Observable[Any]:
+        return timed(reactivex.of(item))
+
+    return begin
+
+
+PLACES: dict[str, Callable[[Any], list[Any]]] = {
+    "directly": lambda timed: [timed],
+    "after an operator": lambda timed: [only(TextDelta), timed],
+    "after an operator of reactivex": lambda timed: [ops.map(lambda item: item), timed],
+    "before others": lambda timed: [timed, ops.map(lambda item: item)],
+    "twice": lambda timed: [timed, ops.map(lambda item: item), only(object), operators.sliding(1)],
+    "in one function": lambda timed: [reactivex.compose(timed, only(object))],
+    "in one function, after reactivex": lambda timed: [
+        reactivex.compose(same, timed, only(object))
+    ],
+    "in a lane": lambda timed: [operators.split_meta(ops.filter(bool), timed)],
+    "in a job": lambda timed: [operators.map_in_order(job(timed), 1)],
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", timed_operators())
+async def test_an_operator_that_waits_has_the_time_of_the_run_wherever_it_is(
+    name: str, place: str
+) -> None:
+    timed = timed_operators()[name](*ARGUMENTS.get(name, (60.0,)))
+    takes_events = name == "coalesce" or place in ("in a lane", "after an operator")
+    for door in ("events",) if takes_events else ("records", "events", "watch"):
+        run = Worker(ScriptedModel(["one"])).run("Hi")
+        errors: list[Exception] = []
+        DOORS[door](run)(*PLACES[place](timed)).subscribe(noop, errors.append)
+        await run
+        # Some of these take numbers, and say so.
+        assert [str(error) for error in errors if "scheduler" in str(error)] == [], door
+
+
+@pytest.mark.parametrize("name", timed_operators())
+async def test_an_operator_that_is_called_with_a_run_s_records_has_the_time_of_the_run(
+    name: str,
+) -> None:
+    run = Worker(ScriptedModel(["one"])).run("Hi")
+    errors: list[Exception] = []
+    timed = timed_operators()[name](*ARGUMENTS.get(name, (60.0,)))
+    timed(run.events).subscribe(noop, errors.append)
+    await run
+    assert [str(error) for error in errors if "scheduler" in str(error)] == []
