@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast
 
 from reactivex import Observable
@@ -21,12 +21,15 @@ from rxworker.hooks.points import HookPoint, Verdict, point_of
 from rxworker.hooks.settings import (
     HookSettings,
     OnFailure,
+    Unmatched,
+    alternatives_of,
     called,
     failure_of,
     matcher_of,
     names_of,
     priority_of,
     timeout_of,
+    unmatched_of,
 )
 from rxworker.messages.settings import check_names
 
@@ -74,6 +77,7 @@ class Hook(Generic[C]):
         made = cast("HookFunction[C] | OperatorFunction[C]", as_operator(function))
         self.name = called(settings.get("name")) or _name_of(made)
         self.matcher = matcher_of(settings.get("matcher"), self.point, self.name)
+        self.unmatched: Unmatched = unmatched_of(settings.get("unmatched"), self.name)
         self.when = when
         self.priority = priority_of(settings.get("priority", 0), self.name)
         self.before = names_of(settings.get("before", ()), self.name, "before")
@@ -99,6 +103,10 @@ class Hook(Generic[C]):
             ConfigurationError: A setting is invalid.
         """
         kept = self._settings.copy()
+        if (
+            "matcher" in settings
+        ):  # that of a ready hook may match no tool; one that is given may not
+            kept["unmatched"] = None
         kept.update(settings)
         changed: Hook[C] = Hook(self._function, self.point, **kept)
         other = copy.copy(self)
@@ -108,6 +116,14 @@ class Hook(Generic[C]):
     def matches(self, tool: str) -> bool:
         """Whether it runs for this tool."""
         return self.matcher is None or self.matcher.fullmatch(tool) is not None
+
+    def unmatched_in(self, tools: Iterable[str]) -> list[str]:
+        """The alternatives of its matcher that match none of these tools."""
+        matcher = self._settings.get("matcher")
+        if self.matcher is None or not matcher:
+            return []
+        parts = alternatives_of(matcher)
+        return [text for text, part in parts.items() if not any(map(part.fullmatch, tools))]
 
     def concerns(self, context: HookContext) -> bool:
         """Whether it runs for a tool of this context."""

@@ -19,6 +19,7 @@ from rxworker.hooks.contexts import (
     TurnEndContext,
 )
 from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint, Skip
+from rxworker.hooks.settings import Matcher, Unmatched
 from rxworker.messages import Json, JsonObject, Message, Text
 
 COMMAND_TOOLS = r"(?i).*(execute|exec|shell|bash|terminal|command).*"
@@ -40,7 +41,7 @@ DANGEROUS = (
 def dangerous_command_guard(
     patterns: Iterable[str] = DANGEROUS,
     *,
-    matcher: str = COMMAND_TOOLS,
+    matcher: Matcher = COMMAND_TOOLS,
     name: str = "dangerous_command_guard",
 ) -> Hook[Any]:
     """Refuse calls whose arguments hold a command that destroys; the model reads why.
@@ -50,7 +51,7 @@ def dangerous_command_guard(
 
     Args:
         patterns: Regular expressions; upper and lower case are the same.
-        matcher: Which tools run commands.
+        matcher: Which tools run commands. If the usual one matches no tool of a run, a warning is logged.
         name: The name of the hook.
     """
     found = [re.compile(pattern, re.IGNORECASE | re.MULTILINE) for pattern in patterns]
@@ -63,7 +64,18 @@ def dangerous_command_guard(
                     return Skip(f"A command with {match[0]!r} is too dangerous to be run here.")
         return None
 
-    return Hook[Any](guard, HookPoint.BEFORE_TOOL_CALL, name=name, matcher=matcher)
+    return Hook[Any](
+        guard,
+        HookPoint.BEFORE_TOOL_CALL,
+        name=name,
+        matcher=matcher,
+        unmatched=_unless_given(matcher),
+    )
+
+
+def _unless_given(matcher: Matcher) -> Unmatched:
+    """Not every worker has tools that the usual matchers match; a matcher that is given is meant."""
+    return "warn" if matcher in (COMMAND_TOOLS, FILE_TOOLS) else "error"
 
 
 def _texts(value: Json) -> Iterator[str]:
@@ -85,13 +97,13 @@ PATHS = ("file_path", "path", "file", "filename")
 STATUS = ("git", "-c", "core.fsmonitor=false", "--no-optional-locks", "status", "--porcelain")
 
 
-def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[Any]:
+def git_status(*, matcher: Matcher = FILE_TOOLS, name: str = "git_status") -> Hook[Any]:
     """Send the model the git status after a tool has changed files, if it differs from the last one sent.
 
     If git is missing, or the workspace is not a repository, it sends nothing.
 
     Args:
-        matcher: Which tools change files.
+        matcher: Which tools change files. If the usual one matches no tool of a run, a warning is logged.
         name: The name of the hook.
     """
     sent: tuple[str, Path, str] | None = None  # is not sent twice
@@ -113,13 +125,14 @@ def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[A
         HookPoint.AFTER_TOOL_CALL,
         name=name,
         matcher=matcher,
+        unmatched=_unless_given(matcher),
         on_failure="continue",
         timeout=10.0,
     )
 
 
 def auto_read(
-    *, matcher: str = FILE_TOOLS, limit: int = 65_536, name: str = "auto_read"
+    *, matcher: Matcher = FILE_TOOLS, limit: int = 65_536, name: str = "auto_read"
 ) -> Hook[Any]:
     """Send the watchers the content of a file after a tool has changed it. The model does not receive it.
 
@@ -127,7 +140,7 @@ def auto_read(
     the workspace is not read.
 
     Args:
-        matcher: Which tools change files.
+        matcher: Which tools change files. If the usual one matches no tool of a run, a warning is logged.
         limit: How many bytes are shown.
         name: The name of the hook.
     """
@@ -153,6 +166,7 @@ def auto_read(
         HookPoint.AFTER_TOOL_CALL,
         name=name,
         matcher=matcher,
+        unmatched=_unless_given(matcher),
         on_failure="continue",
         timeout=10.0,
     )

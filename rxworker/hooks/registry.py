@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Unpack
@@ -12,7 +13,7 @@ import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.errors import ConfigurationError, HookError, RunAbortedError
+from rxworker.errors import ConfigurationError, HookError, RunAbortedError, nearest
 from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook, Hook
 from rxworker.hooks.coerce import HookLike, hooks_of
@@ -22,6 +23,9 @@ from rxworker.hooks.operator import ContextOperator
 from rxworker.hooks.points import Continue, EndRun, Finish, HookPoint, Verdict, point_of
 from rxworker.hooks.runner import NamedVerdict, Report, ignore, is_going_on, run_hooks
 from rxworker.hooks.settings import HookSettings
+
+logger = logging.getLogger("rxworker.hooks")
+REMEDY = 'Give a regular expression for the whole name, a collection of names, or unmatched="warn" for tools that come later'
 
 
 def in_order(hooks: Sequence[AnyHook]) -> tuple[AnyHook, ...]:
@@ -130,6 +134,9 @@ class Hooks:
     def __init__(self, hooks: Iterable[HookLike] = ()) -> None:
         self._hooks: tuple[AnyHook, ...] = ()
         self._orders: dict[HookPoint, tuple[AnyHook, ...]] = {}
+        self.has_matchers = False
+        self._checked: tuple[str, ...] | None = None  # the tools that all matchers match
+        self._warned: set[str] = set()  # names of hooks
         if hooks:
             self.add(*hooks)
 
@@ -186,6 +193,55 @@ class Hooks:
         known = point if isinstance(point, HookPoint) else point_of(point)
         # Most have none, and a member of an enumeration is dear to look up.
         return self._orders.get(known, ()) if self._orders else ()
+
+    def check_matchers(self, tools: Iterable[str]) -> None:
+        """Check that each matcher matches a tool: a hook with a misspelt one never runs.
+
+        An alternative that matches none, and a matcher of a hook with ``unmatched="warn"``, is logged once, in ``rxworker.hooks``.
+
+        Args:
+            tools: The names of the tools that may be called.
+
+        Raises:
+            ConfigurationError: A matcher matches none of the tools.
+
+        >>> from rxworker import before_tool_call
+        >>> @before_tool_call(matcher="delete")
+        ... def never(context: HookContext) -> None: ...
+        >>> try:
+        ...     Hooks([never]).check_matchers(["delete_file"])
+        ... except ConfigurationError as error:
+        ...     print(str(error).split(";")[0])
+        hook 'never' would never run: its matcher 'delete' matches none of the tools (delete_file)
+        """
+        names = tuple(tools)
+        if names != self._checked:
+            for hook in self._hooks:
+                self._check(hook, names, names)
+            self._checked = names
+
+    def _check(self, hook: AnyHook, reached: Sequence[str], tools: Sequence[str]) -> None:
+        """Check the matchers of a hook, and of the hooks of a chain, for the tools for which it is called."""
+        left = [tool for tool in reached if hook.matches(tool)]
+        missing = hook.unmatched_in(reached)
+        if missing:
+            what, near = " and ".join(map(repr, missing)), nearest(missing[0], tools)
+            if not left and hook.unmatched == "error":
+                text = f"hook {hook.name!r} would never run: its matcher {what} matches none of the tools"
+                raise ConfigurationError(
+                    f"{text} ({', '.join(tools) or 'none'}){near or '.'} {REMEDY}"
+                )
+            if tools and hook.name not in self._warned:
+                self._warned.add(hook.name)
+                logger.warning(
+                    "the matcher %s of hook %r matches none of the tools%s",
+                    what,
+                    hook.name,
+                    near,
+                    extra={"hook": hook.name},
+                )
+        for link in hook.chained:
+            self._check(link, left, tools)
 
     async def run(self, point: HookPoint, context: HookContext, report: Report) -> NamedVerdict:
         """Call the hooks of a point one after the other, until one returns a verdict other than `Continue`.
@@ -275,3 +331,9 @@ class Hooks:
             point: in_order([hook for hook in hooks if hook.point is point]) for point in points
         }
         self._hooks, self._orders = hooks, orders
+        self.has_matchers = any(map(_has_matcher, hooks))
+        self._checked = None
+
+
+def _has_matcher(hook: AnyHook) -> bool:
+    return hook.matcher is not None or any(map(_has_matcher, hook.chained))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.context import HookContext
@@ -15,8 +16,10 @@ from rxworker.messages.settings import check_number
 
 OnFailure: TypeAlias = Literal["abort", "skip", "continue"]
 """What the failure of a hook does: ``abort`` the run, ``skip`` the call, or ``continue`` without the hook."""
-Matcher: TypeAlias = str | re.Pattern[str]
-"""A regular expression for the whole name of a tool."""
+Matcher: TypeAlias = str | re.Pattern[str] | Collection[str]
+"""A regular expression for the whole name of a tool, or a collection of names, in which ``*`` stands for any characters."""
+Unmatched: TypeAlias = Literal["error", "warn"]
+"""What a run does if a matcher matches none of its tools: it does not start, or it logs a warning."""
 Condition: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
 """A function of a hook's context that returns whether the hook is called, now or later."""
 
@@ -38,8 +41,10 @@ class HookSettings(TypedDict, total=False):
 
     Attributes:
         name: The name in its verdicts, messages and errors; by default the function's name.
-        matcher: A regular expression for the whole name of a tool: the hook runs for matching tools only. At ``on_turn_end`` it runs
-            only if the run has called such a tool. Empty: all.
+        matcher: A regular expression for the whole name of a tool, or a collection of names, in which ``*`` stands for any characters: the hook
+            runs for matching tools only. At ``on_turn_end`` it runs only if the run has called such a tool. An empty text: all.
+        unmatched: If the matcher matches none of the tools of a run, ``error`` refuses to start the run, and ``warn`` logs a warning: for
+            tools that come later, or not in each run. Usual is ``error``.
         when: A condition on the context: the hook does not run if it is false.
         priority: A hook with a higher priority runs earlier; 0 by default.
         before: Names of hooks of the same point that run after this one.
@@ -51,6 +56,7 @@ class HookSettings(TypedDict, total=False):
 
     name: str | None
     matcher: Matcher | None
+    unmatched: Unmatched | None
     when: Condition | None
     priority: int
     before: str | Iterable[str]
@@ -78,19 +84,53 @@ def matcher_of(matcher: Matcher | None, point: HookPoint, name: str) -> re.Patte
     """The matcher, compiled.
 
     Raises:
-        ConfigurationError: It is not a regular expression, or the point has nothing to match.
+        ConfigurationError: It is neither a regular expression nor a collection of names, or the point has nothing to match.
     """
     if matcher is None or matcher == "":
         return None
-    try:
-        compiled = re.compile(matcher)
-    except (re.error, TypeError) as error:
-        message = f"the matcher of hook {name!r} is not a regular expression: {matcher!r}: {error}"
-        raise ConfigurationError(message) from error
     if point not in MATCHED:
         message = f"hook {name!r} has a matcher, but at {point.value} there is no tool to match; use when=..."
         raise ConfigurationError(message)
+    if isinstance(matcher, Collection) and not isinstance(matcher, str | bytes):
+        names = cast("tuple[object, ...]", tuple(matcher))
+        if not names or not all(isinstance(each, str) and each for each in names):
+            message = f"the matcher of hook {name!r} is {matcher!r}: give names of tools"
+            raise ConfigurationError(message)
+        return re.compile("|".join(fnmatch.translate(str(each)) for each in names))
+    try:
+        compiled = re.compile(matcher)
+        compiled.fullmatch("")  # one of bytes matches no text
+    except (re.error, TypeError) as error:
+        message = f"the matcher of hook {name!r} is not a regular expression: {matcher!r}: {error}"
+        raise ConfigurationError(message) from error
     return compiled
+
+
+NAMES = re.compile(r"[\w -]+(\|[\w -]+)*")
+"""A regular expression that is names: ``Edit|Create``."""
+
+
+def alternatives_of(matcher: Matcher) -> Mapping[str, re.Pattern[str]]:
+    """The alternatives of a valid matcher, by their texts: each should match a tool."""
+    if isinstance(matcher, str) and NAMES.fullmatch(matcher):
+        return {part: re.compile(part) for part in matcher.split("|")}
+    if isinstance(matcher, str):
+        return {matcher: re.compile(matcher)}
+    if isinstance(matcher, re.Pattern):
+        return {matcher.pattern: matcher}
+    return {part: re.compile(fnmatch.translate(part)) for part in matcher}
+
+
+def unmatched_of(unmatched: Unmatched | None, name: str) -> Unmatched:
+    """The setting ``unmatched`` of a hook, or its default.
+
+    Raises:
+        ConfigurationError: There is no such setting.
+    """
+    if unmatched not in (None, *get_args(Unmatched)):
+        message = f"unmatched={unmatched!r} of hook {name!r}: give one of {get_args(Unmatched)}"
+        raise ConfigurationError(message)
+    return unmatched or "error"
 
 
 def names_of(names: str | Iterable[str], name: str, side: str) -> tuple[str, ...]:

@@ -104,6 +104,7 @@ def permit(
         RunAbortedError: A hook aborts.
         LocalProtocolError: A hook pauses, or the tool requires approval: only a run of a `Worker` can wait for a decision.
         HookError: A hook failed.
+        ConfigurationError: The matcher of a hook matches no tool.
 
     Example:
         >>> from rxworker import tool
@@ -128,6 +129,7 @@ def permit(
     known = conversation or Conversation()
 
     async def ask(calls: list[ToolCall]) -> list[ToolCall | ToolResult]:
+        hooks.check_matchers(toolbox.names)
         answers: list[ToolCall | ToolResult] = []
         invalid: list[int] = []
         for call in calls:

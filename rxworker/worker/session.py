@@ -234,6 +234,7 @@ class SessionVerbs:
             )
         several = expect_several("add", add, "add=[Message.user('...')]")
         given = Decided(decisions, several, shared_state)
+        self.session._check_matchers()
         return self.session._begin(
             self.session._resume(waiting, given, output_of(output), claim=claim)
         )
@@ -533,6 +534,7 @@ class Session(SessionVerbs):
             log: The log of the run that it is nested in, if that has one.
             run_id: The id of the run, if it has one.
         """
+        self._check_matchers()
         conversation = self._continued(added)
         log = self.log or log
         stored = None if log is None else LoggedRun(log, self._row(title_of(added)))
@@ -549,6 +551,12 @@ class Session(SessionVerbs):
             stored=stored,
         )
         return self._begin(begin, run_id)
+
+    def _check_matchers(self) -> None:
+        """Check that no hook is without effect in the next run, since its matcher is misspelt."""
+        hooks = self.worker.hooks
+        if hooks.has_matchers and self._performs:
+            hooks.check_matchers(self.worker.tools.names)
 
     def _continued(self, added: tuple[Message, ...]) -> Conversation:
         """The conversation with an input, as it is sent."""
@@ -656,6 +664,7 @@ class Session(SessionVerbs):
     ) -> Beginning:
         """What a fork continues from, after it is stored."""
         await log.existing(run_id)
+        self._check_matchers()
         if self._performs:  # before anything is stored: another process would continue the copy
             records = (await read_run(log, run_id)).records
             needed = tools_in([each for each in records if each.seq <= seq])
@@ -673,6 +682,7 @@ class Session(SessionVerbs):
         if not isinstance(paused, Paused):
             raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
         _, scope = resume_turn(paused, given, worker.hooks, worker.tools)
+        self._check_matchers()
         if self._performs:
             waiting = [each.call.name for each in scope.waiting]
             check_tools(stored.tools, worker.tools, run_id, waiting)
@@ -739,6 +749,7 @@ class Session(SessionVerbs):
             if after is None and not self._performs:
                 after = Continuation([])  # the process that takes it has the tools
             elif after is None:
+                self._check_matchers()
                 check_tools(stored.tools, self.worker.tools, run_id)
                 on_unknown = self.worker.on_unknown
                 if on_unknown == "ask" and info.row.outer:

@@ -337,7 +337,7 @@ async def test_the_hooks_after_one_in_a_chain_run(edit: bool, expected: list[str
 
 
 async def test_hooks_whose_matcher_does_not_fit_count_in_the_order() -> None:
-    other = asked("permit").replace(matcher="other")
+    other = asked("permit").replace(matcher="other", unmatched="warn")
     worker = guarded(
         call("shell", command="a"),
         "Done.",
