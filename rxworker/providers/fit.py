@@ -44,7 +44,9 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     More: rxworker docs providers-and-keys
     """
     changed: dict[str, Any] = {}
-    thinking = _thinking(model, info, options.thinking)
+    thinking = options.thinking
+    if thinking is not None:
+        thinking = _thinking(model, info, thinking)
     if isinstance(options.thinking, str) and isinstance(thinking, int) and options.max_tokens:
         thinking = min(thinking, options.max_tokens // 2)  # the other half is for the answer
         if 0 < thinking < (info.budget or 0) or (thinking == 0 and options.thinking not in OFF):
@@ -57,13 +59,12 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
             # An effort counts against the limit as its budget would have.
             most = room + budget
             changed["max_tokens"] = min(most, info.output or most)
-    given = {**options.extra, "temperature": options.temperature}
-    given = {name: given.get(name) for name in SAMPLING if given.get(name) is not None}
-    if given and info.sampling != "always" and _thinks(info, options.thinking):
-        for name, value in given.items():
-            if value != 1:  # the default, which every model takes
+    if info.sampling != "always" and _thinks(info, options.thinking):
+        given = {**options.extra, "temperature": options.temperature}
+        for name in SAMPLING:
+            if given.get(name) not in (None, 1):  # the default, which every model takes
                 raise refused(model, f"takes no {name}{_unless(info)}: leave it out")
-        if info.sampling == "never":
+        if info.sampling == "never" and options.temperature is not None:
             changed["temperature"] = None
     if info.output is not None and (options.max_tokens or 0) > info.output:
         raise refused(model, f"writes at most {info.output} tokens: lower max_tokens")
@@ -75,10 +76,8 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     return replace(options, **changed) if changed else options
 
 
-def _thinking(model: str, info: ModelInfo, thinking: int | str | None) -> int | str | None:
+def _thinking(model: str, info: ModelInfo, thinking: int | str) -> int | str | None:
     """The amount of thinking, in a form that the model takes."""
-    if thinking is None:
-        return None
     efforts = info.efforts
     words = [word for word in efforts or () if word != ADAPTIVE]
     if thinking == 0 or thinking in OFF:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ class Host(Struct, frozen=True):
     Attributes:
         variable: The environment variable of the key.
         root: The path of the protocol, for an address without a path.
-        headers: The headers that carry the key; ``authorization`` carries it as a bearer's.
+        headers: The headers that carry the key; ``authorization`` carries it as a bearer's, and stands alone.
     """
 
     variable: str
@@ -39,12 +39,10 @@ class Host(Struct, frozen=True):
         ({'authorization': 'Bearer sk-1'}, {'x-api-key': 'sk-1'})
         """
         # A key of Azure has no dots; a token of Entra, which is a JWT, has.
-        if "api-key" in self.headers and "." in key:
+        if self.headers == BEARER or ("api-key" in self.headers and "." in key):
             return {"authorization": f"Bearer {key}"}
-        return {name: f"Bearer {key}" if name == BEARER[0] else key for name in self.headers}
+        return dict.fromkeys(self.headers, key)
 
-
-Hosts: TypeAlias = Mapping[str, Host]
 
 _AZURE = Host("AZURE_OPENAI_API_KEY", "/openai/v1", ("api-key",))
 _DASHSCOPE = Host("DASHSCOPE_API_KEY", "/compatible-mode/v1")
@@ -110,14 +108,20 @@ def row_of(rows: Mapping[str, A], url: str, otherwise: A) -> A:
     >>> row_of(OPENAI_HOSTS, "http://127.0.0.1:8000/v1", Host("K")).variable
     'K'
     """
-    for end in _ends_of(url):
-        if end in rows:
+    labels = host_of(url).rstrip(".").split(".")
+    for place in range(len(labels)):  # the longest end first
+        if (end := ".".join(labels[place:])) in rows:
             return rows[end]
     return otherwise
 
 
-@lru_cache(maxsize=64)  # used several times for each request, of the same few addresses
-def _ends_of(url: str) -> tuple[str, ...]:
-    """The host of an address, and what it ends with, the longest first."""
-    labels = host_of(url).rstrip(".").split(".")
-    return tuple([".".join(labels[place:]) for place in range(len(labels))])
+@lru_cache(maxsize=64)  # used for each request, of the same few addresses
+def openai_host(url: str) -> Host | None:
+    """The row of an address that speaks a protocol of OpenAI's, if there is one."""
+    return row_of(OPENAI_HOSTS, url, None)
+
+
+@lru_cache(maxsize=64)  # the same
+def anthropic_host(url: str) -> Host | None:
+    """The row of an address that speaks Anthropic's protocol, if there is one."""
+    return row_of(ANTHROPIC_HOSTS, url, None)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec.structs import replace
 
@@ -50,11 +50,23 @@ from rxworker.providers.failure import (
     until_reset,
 )
 from rxworker.providers.fit import fitted
-from rxworker.providers.hosts import OPENAI_HOSTS, Host, Hosts, row_of
+from rxworker.providers.hosts import Host, openai_host
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function or a coroutine function that returns one."""
+
+
+class Draft(Request, frozen=True, kw_only=True):
+    """A request, and what is worked out once for it.
+
+    Attributes:
+        url: Its address.
+        info: What the model takes and costs there.
+    """
+
+    url: str
+    info: ModelInfo
 
 
 class Service(ABC):
@@ -78,6 +90,7 @@ class Service(ABC):
     _variable: str  # the environment variable of the key
     _key_headers: tuple[str, ...] = ("authorization",)
     _accept: tuple[str, ...] = ("text/event-stream",)
+    _shows_vendor = False  # whether its host shows whose models are there
     _has_background = False  # whether its responses may go on without their connection
     _vendors: tuple[str, ...] = ()  # whose settings its protocol has
     _room: int | None = None  # what is sent where the options have no maximum
@@ -99,7 +112,7 @@ class Service(ABC):
         self._info = info
         if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
             raise ConfigurationError("api_key is neither a text nor a function that returns one")
-        self._api_key = api_key
+        self._given = api_key
         if address and base_url:
             raise ConfigurationError(
                 "pass address=..., which is used unchanged, or base_url=..., to which the path is added"
@@ -126,25 +139,29 @@ class Service(ABC):
                 requires something that the protocol does not have.
             LocalProtocolError: The conversation holds content that the protocol cannot express.
         """
-        url = self._request_url()
+        url = self._address or self._url()
+        info = self._info_at(url)
         headers = {"content-type": "application/json", "accept": self._accept[0]}
-        options = fitted(self.model, self.info, options, self._room)
-        options = self._settled(Request(conversation, tuple(tools), options))
+        options = fitted(self.model, info, options, self._room)
+        draft = Draft(conversation, tuple(tools), options, url=url, info=info)
+        settled = self._settled(draft)
+        if settled is not options:
+            options, draft = settled, replace(draft, options=settled)
         own = self._headers
         if options.headers:
             own = own | checked_headers(options.headers)
         authorize: Authorize | None = None
         if own.keys().isdisjoint(self._key_headers):
-            authorize = self._authorize_late(url)
-            if authorize is None:
-                headers |= self._authorization(url, cast("str | None", self._given))
+            given = self._given
+            authorize = self._authorize_late(url, given)
+            if authorize is None and not callable(given):
+                headers |= self._authorization(url, given)
         if options.compact_at is not None:
             own = self._compacting(own, options)
-        body = self._body(Request(conversation, tuple(tools), options))
         return HttpRequest(
             url,
             headers | own,
-            body,
+            self._body(draft),
             self._accept,
             is_background=self.is_background(options),
             authorize=authorize,
@@ -174,18 +191,18 @@ class Service(ABC):
     @property
     def info(self) -> ModelInfo:
         """What the model takes and costs: what was given, or else the row of the table."""
+        return self._info_at((self._address or self._url()) if self._shows_vendor else "")
+
+    def _info_at(self, url: str) -> ModelInfo:
+        """The same, at an address."""
         if self._info is not None:
             return self._info
-        row = model_info(self.model, self._host())
+        row = model_info(self.model, host_of(url) if self._shows_vendor else "")
         return row if row.vendor in self._vendors else UNKNOWN
 
-    def _settled(self, request: Request) -> Options:
+    def _settled(self, request: Draft) -> Options:
         """The settings, as the rest of the request demands them."""
         return request.options
-
-    def _host(self) -> str:
-        """The host of the service, if it shows whose models are there."""
-        return ""
 
     @abstractmethod
     def _url(self) -> str:
@@ -195,17 +212,8 @@ class Service(ABC):
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
         """The header with the key that was given, or with that of the environment, if there is one; read for each request."""
 
-    @property
-    def _given(self) -> ApiKey | None:
-        """The key that was given."""
-        return self._api_key
-
-    def _request_url(self) -> str:
-        return self._address or self._url()
-
-    def _authorize_late(self, url: str) -> Authorize | None:
+    def _authorize_late(self, url: str, given: ApiKey | None) -> Authorize | None:
         """What adds the key when the request is sent; ``None`` if the key is known now."""
-        given = self._given
         if given is None or isinstance(given, str):
             return None
 
@@ -226,7 +234,7 @@ class Service(ABC):
         return lambda request: keyed(request, given())
 
     @abstractmethod
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: Draft) -> bytes:
         """The JSON of a request."""
 
     def decoder(self) -> ResponseDecoder:
@@ -276,36 +284,28 @@ class HostedService(Service):
     A subclass has the row of a host that is not in the table; its `Host.variable` is also read at the others.
     """
 
-    _hosts: ClassVar[Hosts]
+    _host_at: ClassVar[Callable[[str], Host | None]]
     _own: ClassVar[Host]  # the row of a host that is not in the table
+    _shows_vendor = True
     _compacting_hosts: tuple[str, ...] = ()  # the ends of those that shorten conversations
-
-    @property
-    def _row(self) -> Host:
-        return row_of(self._hosts, self._address or self._base(), self._own)
-
-    @abstractmethod
-    def _base(self) -> str:
-        """The address of the service, as it was given."""
-
-    def _host(self) -> str:
-        return host_of(self._request_url())
 
     @property
     def compacts(self) -> bool:
         """Whether the service shortens a conversation by itself. A host that is not known is taken for a gateway to it if it has a model of the vendor's."""
-        hosts = self._compacting_hosts
-        is_gateway = self._row is self._own and self.info.vendor == self._vendors[0]
-        return bool(hosts) and (self._host().endswith(hosts) or is_gateway)
+        hosts, url = self._compacting_hosts, self._address or self._url()
+        is_gateway = type(self)._host_at(url) is None and self.info.vendor == self._vendors[0]
+        return bool(hosts) and (host_of(url).endswith(hosts) or is_gateway)
 
     @property
     def _variables(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self._row.variable, self._variable)))
+        row = type(self)._host_at(self._address or self._url()) or self._own
+        return tuple(dict.fromkeys((row.variable, self._variable)))
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
-        host = row_of(self._hosts, url, self._own)
-        key = read_key(given, *self._variables, needed=host is not self._own)
-        return host.authorization(key) if key else {}
+        known = type(self)._host_at(url)
+        row = known or self._own
+        key = read_key(given, row.variable, self._variable, needed=known is not None)
+        return row.authorization(key) if key else {}
 
 
 class OpenAIService(HostedService):
@@ -314,7 +314,7 @@ class OpenAIService(HostedService):
     _variable = "OPENAI_API_KEY"
     _key_headers = ("authorization", "api-key")
     _vendors = ("openai", "deepseek", "moonshot", "zai", "minimax", "xai")
-    _hosts = OPENAI_HOSTS
+    _host_at = staticmethod(openai_host)
     _own = Host(_variable)
     _path: str
     _encode_tool: ClassVar[Callable[[ToolMeta], JsonObject]]
@@ -346,11 +346,9 @@ class OpenAIService(HostedService):
         """How the model caches, by the row of its vendor: these protocols are spoken for models of many vendors."""
         return model_info(self.model) if self._info is None else self._info
 
-    def _base(self) -> str:
-        return base_address(self._base_url, "OPENAI_BASE_URL", OPENAI)
-
     def _url(self) -> str:
-        return endpoint(self._base(), self._path, self._row.root or "/v1")
+        base = base_address(self._base_url, "OPENAI_BASE_URL", OPENAI)
+        return endpoint(base, self._path, (openai_host(base) or self._own).root or "/v1")
 
 
 RETRYABLE = frozenset({408, 409, 429})

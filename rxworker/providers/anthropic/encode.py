@@ -9,7 +9,7 @@ the marks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, TypeAlias, cast
@@ -140,12 +140,17 @@ def encode(
         extra = container_extra(options.extra, container)
         body = with_extra(body, extra, whole=(CONTAINER,))
     moving = CachePoint(options.cache_ttl) if options.cache == "auto" else None
-    parts, lifetimes = cached_parts(options), [*encoder.lifetimes()]
-    if moving and system and lifetimes:
-        parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
-    ttl = longest(options.cache_ttl, *lifetimes)
-    most = 1 if moving else MOST_MARKS
-    body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=most)
+    marks = MOST_MARKS
+    # Without any of these there is nothing to mark, and no mark to count: the tools that are known have none.
+    if options.cache or point or encoder.points or isinstance(body.get("tools"), list):
+        parts = cached_parts(options)
+        if moving and system and encoder.points:
+            parts = parts[
+                1:
+            ]  # the system text's mark holds the tools: one more is left for the points
+        ttl = longest(options.cache_ttl, *[mark.ttl for _, _, mark in encoder.points])
+        most = 1 if moving else MOST_MARKS
+        body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=most)
     if "messages" not in options.extra:
         body["messages"] = encoder.messages(marks, container_id(body), moving)
     return body
@@ -160,10 +165,11 @@ class MessagesEncoder(MessageEncoder):
 
     Attributes:
         echo: That of the last answer of Anthropic's that has one.
+        points: The cache points so far.
         takes_unsealed: Whether the service takes thinking without a signature, as those do that are compatible with Anthropic.
     """
 
-    __slots__ = ("_done", "_open", "_own_calls", "_points", "_toolsets", "echo", "takes_unsealed")
+    __slots__ = ("_done", "_open", "_own_calls", "_toolsets", "echo", "points", "takes_unsealed")
 
     def __init__(self, *, takes_unsealed: bool = False) -> None:
         super().__init__()
@@ -173,7 +179,7 @@ class MessagesEncoder(MessageEncoder):
         self._toolsets: dict[str, Json] = {}  # of the calls, by their ids
         self._done: list[Part] = []
         self._open: list[Encoded] = []  # what follows that
-        self._points: list[Place] = []
+        self.points: list[Place] = []
 
     def feed(self, message: Message) -> None:
         """Take the next message."""
@@ -188,12 +194,13 @@ class MessagesEncoder(MessageEncoder):
             if encoded is None and own and self.takes_unsealed and isinstance(block, Thinking):
                 encoded = {"type": "thinking", "thinking": block.text}
             if encoded is not None:
-                self._pair(encoded)
+                if self._toolsets or TOOLSET in encoded:
+                    self._pair(encoded)
                 if not open_messages or open_messages[-1][0] != role:
                     open_messages.append((role, []))
                 open_messages[-1][1].append(encoded)
             elif isinstance(block, CachePoint):
-                self._points.append(
+                self.points.append(
                     (len(open_messages), len(open_messages[-1][1]) if open_messages else 0, block)
                 )
         if own:
@@ -205,7 +212,7 @@ class MessagesEncoder(MessageEncoder):
         """Give the result of a call its toolset."""
         if TOOLSET in encoded:
             self._toolsets[cast("str", encoded["id"])] = encoded[TOOLSET]
-        elif self._toolsets and encoded["type"] == RESULT:
+        elif encoded["type"] == RESULT:
             toolset = self._toolsets.get(cast("str", encoded["tool_use_id"]))
             if toolset is not None:
                 encoded[TOOLSET] = toolset
@@ -213,10 +220,6 @@ class MessagesEncoder(MessageEncoder):
     def is_like(self, new: MessageEncoder) -> bool:
         """Whether it encodes for a service that takes the same."""
         return isinstance(new, MessagesEncoder) and self.takes_unsealed is new.takes_unsealed
-
-    def lifetimes(self) -> Iterator[str | None]:
-        """Those of the points so far."""
-        return (point.ttl for _, _, point in self._points)
 
     def messages(
         self,
@@ -231,9 +234,9 @@ class MessagesEncoder(MessageEncoder):
             container: The id of the container that is sent.
             moving: A point for the ends of this request and of the one before.
         """
-        if self._points or self._own_calls.is_open(self._open):
+        if self.points or self._own_calls.is_open(self._open):
             # Its encoded form is not known before the end, so all of it is kept unchanged.
-            open_messages = _marked(self._open, self._points, moving, marks)
+            open_messages = _marked(self._open, self.points, moving, marks)
             self._own_calls.settle(open_messages, container)
             open_messages = _settled(open_messages)
         else:

@@ -65,7 +65,7 @@ def with_toolsets(tools: Sequence[ToolMeta]) -> Sequence[ToolMeta]:
     """
     members: dict[str, list[ToolMeta]] = {}
     for tool in tools:
-        if kind := toolset_of(tool):
+        if tool.native and (kind := toolset_of(tool)):
             members.setdefault(kind, []).append(tool)
     merged: list[ToolMeta] = []
     for tool in tools if members else ():
@@ -301,8 +301,8 @@ def leading_point(conversation: Conversation) -> tuple[CachePoint | None, str]:
                 point = block
                 before = replace(conversation, messages=(*conversation.messages[:place], head))
             elif message.role != "system":
-                return point, split_system(before)[0]
-    return point, split_system(before)[0]
+                return point, split_system(before)[0] if point else ""
+    return point, split_system(before)[0] if point else ""
 
 
 LIFETIMES = {None: 0, "5m": 0, "1h": 1}

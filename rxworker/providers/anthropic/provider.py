@@ -12,18 +12,19 @@ from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.finish import numbers
 from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS
 from rxworker.providers.anthropic.options import BETAS, encode_tool, with_binding
-from rxworker.providers.base import Options, Request
+from rxworker.providers.base import Options
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
     checked_headers,
     current_secrets,
     endpoint,
+    host_of,
     read_key,
 )
-from rxworker.providers.hosts import ANTHROPIC_HOSTS, X_API_KEY, Host, row_of
+from rxworker.providers.hosts import X_API_KEY, Host, anthropic_host
 from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, HostedService
+from rxworker.providers.service import ApiKey, Draft, HostedService
 
 PATH = "/messages"
 BASE_URL = "https://api.anthropic.com"
@@ -66,7 +67,7 @@ class Anthropic(HostedService):
     _variable = "ANTHROPIC_API_KEY"
     _key_headers = ("authorization", "x-api-key", "api-key")
     _vendors = ("anthropic",)
-    _hosts = ANTHROPIC_HOSTS
+    _host_at = staticmethod(anthropic_host)
     _own = Host(_variable, headers=X_API_KEY)
     _compacting_hosts = ("anthropic.com", "azure.com", "api.aws")
     _frame_decoder = AnthropicDecoder
@@ -98,17 +99,16 @@ class Anthropic(HostedService):
         self._now = now
         self._remembered = Remembered[MessagesEncoder](encode_tool)
 
-    def _base(self) -> str:
-        return base_address(self._base_url, "ANTHROPIC_BASE_URL", BASE_URL)
-
     def _url(self) -> str:
-        return endpoint(self._base(), PATH, f"{self._row.root}/v1", "/v1")
+        base = base_address(self._base_url, "ANTHROPIC_BASE_URL", BASE_URL)
+        return endpoint(base, PATH, f"{(anthropic_host(base) or self._own).root}/v1", "/v1")
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
-        variable = row_of(ANTHROPIC_HOSTS, url, self._own).variable
-        is_of_host = variable != self._variable and os.environ.get(variable)
-        if given is None and not is_of_host and (token := read_key(None, TOKEN, needed=False)):
-            return {"authorization": f"Bearer {token}"}
+        if given is None:
+            variable = (anthropic_host(url) or self._own).variable
+            is_of_host = variable != self._variable and os.environ.get(variable)
+            if not is_of_host and (token := read_key(None, TOKEN, needed=False)):
+                return {"authorization": f"Bearer {token}"}
         return super()._authorization(url, given)
 
     def _compacting(self, headers: dict[str, str], options: Options) -> dict[str, str]:
@@ -119,16 +119,12 @@ class Anthropic(HostedService):
     def _secrets(self) -> tuple[str | None, ...]:
         return (*super()._secrets(), *current_secrets(None, TOKEN))
 
-    def _settled(self, request: Request) -> Options:
-        if not (self.info.bound and self._is_own):
+    def _settled(self, request: Draft) -> Options:
+        if not (request.info.bound and host_of(request.url).endswith(OWN_HOSTS)):
             return request.options
         return with_binding(request, self._headers.get(BETAS))
 
-    @property
-    def _is_own(self) -> bool:
-        return self._host().endswith(OWN_HOSTS)
-
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: Draft) -> bytes:
         body = partial(
             encode,
             self.model,
@@ -137,5 +133,5 @@ class Anthropic(HostedService):
             max_tokens=self._max_tokens,
             now=self._now(),
         )
-        new = MessagesEncoder(takes_unsealed=not self._is_own)
+        new = MessagesEncoder(takes_unsealed=not host_of(request.url).endswith(OWN_HOSTS))
         return self._remembered.encode(request.conversation.messages, new, body)

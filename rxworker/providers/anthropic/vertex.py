@@ -10,10 +10,10 @@ from rxworker.providers.anthropic.encode import NAME
 from rxworker.providers.anthropic.finish import numbers
 from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS, HostedMessages
 from rxworker.providers.anthropic.options import BETAS, with_binding
-from rxworker.providers.base import Options, Request
+from rxworker.providers.base import Options
 from rxworker.providers.endpoint import endpoint
 from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Service
+from rxworker.providers.service import ApiKey, Draft, Service
 from rxworker.providers.vertex import (
     GLOBAL,
     LOCATION,
@@ -103,12 +103,12 @@ class AnthropicVertex(Service):
         del url
         return bearer(given, self._base() or self._address)
 
-    def _settled(self, request: Request) -> Options:
-        if not self.info.bound:
+    def _settled(self, request: Draft) -> Options:
+        if not request.info.bound:
             return request.options
         return with_binding(request, self._headers.get(BETAS))
 
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: Draft) -> bytes:
         return self._messages.encode(request)
 
     @property

@@ -22,7 +22,7 @@ from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.finish import numbers as numbers_of_messages
 from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS, HostedMessages
 from rxworker.providers.anthropic.options import BETAS, BINDING_BETA, with_binding
-from rxworker.providers.base import Authorize, HttpRequest, Options, Request, ResponseDecoder
+from rxworker.providers.base import Authorize, HttpRequest, Options, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder, Events
 from rxworker.providers.bedrock.decode import BedrockDecoder
 from rxworker.providers.bedrock.encode import NAME, encode
@@ -30,7 +30,7 @@ from rxworker.providers.bedrock.finish import numbers, stream_failure
 from rxworker.providers.bedrock.signing import Signer
 from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
 from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Service
+from rxworker.providers.service import ApiKey, Draft, Service
 
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
@@ -100,11 +100,11 @@ class BedrockService(Service):
         del url
         return {"authorization": f"Bearer {read_key(given, self._variable, needed=True)}"}
 
-    def _authorize_late(self, url: str) -> Authorize | None:
+    def _authorize_late(self, url: str, given: ApiKey | None) -> Authorize | None:
         """A key from a function, or a signature where there is no key."""
         # A profile that is named is meant, also where the environment has a key.
-        if self._api_key or (os.environ.get(self._variable) and not self._profile):
-            return super()._authorize_late(url)
+        if given or (os.environ.get(self._variable) and not self._profile):
+            return super()._authorize_late(url, given)
         return partial(self._signed, self._known_region())
 
     def _signed(self, region: str, request: HttpRequest) -> HttpRequest:
@@ -152,9 +152,9 @@ class Bedrock(BedrockService):
     _operation = "converse-stream"
     _numbers = staticmethod(numbers)
 
-    def _settled(self, request: Request) -> Options:
+    def _settled(self, request: Draft) -> Options:
         options = request.options
-        if not self.info.bound:
+        if not request.info.bound:
             return options
         fields = cast("JsonObject", options.extra.get(FIELDS) or {})
         bound = with_binding(replace(request, options=replace(options, extra=fields)), None)
@@ -164,8 +164,8 @@ class Bedrock(BedrockService):
             options = replace(options, extra={**options.extra, FIELDS: fields})
         return options
 
-    def _body(self, request: Request) -> bytes:
-        return msgspec.json.encode(encode(self.model, request, self.info))
+    def _body(self, request: Draft) -> bytes:
+        return msgspec.json.encode(encode(self.model, request, request.info))
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
@@ -228,12 +228,12 @@ class AnthropicBedrock(BedrockService):
         self._room = max_tokens
         self._messages = HostedMessages(model, VERSION, max_tokens, ("model", "stream"))
 
-    def _settled(self, request: Request) -> Options:
-        if not self.info.bound:
+    def _settled(self, request: Draft) -> Options:
+        if not request.info.bound:
             return request.options
         return with_binding(request, self._headers.get(BETAS))
 
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: Draft) -> bytes:
         headers = self._headers | checked_headers(request.options.headers)
         return self._messages.encode(request, headers.get("anthropic-beta"))  # read in the body
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from rxworker.errors import ConfigurationError
-from rxworker.providers.base import Request, hidden_url
+from rxworker.providers.base import hidden_url
 from rxworker.providers.endpoint import (
     base_address,
     current_secrets,
@@ -21,7 +21,7 @@ from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.finish import numbers
 from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Service
+from rxworker.providers.service import ApiKey, Draft, Service
 from rxworker.providers.vertex import GLOBAL, LOCATION, PROJECT, bearer, resource, vertex_place
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
@@ -97,7 +97,7 @@ class GoogleService(Service):
             self._developer_url(base_url, model)
         super().__init__(
             model,
-            api_key=api_key,
+            api_key=access_token or api_key,
             base_url=base_url,
             address=address,
             headers=headers,
@@ -105,7 +105,7 @@ class GoogleService(Service):
         )
         self._project = project
         self._location = location
-        self._access_token = access_token
+        self._has_key = bool(api_key and not access_token)
         self._at_vertex = bool(project or location or access_token)
 
     def __repr__(self) -> str:
@@ -142,12 +142,8 @@ class GoogleService(Service):
         location = self._location or os.environ.get(LOCATION) or GLOBAL
         return self._vertex_url(self._base_url, project, location, self.model)
 
-    @property
-    def _given(self) -> ApiKey | None:
-        return self._access_token or self._api_key
-
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
-        if self._at_vertex and (self._access_token or not self._api_key):
+        if self._at_vertex and not self._has_key:
             return bearer(given, self._base_url)
         variable = self._variable
         if os.environ.get(OTHER_KEY) and not os.environ.get(variable):
@@ -193,5 +189,5 @@ class Gemini(GoogleService):
     _developer_url = staticmethod(developer_url)
     _vertex_url = staticmethod(vertex_url)
 
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: Draft) -> bytes:
         return msgspec.json.encode(encode(self.model, request))

@@ -10,14 +10,14 @@ from msgspec import Struct
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json
 from rxworker.providers.background import BackgroundDecoder
-from rxworker.providers.base import HttpRequest, Request, ResumableDecoder
+from rxworker.providers.base import HttpRequest, ResumableDecoder
 from rxworker.providers.gemini.provider import GoogleService, google_url
 from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDecoder
 from rxworker.providers.gemini_interactions.encode import NAME, encode
 from rxworker.providers.gemini_interactions.finish import numbers
 from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey
+from rxworker.providers.service import ApiKey, Draft
 from rxworker.providers.vertex import vertex_place
 
 PATH = "/interactions"
@@ -99,7 +99,7 @@ class GeminiInteractions(GoogleService):
         base, place = vertex_place(base_url, project, location)
         return google_url(base, place + PATH, "/v1beta1")
 
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: Draft) -> bytes:
         return msgspec.json.encode(encode(self.model, request))
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:

@@ -9,13 +9,13 @@ from ipaddress import IPv6Address
 import msgspec
 
 from rxworker.framing import NdjsonDecoder
-from rxworker.providers.base import Request, ResponseDecoder
+from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.endpoint import base_address, endpoint, host_of, read_key
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.ollama.finish import numbers
-from rxworker.providers.service import ApiKey, Service
+from rxworker.providers.service import ApiKey, Draft, Service
 
 PATH = "/api/chat"
 PORT = 11434
@@ -123,7 +123,7 @@ class Ollama(Service):
         key = read_key(given, self._variable, needed=host_of(url) == CLOUD)
         return {"authorization": f"Bearer {key}"} if key else {}
 
-    def _body(self, request: Request) -> bytes:
+    def _body(self, request: Draft) -> bytes:
         return msgspec.json.encode(encode(self.model, request))
 
     def decoder(self) -> ResponseDecoder:

@@ -8,6 +8,7 @@ request, which of it is sent and what it will not do without. A server that is n
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -120,6 +121,7 @@ DIALECTS = {
 }
 
 
+@lru_cache(maxsize=64)  # used for each request, of the same few addresses
 def dialect_of(url: str) -> Dialect:
     """The dialect of the server at an address.
 

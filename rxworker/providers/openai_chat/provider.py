@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from rxworker.providers.base import Options, Request
+from rxworker.providers.base import Options
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.fit import refused
 from rxworker.providers.models import ModelInfo, model_info
@@ -16,7 +16,7 @@ from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import OPENAI, Dialect, dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.finish import numbers
-from rxworker.providers.service import ApiKey, OpenAIService
+from rxworker.providers.service import ApiKey, Draft, OpenAIService
 
 
 class OpenAIChat(OpenAIService):
@@ -69,14 +69,14 @@ class OpenAIChat(OpenAIService):
         )
         self._dialect = dialect
 
-    def _settled(self, request: Request) -> Options:
-        info, options = self.info, request.options
+    def _settled(self, request: Draft) -> Options:
+        info, options = request.info, request.options
         if self._info is None and model_info(self.model).vendor != info.vendor:
             return options  # the host alone shows too little
         if options.stop_sequences and not info.stops:
             raise refused(self.model, "takes no stop_sequences: leave them out")
         # What other hosts make of such a request is their own matter.
-        is_own = dialect_of(self._request_url()) is OPENAI
+        is_own = dialect_of(request.url) is OPENAI
         if not (is_own and request.tools) or info.chat_tools == "always":
             return options
         if info.off is None:
@@ -94,10 +94,9 @@ class OpenAIChat(OpenAIService):
         )
         return replace(options, thinking=0) if needs_off else options
 
-    def _body(self, request: Request) -> bytes:
-        url = self._request_url()
-        dialect = self._dialect or dialect_of(url)
-        info, host = self._cached, host_of(url)
+    def _body(self, request: Draft) -> bytes:
+        dialect = self._dialect or dialect_of(request.url)
+        info, host = self._cached, host_of(request.url)
         marks = info.caching == "marks" and info.vendor in dialect.cache_marks
         points = takes_breakpoints(host, info)
         new = MessagesEncoder(dialect, has_tools=bool(request.tools), breakpoints=points)

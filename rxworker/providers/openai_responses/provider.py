@@ -10,13 +10,14 @@ from msgspec import Struct
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json
 from rxworker.providers.background import BackgroundDecoder
-from rxworker.providers.base import HttpRequest, Request, ResumableDecoder
+from rxworker.providers.base import HttpRequest, ResumableDecoder
+from rxworker.providers.endpoint import host_of
 from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.openai_cache import LIFETIMES, cache_settings, takes_breakpoints
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode, encode_tool
 from rxworker.providers.openai_responses.finish import numbers
-from rxworker.providers.service import OpenAIService
+from rxworker.providers.service import Draft, OpenAIService
 
 
 class OpenAIResponses(OpenAIService):
@@ -54,8 +55,8 @@ class OpenAIResponses(OpenAIService):
     _frame_decoder = OpenAIResponsesDecoder
     _numbers = staticmethod(numbers)
 
-    def _body(self, request: Request) -> bytes:
-        thinks, host, info = self.info.efforts != (), self._host(), self._cached
+    def _body(self, request: Draft) -> bytes:
+        thinks, host, info = request.info.efforts != (), host_of(request.url), self._cached
         caching = cache_settings(host, request, LIFETIMES, info)
         new = InputEncoder(breakpoints=takes_breakpoints(host, info))
         known = self._remembered.tools
