@@ -7,6 +7,7 @@ down browse the messages that were sent before.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar
@@ -19,7 +20,7 @@ from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
-from textual.widgets.text_area import Edit, EditResult, Location
+from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
@@ -299,6 +300,18 @@ class Composer(TextArea):
         if (top, bottom) != (edit.top, edit.bottom):
             edit = Edit(edit.text, top, bottom, edit.maintain_selection_offset)
         return super().edit(edit)
+
+    # Textual wraps the lines once for all edits of a batch, and misses those that a later edit adds or removes; and it looks up the cursor before it
+    # has moved it, where there may be no line any more. Both end the app.
+    def _undo_batch(self, edits: Sequence[Edit]) -> None:
+        for edit in reversed(edits):
+            self.set_reactive(TextArea.selection, Selection.cursor(edit.top))
+            super()._undo_batch([edit])
+
+    def _redo_batch(self, edits: Sequence[Edit]) -> None:
+        for edit in edits:
+            self.set_reactive(TextArea.selection, Selection.cursor(edit.top))
+            super()._redo_batch([edit])
 
     def _fold(self, text: str, size: str) -> str:
         """The words that stand for a paste."""

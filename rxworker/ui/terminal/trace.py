@@ -60,9 +60,10 @@ def trace_rows(view: RunView, now: float) -> list[TraceRow]:
     attempts = [each for each in view.attempts if not each.scope.path]
     rows: list[TraceRow] = []
     began, turn = view.began or 0.0, None
+    if not attempts:
+        return [item_row(item, began, now) for item in items][-MOST_ROWS:]
     ends = [*(each.began for each in attempts[1:]), now if view.end is None else view.now]
-    if attempts:
-        rows += [item_row(item, began, now) for item in items if item.began < attempts[0].began]
+    rows += [item_row(item, began, now) for item in items if item.began < attempts[0].began]
     for attempt, end in zip(attempts, ends, strict=True):
         if attempt.turn != turn:
             turn = attempt.turn

@@ -265,6 +265,13 @@ def test_chat_stores_its_runs_and_resumes_them(chat: Callable[..., Any], tmp_pat
         assert opened.is_restored
 
 
+async def test_trace_of_a_conversation_without_a_request_is_empty(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel([]))) as person:
+        await person.press("ctrl+y")
+        await person.press("escape", "x")
+        assert person.typed == "x"
+
+
 def test_the_trace_has_the_wait_of_each_attempt_and_the_time_of_each_call() -> None:
     view, asked = RunView(), ToolCall("c1", "look", {})
     use, named = BlockType.TOOL_USE, ToolUseMetadata("c1", "look")

@@ -125,3 +125,31 @@ async def test_a_paste_reaches_the_input_while_a_part_has_the_focus(open_app: Op
         await paste(person, "hi")
         assert person.typed == "hi"
         assert person.app.query_one(Composer).has_focus
+
+
+UNDONE = [
+    ("ctrl+o", "ctrl+z"),
+    ("ctrl+o", "x", "backspace", "ctrl+z", "ctrl+z", "ctrl+z"),
+    ("ctrl+o", "ctrl+j", "ctrl+j", "ctrl+z", "ctrl+z", "ctrl+z"),
+    ("space", "ctrl+o", "backspace", "ctrl+z", "ctrl+z"),
+    ("ctrl+o", "ctrl+u", "ctrl+z", "ctrl+z"),
+]
+
+
+async def test_an_unfolded_paste_is_undone_and_done_again_in_any_order(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel([]))) as person:
+        for keys in UNDONE:
+            composer = person.app.query_one(Composer)
+            for before in ((), ("a", "ctrl+j", "b")):
+                composer.load_text("")
+                await person.press(*before)
+                await paste(person, LONG)
+                await person.press(*keys)
+                composer.redo()
+                composer.undo()
+                composer.redo()
+                lines = composer.text.split("\n")
+                assert composer.wrapped_document.height >= len(lines)
+                assert composer.cursor_location <= composer.document.end
+            await person.press("!")
+            assert "!" in person.typed
