@@ -42,6 +42,14 @@ sys.exit(f"README.md has no block after {sys.argv[1]}") if found is None else pr
 PY
 }
 
+as_on_a_fresh_machine() { # a command of the README in the clone $scratch/fresh/clone, without what this script has set, and with temporary files elsewhere
+  local command
+  command=$(from_readme "$1")
+  mkdir -p "$scratch/fresh/tmp"
+  (cd "$scratch/fresh/clone" && env -u PYTEST_ADDOPTS -u RXWORKER_REQUIRE_ALL -u RXWORKER_EVERY_CUT TMPDIR="$scratch/fresh/tmp" \
+    bash -euo pipefail -c "$command" </dev/null)
+}
+
 demo() { "$1" demo --fast </dev/null | tail -n 4; }
 
 environment() { # the README's test command up to the tests

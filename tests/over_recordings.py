@@ -28,7 +28,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for name in PROVIDERS
             for p in sorted((RECORDINGS / FOLDERS.get(name, name)).glob("*"))
         ]
-        streams = [path for path in files if path.suffix in SUFFIXES]
         absent = pytest.mark.skip(reason=f"no recordings: {RECORDINGS} is absent")
-        rows = streams or [pytest.param(RECORDINGS, marks=absent)]
-        metafunc.parametrize("recording", rows, ids=lambda p: f"{provider_of(p)}-{p.stem}")
+        rows = [
+            pytest.param(path, id=f"{provider_of(path)}-{path.stem}")
+            for path in files
+            if path.suffix in SUFFIXES
+        ]
+        metafunc.parametrize(
+            "recording", rows or [pytest.param(RECORDINGS, id="absent", marks=absent)]
+        )
