@@ -94,6 +94,34 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
             await desk.close()
 
 
+async def test_a_new_run_leaves_the_focus_and_the_selection_in_the_list(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+
+        def make() -> Worker:
+            return Worker(ScriptedModel([say("Hello.")]), log=log)
+
+        await make().run("First")
+        await make().run("Second")
+        async with WebServer(make, port=0, log=log) as server:
+            # A time in the address that is not a number is no time.
+            page = await desk.open("fleet?since=NaN&until=1e99", url=server.url)
+            rows = page.locator("#fleet-rows tr")
+            await expect(rows).to_have_count(2)
+            first = page.get_by_role("link", name="First")
+            await first.focus()
+            await page.evaluate(
+                """() => getSelection().selectAllChildren(document.activeElement)"""
+            )
+            for count, title in ((3, "Third"), (4, "Fourth")):
+                await make().run(title)
+                await expect(rows).to_have_count(count)
+                await expect(first).to_be_focused()
+                assert await page.evaluate("getSelection().toString()") == "First"
+            await desk.close()
+
+
 async def test_a_lost_connection_is_shown_and_made_again(desk: Desk, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
 

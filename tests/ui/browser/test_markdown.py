@@ -224,7 +224,15 @@ async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(
         "https://bank.example/?evil.example",
         "evil.example is safe",
         "evil.example.com",
+        "https://bank.example@evil.example",
+        "bank.example@evil.example/a",
+        "https://bank.example:443@evil.example/",
+        "\u0435vil.example",  # a letter of another script
+        "evil.example:443",
+        "https:evil.example",
+        "evil.example@bank.example",
         "evil.example",
+        "HTTPS://Evil.example",
         "https://evil.example/b",
         "evil.example/c",
     ]
@@ -235,7 +243,7 @@ async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(
         await desk.status(page, "finished")
         await expect(page.locator(".markdown a")).to_have_count(len(texts))
         shown = await page.locator(".markdown a").all_text_contents()
-        assert [text.endswith(" (evil.example)") for text in shown] == [True] * 3 + [False] * 3
+        assert [text.endswith(" (evil.example)") for text in shown] == [True] * 10 + [False] * 4
 
 
 FORMULAS = r"""

@@ -2,7 +2,7 @@
 
 import * as api from "./net/server.js";
 import { address, note, noted } from "./views/address.js";
-import { byId, copy, el, setData, setText, show } from "./views/dom.js";
+import { byId, copy, el, morph, setData, setText, show } from "./views/dom.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
@@ -26,7 +26,10 @@ function readAddress() {
 }
 
 // A time in seconds as the value of a field, which has that of the reader's clock.
-const local = (time) => new Date((time - 60 * new Date(time * 1000).getTimezoneOffset()) * 1000).toISOString().slice(0, 16);
+function local(time) {
+  const at = new Date((time - 60 * new Date(time * 1000).getTimezoneOffset()) * 1000);
+  return Number.isNaN(at.getTime()) ? "" : at.toISOString().slice(0, 16);
+}
 
 function asked() {
   const query = new URLSearchParams();
@@ -108,7 +111,7 @@ function drawGroups(found) {
   table(byId("groups"), groups.map(({ worker, tenant, runs, taken }) => [
     worker || "–", tenant || "–", [count(OPEN.reduce((sum, status) => sum + (runs[status] ?? 0), 0))], [count(taken.ended)], [count(taken.failed)],
     [short(taken.input_tokens + taken.output_tokens)], [costText(taken)], [taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
-  ]));
+  ]), groups.map(({ worker, tenant }) => `${worker}\n${tenant}`));
   table(byId("owners"), owners.map(({ owner, runs }) => [owner, [count(runs)]]));
   setText(byId("groups-note"), groups.length === 0 ? fleet.none : rest(fleet.moreGroups, found.group_count - groups.length));
   setText(byId("owners-note"), owners.length === 0 ? fleet.noProcess : rest(fleet.moreProcesses, found.owner_count - owners.length));
@@ -126,7 +129,7 @@ function drawRows(found) {
     statusOf(row),
     row.worker || "–", row.tenant || "–", row.owner || "–", [count(row.turns)], [count(row.tool_calls)],
     [short(row.input_tokens + row.output_tokens)], [costText(row)], ago(row.created, found.time),
-  ]));
+  ]), found.rows.map((row) => row.id));
   setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? fleet.noMatch : fleet.none) : found.is_more && limit === MOST ? fill(fleet.newest, { n: MOST }) : "");
   show(byId("more"), found.is_more && limit < MOST);
 }
@@ -138,17 +141,10 @@ function statusOf(row) {
   return el("span", { class: "with-button" }, status, el("button", { class: "button small", type: "button", value: row.id, text: words.run.requeue, "aria-label": label, title: words.run.requeueHelp }));
 }
 
-// Each cell is a text, a node, or a number as a text in an array. Cells that have not changed are kept, and with them the focus and the selection.
-function table(body, rows) {
-  while (body.children.length > rows.length) body.lastElementChild.remove();
-  rows.forEach((cells, at) => {
-    const line = body.children[at] ?? body.appendChild(el("tr"));
-    cells.forEach((cell, place) => {
-      const node = line.children[place] ?? line.appendChild(el("td", { class: Array.isArray(cell) ? "number" : null }));
-      if (!(cell instanceof Node)) setText(node, Array.isArray(cell) ? cell[0] : cell);
-      else if (!node.firstChild?.isEqualNode(cell)) node.replaceChildren(cell);
-    });
-  });
+// Each cell is a text, a node, or a number as a text in an array. A row keeps its nodes by its key, the first text of the row by default.
+function table(body, rows, keys = rows.map(([first]) => String(first))) {
+  const made = (cell) => (cell instanceof Node ? el("td", {}, cell) : el("td", { class: Array.isArray(cell) ? "number" : null, text: String(cell) }));
+  morph(body, rows.map((cells, at) => el("tr", { "data-key": keys[at] }, ...cells.map(made))));
 }
 
 // Values that a list offers; the chosen one stays.

@@ -1,6 +1,6 @@
 // The panels of a dashboard, drawn from their states: numbers, lines, bars, tables, lanes and texts.
 
-import { el, setData, setText, show } from "./dom.js";
+import { el, morph, setData, setText, show } from "./dom.js";
 import { amount, seconds } from "../model/format.js";
 import { fill, locale, words } from "../model/language.js";
 
@@ -52,7 +52,7 @@ class PanelView {
     setText(this.error, error ? fill(words.board.stopped, { error }) : "");
     show(this.error, error !== "");
     const held = node.getRootNode().activeElement, since = this.value.contains(held) ? held.dataset.since : undefined;
-    this.value.replaceChildren(...(value === null ? [el("p", { class: "board-none", text: words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups), ...this.time })));
+    morph(this.value, value === null ? [el("p", { class: "board-none", text: words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups), ...this.time }));
     if (since !== undefined) focusOn(this.value.querySelector(`[data-since="${since}"]`) ?? this.value.querySelector("[data-since]"));
   }
 }
@@ -97,10 +97,10 @@ function steps(value, { title, unit, linkTo, during }) {
     return bar;
   });
   const chart = el("div", { class: "board-steps", role: linkTo ? "group" : null, "aria-label": linkTo ? title : null, onkeydown: (event) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key], at = all.indexOf(event.target);
-    if (!by || !all[at + by]) return;
+    const to = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key], bar = to && event.target[to];
+    if (!bar) return;
     event.preventDefault();
-    focusOn(all[at + by]);
+    focusOn(bar);
   } }, ...all);
   return [el("p", { class: "board-figure", text: amount(sum, unit) }), chart, el("p", { class: "board-scale" }, el("span", { text: time(begin) }), el("span", { text: time(end) }))];
 }

@@ -27,6 +27,38 @@ export function setText(node, text) {
   if (node.textContent !== shown) node.textContent = shown;
 }
 
+const keyOf = (node) => node.dataset?.key ?? node.dataset?.since ?? node.textContent;
+const isLike = (a, b) => a.nodeName === b.nodeName && a.namespaceURI === b.namespaceURI;
+
+// Make these the children of a node. Nodes with the same key (`data-key`, `data-since` or the text) stay, and others become what comes in their place: scroll positions,
+// the focus and the selection stay where the reader has them.
+export function morph(node, children) {
+  const old = [...node.childNodes], had = old.map(keyOf), wanted = new Set(children.map(keyOf));
+  let at = 0;
+  for (const child of children) {
+    const same = had.indexOf(keyOf(child), at);
+    const found = same >= 0 && isLike(old[same], child) ? same : at < old.length && !wanted.has(had[at]) && isLike(old[at], child) ? at : -1;
+    if (found < 0) node.insertBefore(child, old[at] ?? null);
+    else {
+      for (; at < found; at += 1) old[at].remove();
+      become(old[at], child);
+      at += 1;
+    }
+  }
+  for (; at < old.length; at += 1) old[at].remove();
+}
+
+function become(node, other) {
+  if (node.nodeType !== Node.ELEMENT_NODE) {
+    if (node.data !== other.data) node.data = other.data;
+    return;
+  }
+  for (const { name } of [...node.attributes]) if (!other.hasAttribute(name)) node.removeAttribute(name);
+  for (const { name, value } of other.attributes) if (name !== "style" && node.getAttribute(name) !== value) node.setAttribute(name, value);
+  if (node.style.cssText !== other.style.cssText) node.style.cssText = other.style.cssText; // the policy of the page forbids the attribute
+  morph(node, [...other.childNodes]);
+}
+
 export function setData(node, name, value) {
   if (node.dataset[name] !== value) node.dataset[name] = value;
 }

@@ -206,13 +206,16 @@ function link(address) {
   return el("a", { href: url.href, title: url.href, rel: "noopener noreferrer", target: "_blank", dir: "auto" });
 }
 
-// A link shows the host that it leads to, unless its text does.
+// A link shows the host that it leads to, unless its text begins with just that: `https://bank.example@evil.example` and look-alikes do not.
 function host(node) {
   const url = addressOf(node.getAttribute("href") ?? ""), where = url?.host || url?.pathname;
-  if (where && !leadsTo(node.textContent.trim(), where)) node.append(el("span", { class: "leads-to", text: ` (${where})` }));
+  if (where && !namesIt(node.textContent.trim().toLowerCase(), where)) node.append(el("span", { class: "leads-to", text: ` (${where})` }));
 }
 
-const leadsTo = (text, where) => text === where || (addressOf(text) ?? addressOf(`https://${text}`))?.host === where || addressOf(text)?.pathname === where;
+function namesIt(text, where) {
+  const rest = text.replace(/^(https?:\/\/|mailto:)/, "");
+  return rest === where || (rest.startsWith(where) && "/?#".includes(rest[where.length]));
+}
 
 // An image is loaded only when the user asks for it: its address may carry what the model knows. Images of other hosts open in a tab of their
 // own, since the page itself loads nothing from elsewhere.
