@@ -367,3 +367,67 @@ async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does
         await desk.status(page, "finished")
         form = {"guests": 2, "day": "Friday", "room": "d"}
         assert booked == [{"form": form, "sign": "accept"}]
+
+
+async def test_what_is_typed_after_new_run_is_in_the_message_box(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([call("book", hotel="Palace"), say("Booked.")], free=True)
+    async with desk.serve(model, [book]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "paused")
+        await page.locator("#approval").wait_for()
+        # The keys come in the same turn of the page as the click.
+        await page.evaluate("""() => {
+          document.getElementById("new-run").click();
+          document.execCommand("insertText", false, "Hello");
+        }""")
+        await expect(page.locator("#composer-input")).to_have_value("Hello")
+
+
+async def test_words_in_cells_stay_whole(desk: Desk, gated: type[GatedModel]) -> None:
+    long = "a long note that needs much room in its row"
+    results["cities"] = json.dumps(
+        [{f"{key} {n}": f"Lisbon {long}" for n in range(6) for key in ("city", "note")}]
+    )
+    async with desk.serve(gated([call("read", what="cities"), say("Read.")], free=True), [read]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.evaluate(
+            "document.querySelectorAll('.call > details').forEach((one) => (one.open = true))"
+        )
+        cell = page.locator(".result-table td").first
+        await expect(cell).to_be_visible()
+        lines = """(cell) => {
+          const range = document.createRange(), text = document.createTreeWalker(cell, 4).nextNode();
+          range.setStart(text, 0);
+          range.setEnd(text, "Lisbon".length);
+          return range.getClientRects().length;
+        }"""
+        assert await cell.evaluate(lines) == 1
+    del results["cities"]
+
+
+async def test_focus_that_a_script_has_put_on_the_conversation_draws_no_ring(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hello.")], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.keyboard.press("Tab")
+        await page.evaluate("""async () => {
+          const { placeFocus } = await import("/static/views/dom.js");
+          placeFocus(document.getElementById("conversation"));
+        }""")
+        ring = """() => {
+          const { activeElement: node } = document;
+          return [node.id, getComputedStyle(node).outlineStyle];
+        }"""
+        assert await page.evaluate(ring) == ["conversation", "none"]
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Shift+Tab")
+        await expect(page.locator("#conversation")).to_be_focused()
+        assert await page.evaluate(ring) == ["conversation", "solid"]

@@ -134,6 +134,7 @@ byId("new-run").addEventListener("click", () => {
   actions.select(null);
   actions.opened(); // what is sent next must not reach the run that was selected
   menu(false);
+  renderer.frames.finish(); // an approval hides the message box
   byId("composer-input").focus();
 });
 setInterval(() => {

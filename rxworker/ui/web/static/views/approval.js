@@ -1,6 +1,6 @@
 // The approval of a call that waits: its arguments in a form or as JSON, and the decision; and the tools that are always allowed.
 
-import { byId, el, setText, show } from "./dom.js";
+import { byId, el, placeFocus, setText, show } from "./dom.js";
 import { ArgumentsForm } from "./form.js";
 import { brief, isUnseen, pretty } from "../model/format.js";
 import { fill, words } from "../model/language.js";
@@ -123,7 +123,7 @@ export class ApprovalView {
     const hadFocus = this.node.contains(document.activeElement);
     show(this.node, pause !== null);
     this.node.replaceChildren(...(pause ? this.make(run, pause, at, worker) : []));
-    if (pause === null && hadFocus) byId("conversation").focus();
+    if (pause === null && hadFocus) placeFocus(byId("conversation"));
     else if (pause !== null && (hadFocus || isFree(document.activeElement))) this.node.focus();
   }
 

@@ -1,6 +1,6 @@
 // The head of a run: its title, its status, and the buttons that control it.
 
-import { byId, el, setData, setText, show } from "./dom.js";
+import { byId, el, placeFocus, setData, setText, show } from "./dom.js";
 import { money, plural, seconds, statusWord } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { titleOf } from "../model/run_list.js";
@@ -60,7 +60,9 @@ export class ControlsView {
     this.shown = key;
     const made = this.make(status, summary);
     this.group.replaceChildren(...made);
-    if (hadFocus) (made.find((one) => !one.disabled) ?? byId("conversation")).focus();
+    const next = made.find((one) => !one.disabled);
+    if (hadFocus && next) next.focus();
+    else if (hadFocus) placeFocus(byId("conversation"));
   }
 
   make(status, summary) {

@@ -1,6 +1,6 @@
 // The conversation: views of messages, blocks, calls and notes. Only the last part of a long one is shown; earlier parts on request.
 
-import { el, StickToEnd, GrowingText, setData, setText, show, whole } from "./dom.js";
+import { el, StickToEnd, GrowingText, placeFocus, setData, setText, show, whole } from "./dom.js";
 import { plural, seconds } from "../model/format.js";
 import { textOf, tookOf } from "../model/run_state.js";
 import { fill, words } from "../model/language.js";
@@ -177,13 +177,13 @@ export class ConversationView {
     this.end.follows = false;
     this.drawAll();
     this.pane.scrollTop = this.pane.scrollHeight - top;
-    this.pane.focus();
+    placeFocus(this.pane);
   }
 
   toEnd() {
     this.end.follows = true;
     this.drawAll();
-    this.pane.focus();
+    placeFocus(this.pane);
   }
 
   reveal(item) {

@@ -59,6 +59,13 @@ function become(node, other) {
   morph(node, [...other.childNodes]);
 }
 
+// Put the focus where the user has not sent it: it is not marked until the keyboard is used there.
+export function placeFocus(node) {
+  node.classList.add("placed");
+  for (const type of ["keydown", "blur"]) node.addEventListener(type, () => node.classList.remove("placed"), { once: true });
+  node.focus();
+}
+
 export function setData(node, name, value) {
   if (node.dataset[name] !== value) node.dataset[name] = value;
 }
