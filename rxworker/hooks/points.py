@@ -161,6 +161,10 @@ class HookPoint(Enum):
     <HookPoint.BEFORE_TOOL_CALL: 'before_tool_call'>
     """
 
+    __hash__ = (
+        object.__hash__
+    )  # that of an Enum is a function in Python, called at each look into a table
+
     ON_MESSAGE_SEND = "on_message_send"
     BEFORE_TOOL_CALL = "before_tool_call"
     AFTER_TOOL_CALL = "after_tool_call"

@@ -27,7 +27,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable
 from rxworker.hub.registry import WatcherRegistry
-from rxworker.hub.timing import TimedPipeline, noted
+from rxworker.hub.timing import TIMED, noted
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import Takes, Watcher
 from rxworker.operators.kernel import Scheduler, Stage
@@ -84,7 +84,7 @@ class Hub(WatcherRegistry, Stage[Record]):
     @property
     def timing(self) -> Callable[[Observable[Any]], Stage[Any]]:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute would be a circle
         """Gives a pipeline the time of the event loop."""
-        return partial(TimedPipeline[Any], self)
+        return partial(TIMED, self)
 
     @property
     def events(self) -> Stage[Event]:

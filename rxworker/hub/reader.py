@@ -100,7 +100,7 @@ class Reader(Watcher):
             try:
                 return step.result(CHECK_INTERVAL)
             except concurrent.futures.CancelledError:
-                self._hub.over.wait(END_TIMEOUT)
+                self._hub.wait_until_over(END_TIMEOUT)
                 break
             except TimeoutError:
                 if step.done():  # it is what ended the run
@@ -127,14 +127,14 @@ class Reader(Watcher):
             task = asyncio.current_task()
             if not step.cancelled() or (task is not None and task.cancelling()):
                 raise
-            await asyncio.to_thread(self._hub.over.wait, END_TIMEOUT)
+            await asyncio.to_thread(self._hub.wait_until_over, END_TIMEOUT)
         return self._rest()
 
     def _is_stranded(self) -> bool:
         """Whether the step will not be made: the event loop is closed, or has stopped after the end of the run."""
         hub = self._hub
         loop = hub.loop
-        return loop is None or loop.is_closed() or (hub.over.is_set() and not loop.is_running())
+        return loop is None or loop.is_closed() or not (hub.pushes.locked() or loop.is_running())
 
     def _give_up(self, future: concurrent.futures.Future[list[Record] | None]) -> None:
         future.cancel()
@@ -145,7 +145,7 @@ class Reader(Watcher):
     def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
         """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""
         loop = self._hub.loop
-        if loop is None or loop.is_closed() or self._hub.over.is_set():
+        if loop is None or loop.is_closed() or not self._hub.pushes.locked():
             return None
         future: concurrent.futures.Future[list[Record] | None] = concurrent.futures.Future()
         try:

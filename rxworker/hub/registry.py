@@ -29,7 +29,7 @@ class WatcherRegistry:
     Attributes:
         history: The records so far.
         loop: The event loop that it was made on, if any.
-        over: Set when it has ended; for other threads.
+        pushes: Locked until it has ended; for other threads, which wait by `wait_until_over`.
         flush_scheduler: Serves the watchers that are not pushed to at once.
         detach_reporter: Reports the watchers that have raised.
         ended: Whether it has ended.
@@ -49,7 +49,8 @@ class WatcherRegistry:
         super().__init__()
         self.history = History()
         self.loop = loop or running_loop()
-        self.over = threading.Event()
+        self.pushes = threading.Lock()  # an event would be nine calls for each run
+        self.pushes.acquire()
         self.detach_reporter = reporter = DetachReporter(on_detach, self.loop, self.history)
         self._interrupt: KeyboardInterrupt | None = None
         if self.loop is None:
@@ -127,10 +128,15 @@ class WatcherRegistry:
 
     def _close(self) -> None:
         self._immediate.end(self.error)
-        self.over.set()
+        self.pushes.release()
         self.flush_scheduler.end(self.error)
         # A run that is kept costs memory for as long as it is kept; a short one has not been packed until now.
         self.history.pack()
+
+    def wait_until_over(self, seconds: float) -> None:
+        """Wait in another thread until it has ended."""
+        if self.pushes.acquire(timeout=seconds):
+            self.pushes.release()
 
     def hold(self) -> asyncio.Future[None] | None:
         """A future that a source awaits before it reads on: done when no `Reliable` watcher is too far behind; ``None`` when none is."""

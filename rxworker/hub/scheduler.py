@@ -283,7 +283,7 @@ class Readers:
 
     def hold(self) -> asyncio.Future[None] | None:
         """A future that is done when no reader makes the source wait; ``None`` when none does now."""
-        if not self.is_full:
+        if not (self._wait_limits and self.is_full):
             return None
         future = asyncio.get_running_loop().create_future()
         self._held.append(future)

@@ -81,7 +81,7 @@ class TimedPipeline(Stage[A]):
 
     def __init__(self, hub: WatcherRegistry, pipeline: Observable[A]) -> None:
         super().__init__()
-        self.timing = partial(TimedPipeline[Any], hub)
+        self.timing = partial(TIMED, hub)
         self._hub = hub
         self._pipeline = pipeline
 
@@ -109,6 +109,10 @@ class TimedPipeline(Stage[A]):
 
         self._hub.call_in_loop(subscribe)
         return Call(partial(self._hub.call_in_loop, upstream.dispose))
+
+
+TIMED = TimedPipeline[Any]
+"""One alias: to subscript it at each use would be four calls."""
 
 
 def noted(watcher: Watcher, scheduler: abc.SchedulerBase | None) -> Watcher:

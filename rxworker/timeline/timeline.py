@@ -135,7 +135,7 @@ class Timeline:
         self.only_gathers = True
         self._busy = self._is_receiving = self._has_started = False
         self._is_between = True  # before a response, or between two
-        self._children: WeakSet[Timeline] = WeakSet()
+        self._children: WeakSet[Timeline] | None = None  # made for the first
 
     def child(self) -> Timeline:
         """A timeline with the handlers of this one and scopes of its own, for a stream that is followed at the same time.
@@ -158,8 +158,11 @@ class Timeline:
         """
         child = Timeline(ends_with_stream=self._ends_with_stream)
         with self._lock:
-            for registration in self._all():
-                child._take(registration)
+            for row in self._registrations.values():
+                for registration in row:
+                    child._take(registration)
+            if self._children is None:
+                self._children = WeakSet()
             self._children.add(child)
         return child
 
@@ -231,7 +234,7 @@ class Timeline:
         with self._lock:
             self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
             self.only_gathers = self.only_gathers and registration.gather is not None
-            children = [*self._children]
+            children = [*(self._children or ())]
         for child in children:
             child._take(registration)
 
@@ -340,7 +343,7 @@ class Timeline:
             # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
-            children = [*self._children]
+            children = [*(self._children or ())]
         for child in children:
             child._remove(registration)
 
@@ -352,11 +355,11 @@ class Timeline:
         kind = block.kind
         if kind is None or deltas.like.__class__ not in kind.deltas:
             return True  # no handler takes them
-        registrations = self._registrations.get(kind, ())
-        for registration in registrations:
-            if registration.gather is None:
-                return False
-        _deliver(registrations, block.scopes, deltas, failures)
+        if registrations := self._registrations.get(kind):
+            for registration in registrations:
+                if registration.gather is None:
+                    return False
+            _deliver(registrations, block.scopes, deltas, failures)
         return True
 
     def _drain(self) -> None:
@@ -370,14 +373,18 @@ class Timeline:
                 self._handle(self._queue.popleft(), failures)
         finally:
             self._busy = False
-        raise_all(failures)
+        if failures:
+            raise_all(failures)
 
     def _handle(self, event: _Queued, failures: list[BaseException]) -> None:
         kind: type[object] = event.__class__
         if self._is_between and kind in OF_A_RESPONSE:
             self._begin(failures)
         if kind in BORDERS:
-            self._end_before(event, failures)
+            border: Any = event
+            for block, reason in self._open.end_before(border):
+                start = block.start
+                self._show(block, BlockAbort(start.index, start.block_type, reason), failures)
         if type(event) is Deltas:
             if not self._gather(event, failures):
                 for one in event:
@@ -398,7 +405,7 @@ class Timeline:
     def _begin(self, failures: list[BaseException]) -> None:
         """A response begins: a later retraction covers the events from now on."""
         self._is_between = self._has_started = False
-        for registration in self._all():
+        for registration in self._all() if self._registrations else ():
             if registration.begin is not None:
                 _call(registration.begin, failures)
 
@@ -421,16 +428,12 @@ class Timeline:
     def _all(self) -> list[Registration]:
         return [each for row in self._registrations.values() for each in row]
 
-    def _end_before(self, event: Any, failures: list[BaseException]) -> None:
-        for block, reason in self._open.end_before(event):
-            abort = BlockAbort(block.start.index, block.start.block_type, reason)
-            self._show(block, abort, failures)
-
     def _handle_block(self, event: Any, failures: list[BaseException]) -> None:
         block = self._open.get(event.index)
         if block is None:
             block = self._open[event.index] = _OpenBlock(start_of(event))
-        self._show(block, event, failures)
+        if self._registrations:  # most timelines have no handler, and follow what is open
+            self._show(block, event, failures)
         if type(event) is BlockStop or type(event) is BlockAbort:
             self._open.pop(event.index, None)
 

@@ -240,10 +240,9 @@ class Answer(Receiver, abc.DisposableBase):
         """Leave; the connection is closed, unless a response in the background has begun that has no name yet: it is cancelled when it has one."""
         if self in _cancelling:
             return
-        # A run knows whether another process continues the response.
-        is_left = getattr(self._pressure, "is_left", False)
         background = self._background
-        if background is not None and not (self._over or is_left):
+        # A run knows whether another process continues the response.
+        if not (background is None or self._over or getattr(self._pressure, "is_left", False)):
             is_named = background.cancel() or self._progress
             if not is_named and self._is_on_its_way:
                 self._wait_for_name(background)

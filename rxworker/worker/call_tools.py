@@ -279,15 +279,16 @@ def call_tools(
         HookError: A hook failed.
         ConfigurationError: The executor has emitted something other than a result of a call, or completed without one of a call.
     """
-    return turn._stage(_call_tools if executor is None else partial(_call_tools, executor=executor))
+    return turn._stage(make_calls if executor is None else partial(make_calls, executor=executor))
 
 
-async def _call_tools(
+async def make_calls(
     context: RunContext,
     scope: TurnScope,
     emitter: Emitter[Event],
     executor: Executor | None = None,
 ) -> None:
+    """The coroutine of `call_tools`."""
     flushes = context.journal.hub.flush_scheduler
     if flushes.is_needed and not scope.is_resumed:
         await let_watchers_act(flushes)

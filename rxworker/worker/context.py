@@ -159,6 +159,7 @@ class RunSettings:
         stages: The stages of a turn, in order.
         starts_early: Whether pure tools may start while the model still streams: not if the application calls the tools itself.
         takes_up: Whether a response that goes on at the service may be continued: not if the application has a stage of its own for it.
+        prices: The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``.
     """
 
     model: Model
@@ -174,12 +175,7 @@ class RunSettings:
     stages: Sequence[TurnStage]
     starts_early: bool
     takes_up: bool
-
-    @property
-    def prices(self) -> Prices | None:
-        """The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``."""
-        known = self.limits.prices or getattr(self.model, "prices", None)
-        return known if isinstance(known, Prices) else None
+    prices: Prices | None
 
 
 def continues(worker: RunSettings, options: Options) -> bool:
@@ -204,6 +200,7 @@ class RunContext(Struct, frozen=True, eq=False):
         scheduler: The clock of the run.
         journal: Records the events.
         parents: The runs that contain this one: the run whose tool call it is, that run's parent, and so on.
+        budgets: The budgets of this run and its parents, each once, since they may share one.
         allowed: The tools that a person always allows in this run, each with the hook that then does not pause it.
         output: The type of the answer, if one was requested.
         shared: The state that its tools and hooks share with user interfaces.
@@ -222,6 +219,7 @@ class RunContext(Struct, frozen=True, eq=False):
     scheduler: abc.SchedulerBase
     journal: Journal
     parents: tuple[RunContext, ...]
+    budgets: tuple[Budget, ...] = ()
     allowed: list[tuple[str, str]] = []
     output: Output[Any] | None = None
     shared: SharedState = field(default_factory=SharedState)
@@ -237,12 +235,6 @@ class RunContext(Struct, frozen=True, eq=False):
     def line(self) -> tuple[RunContext, ...]:
         """This run and its parents."""
         return (self, *self.parents)
-
-    @property
-    def budgets(self) -> tuple[Budget, ...]:
-        """The budgets of this run and its parents, each once, since they may share one."""
-        several = dict.fromkeys([run.worker.budget for run in self.line])
-        return tuple([budget for budget in several if budget is not None])
 
     def hook_input(self, variables: dict[str, object]) -> HookInput:
         """The input of a hook now. The events that it emits are checked and recorded."""
@@ -453,25 +445,26 @@ def before_request(context: RunContext, emit: Emit) -> None:
         LimitExceededError: A limit of the run, or of a parent, is reached.
         ConfigurationError: There is a limit on the cost, and the prices are not known.
     """
-    check_limits(emit, context.worker.limits, max_turns=context.journal.state.turns)
-    check_spent(context, emit)
-    check_limits(emit, context.worker.limits, max_depth=len(context.parents) - 1)
+    turns, depth = context.journal.state.turns, len(context.parents)
+    check_spent(context, emit, max_turns=turns, max_depth=depth - 1)
 
 
-def check_spent(context: RunContext, emit: Emit) -> None:
-    """Check the limits on tokens and their cost.
+def check_spent(context: RunContext, emit: Emit, **used: float) -> None:
+    """Check the limits on tokens and their cost, and what else the run itself has used of its limits.
 
     Raises:
         LimitExceededError: A limit of the run, or of a parent, is reached.
         ConfigurationError: There is a limit on the cost, and the prices are not known.
     """
-    for run in context.line:  # the usage of a run includes that of nested runs
-        limits, usage = run.worker.limits, run.journal.state.usage
-        check_limits(emit, limits, max_tokens=usage.total_tokens)
-        prices = run.worker.prices
-        check_priced(limits, prices)
-        if prices is not None and (cost := prices.cost(usage)) > 0:
-            check_limits(emit, limits, max_cost=cost)
+    for run in (context, *context.parents):  # the usage of a run includes that of nested runs
+        worker, usage = run.worker, run.journal.state.usage
+        used["max_tokens"] = usage.total_tokens
+        if worker.prices is None:
+            check_priced(worker.limits, None)
+        elif (cost := worker.prices.cost(usage)) > 0:
+            used["max_cost"] = cost
+        check_limits(emit, worker.limits, **used)
+        used.clear()
 
 
 def before_calls(context: RunContext, more: int, emit: Emit) -> None:
@@ -480,7 +473,7 @@ def before_calls(context: RunContext, more: int, emit: Emit) -> None:
     Raises:
         LimitExceededError: They are not.
     """
-    for run in context.line:
+    for run in (context, *context.parents):
         calls = run.journal.state.all_tool_calls + more
         check_limits(emit, run.worker.limits, max_tool_calls=calls - 1)
 

@@ -14,7 +14,7 @@ from rxworker.events import Event
 from rxworker.hooks import Hooks
 from rxworker.hooks.coerce import HookLike
 from rxworker.log.base import EventLog
-from rxworker.messages import Conversation, Json
+from rxworker.messages import Conversation, Json, Prices
 from rxworker.messages.settings import check_number
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
@@ -53,6 +53,12 @@ class Definition(RunSettings):
     """The part of a `Worker` that its sessions read: everything but their verbs."""
 
     priority = 0  # of its runs, where they are queued
+
+    @property
+    def prices(self) -> Prices | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a run keeps those with which it has begun
+        """The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``."""
+        known = self.limits.prices or getattr(self.model, "prices", None)
+        return known if isinstance(known, Prices) else None
 
     def __init__(
         self,

@@ -60,6 +60,8 @@ Opened: TypeAlias = tuple[RunContext, TurnScope]
 class Phase(Enum):
     """The phase of a run."""
 
+    __hash__ = object.__hash__  # see `BlockType`
+
     LOADING = "loading"
     """What is stored of the run is loaded."""
     STARTING = "starting"

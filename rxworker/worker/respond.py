@@ -24,6 +24,8 @@ from rxworker.events import (
     ResponseStatus,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.hub.scheduler import Readers
+from rxworker.log.writer import RunWriter
 from rxworker.operators import error_to_exception
 from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators
@@ -47,10 +49,11 @@ def respond(turn: Turn) -> Observable[Event]:
         Exception: The error of the last attempt.
         TruncatedError: The stream completed without the terminal event of the response.
     """
-    return turn._stage(_respond)
+    return turn._stage(receive)
 
 
-async def _respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+    """The coroutine of `respond`."""
     model, history = context.worker.model, context.journal.hub.history
     request, taken = request_of(context, scope), scope.taken_up
     if taken is not None:
@@ -159,16 +162,18 @@ class RunPressure:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._journals = journals = [run.journal for run in context.line]
-        several = [part for each in journals for part in (each.hub, each.writer)]
-        self._parts = [part for part in several if part is not None]
+        self._parts: list[Readers | RunWriter] = []
+        for run in (context, *context.parents):
+            self._parts.append(run.journal.hub.flush_scheduler.readers)
+            if run.journal.writer is not None:
+                self._parts.append(run.journal.writer)
 
     @property
     def is_left(self) -> bool:
         """Whether another process continues the response, for which it must be stored by its name."""
         response = self._context.journal.state.response
         is_named = response is not None and bool(response.response_id)
-        is_left = is_named and any(journal.is_left for journal in self._journals)
+        is_left = is_named and any(run.journal.is_left for run in self._context.line)
         return is_left and continues(self._context.worker, self._context.options)
 
     @property

@@ -153,7 +153,7 @@ def result_of(
     """
     text = answer_of(state.conversation)
     pause = state.pause
-    result = RunResult[T](
+    result: RunResult[T] = RunResult(
         conversation=state.conversation,
         text=text,
         usage=state.usage,

@@ -56,6 +56,7 @@ from rxworker.worker.context import INSIDE, RunContext, TurnScope, continues, se
 from rxworker.worker.decisions import Decided, Decisions
 from rxworker.worker.definition import Definition
 from rxworker.worker.journal import Journal
+from rxworker.worker.limits import Budget
 from rxworker.worker.output import Output, output_of
 from rxworker.worker.paused import RESERVED, decide_command, decision_of, resume_turn
 from rxworker.worker.recovery import (
@@ -846,6 +847,7 @@ class Session(SessionVerbs):
             scheduler=scheduler_of_run(worker.scheduler),
             journal=Journal(run_id or new_id(), clock=record_clock(loop), loop=loop),
             parents=() if outer is None else outer.line,
+            budgets=_budgets(worker.budget, outer),
         )
         run = Run(self, context, begin, self._began, self._ended, loop)
         self._current = run  # while it is loaded, too
@@ -939,6 +941,11 @@ def _check_claim(answer: object, run_id: str) -> None:
     raise ConfigurationError(
         f"claim returned {answer!r:.80}: give a plain function, not a coroutine function, that returns True or False"
     )
+
+
+def _budgets(own: Budget | None, outer: RunContext | None) -> tuple[Budget, ...]:
+    around = () if outer is None else outer.budgets
+    return around if own is None or own in around else (own, *around)
 
 
 def new_id() -> str:

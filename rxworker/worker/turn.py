@@ -56,7 +56,7 @@ from rxworker.state import RunState
 from rxworker.state.response import message_of
 from rxworker.worker.apply import apply_operators, expect_observable
 from rxworker.worker.arguments import expect
-from rxworker.worker.call_tools import call_tools
+from rxworker.worker.call_tools import call_tools, make_calls
 from rxworker.worker.compaction import compacted
 from rxworker.worker.context import (
     KEPT_TURNS,
@@ -64,6 +64,7 @@ from rxworker.worker.context import (
     Emit,
     RunContext,
     StageName,
+    StageWork,
     Turn,
     TurnScope,
     TurnStage,
@@ -76,7 +77,7 @@ from rxworker.worker.context import (
 )
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
-from rxworker.worker.respond import respond
+from rxworker.worker.respond import receive, respond
 
 # Constants, since a member of an enumeration is slow to look up.
 MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END
@@ -106,8 +107,10 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
             await emitter.follow(stages[1](one), context.scheduler)
             left = stages[2:] if scope.taken_up is taken else stages
         for stage in left:
-            # A stage that is a coroutine is awaited here, in the task of the run: it costs one call.
-            await emitter.follow(stage(one), context.scheduler)
+            if work := WORK.get(stage):  # awaited here, in the task of the run: it costs one call
+                await work(context, scope, emitter)
+            else:
+                await emitter.follow(stage(one), context.scheduler)
             # The usual ones before the calls end no run, and each look at the state folds the records that are new.
             if stage is not prepare and stage is not respond and journal.state.status != "running":
                 return
@@ -363,9 +366,10 @@ async def _delivers(context: RunContext, emit: Emit) -> bool:
     """Deliver the messages that were sent until now; whether there were any."""
     if context.commands is not None:
         await context.commands.read_now()
-    is_sent = bool(context.mailbox.waiting)
+    if not context.mailbox.waiting:
+        return False
     context.mailbox.deliver(emit)
-    return is_sent
+    return True
 
 
 def _has_results(state: RunState, scope: TurnScope) -> bool:
@@ -405,3 +409,11 @@ STAGES: Mapping[StageName, TurnStage] = {
     "decide": decide,
 }
 """The usual stages of a turn, in order."""
+
+WORK: Mapping[TurnStage, StageWork] = {
+    prepare: _prepare,
+    respond: receive,
+    call_tools: make_calls,
+    decide: _decide,
+}
+"""The coroutine functions of the usual stages."""
