@@ -42,6 +42,7 @@ from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
 from rxworker.log.store import Append, Store
 from rxworker.log.values import (
     CARRIED,
+    DECIDE,
     OPEN,
     Claim,
     Command,
@@ -238,6 +239,35 @@ class EventLog(Store):
             last = record_of(entries[-1], run_id)
             row = replace(info.row, status="queued", reason="", cause="")
             await append_events(self, claim, last, [RunRequeue(reason, info.sent)], row)
+        await self.call_worker(row.worker)
+
+    async def claim_any(self, infos: Sequence[RunInfo]) -> Claim | None:
+        """Claim the first of some runs that no process holds, with one statement; ``None`` if there is none any more.
+
+        Args:
+            infos: Runs that are queued or cut off, as the log has listed them.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        self._check_open()
+        self._loop = asyncio.get_running_loop()
+        runs = [one.run_id for one in infos if not self.heartbeat.renews(one.run_id)]
+        claim = await self._claim_any(runs, frozenset(OPEN)) if runs else None
+        if claim is not None:
+            self.followers.wake(claim.run_id)
+        return claim
+
+    async def call_worker(self, kind: str, *, everyone: bool = False) -> None:
+        """Wake one process that waits for a run of a kind, or all of them, in a log that does not wake all for each change.
+
+        Args:
+            kind: The kind of the run that waits; see `RunRow.worker`.
+            everyone: Whether to wake all, since one of them cannot continue it.
+        """
+        if self.calls:
+            with suppress(RxWorkerError):  # each looks by itself, later
+                await self._call(kind, everyone)
 
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
@@ -478,53 +508,18 @@ class EventLog(Store):
             every: At most one list of changed runs in so many seconds.
         """
         with self._waker(ALL_RUNS) as waker:
-            newest = await self.list(limit=PAGE if limit is None else max(limit, 1))
-            revision = max((info.revision for info in newest), default=0)
-            leases = Leases(self.lease / 3)
-            async for infos in self._stored_pages(newest, limit):
-                leases.note(infos, time.time())
+            cursor = ChangeCursor(self)
+            async for infos in cursor.stored(limit):
                 yield infos
             yield []
             while not self.is_closed:
                 waker.clear()
-                stored = await self._changed_since(revision, PAGE)
-                infos = [self._encoding.decode_info(each) for each in stored]
-                if infos:
-                    revision = infos[-1].revision
-                infos += await self._listed_of({*leases.due(time.time())})
-                if infos:
-                    leases.note(infos, time.time())
+                if infos := await cursor.newer():
                     yield infos
                     # Many changes, such as those of a deletion of old runs, are read without pauses.
                     await asyncio.sleep(every if len(infos) < PAGE else 0.0)
                 else:
-                    await waker.wait(leases.next_due)
-
-    async def _stored_pages(
-        self, newest: Sequence[RunInfo], limit: int | None
-    ) -> AsyncGenerator[list[RunInfo], None]:
-        """The newest runs and all before them, or, with a limit, those that have not ended."""
-        if not newest:
-            return
-        yield [*newest]
-        if limit is None:
-            rest = [self.list_pages(before=newest[-1].run_id)]
-        else:
-            rest = [self.list_pages(status=status) for status in ("queued", "running", "paused")]
-        for pages in rest:
-            async for infos in pages:
-                yield infos
-
-    async def _listed_of(self, runs: Collection[str]) -> list[RunInfo]:
-        """Stored runs without their records, in pages if there are many."""
-        found: dict[str, RunInfo] = {}
-        if len(runs) > FEW:
-            async for infos in self.list_pages(status="running"):
-                found.update((info.run_id, info) for info in infos if info.run_id in runs)
-        for run in runs:
-            if run not in found and (info := await self.listed(run)) is not None:
-                found[run] = info
-        return [*found.values()]
+                    await waker.wait(cursor.leases.next_due)
 
     def fleet(self, *, every: float = 0.25) -> Observable[RunInfo]:
         """The last values of all runs as one observable: those that are stored, and then each one that changes, by any process.
@@ -682,6 +677,9 @@ class EventLog(Store):
         self._check_open()
         number = await self._send(run_id, command.key, self._encoding.encode(command, run_id))
         self.followers.wake(run_id)
+        if command.kind == DECIDE:
+            info = await self.listed(run_id)
+            await self.call_worker("" if info is None else info.row.worker)
         if command.kind in CARRIED:
             # After it is stored: a run that is resumed just now carries over what it finds, and makes the same key of it.
             resumed = resumed_id(run_id)
@@ -841,6 +839,58 @@ class EventLog(Store):
     async def _read_page(self, run_id: str, after: int) -> list[Entry]:
         self._check_open()
         return self._encoding.decode_entries(await self._read(run_id, after, PAGE), run_id)
+
+
+class ChangeCursor:
+    """Reads the stored runs of a log, and then, each time, those that have changed.
+
+    Args:
+        log: The log.
+
+    Attributes:
+        leases: When runs are looked at again whose leases are renewed without a change.
+        revision: The revision of the last change that was read.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self.leases = Leases(log.lease / 3)
+        self.revision = 0
+
+    async def stored(self, limit: int | None) -> AsyncGenerator[list[RunInfo], None]:
+        """The newest runs and all before them, or, with a limit, those that have not ended."""
+        log = self._log
+        newest = await log.list(limit=PAGE if limit is None else max(limit, 1))
+        self.revision = max((info.revision for info in newest), default=0)
+        if newest:
+            yield self._noted(newest)
+            if limit is None:
+                rest = [log.list_pages(before=newest[-1].run_id)]
+            else:
+                rest = [log.list_pages(status=one) for one in ("queued", "running", "paused")]
+            for pages in rest:
+                async for infos in pages:
+                    yield self._noted(infos)
+
+    async def newer(self) -> list[RunInfo]:
+        """The runs that have changed since, and those whose lease was to end; at most a page of the former."""
+        log, decode = self._log, self._log._encoding.decode_info
+        infos = [decode(each) for each in await log._changed_since(self.revision, PAGE)]
+        if infos:
+            self.revision = infos[-1].revision
+        due = {*self.leases.due(time.time())} - {info.run_id for info in infos}
+        if len(due) > FEW:
+            async for some in log.list_pages(status="running"):
+                infos += [info for info in some if info.run_id in due]
+                due -= {info.run_id for info in some}
+        for run in due:
+            if (info := await log.listed(run)) is not None:
+                infos.append(info)
+        return self._noted(infos)
+
+    def _noted(self, infos: list[RunInfo]) -> list[RunInfo]:
+        self.leases.note(infos, time.time())
+        return infos
 
 
 def _take_some(rows: list[StoredRow]) -> list[StoredRow]:

@@ -14,6 +14,8 @@ from typing import Self
 
 ALL_RUNS = ""
 """In place of the id of a run: what follows it is woken by a change of any run."""
+CALLS = "\0"
+"""In place of the id of a run: what follows it is woken when the log calls this process to a run that waits."""
 
 PAGE = 500
 """How many entries or runs are read at once."""
@@ -44,7 +46,7 @@ class Followers:
 
     @property
     def runs(self) -> Sequence[str]:
-        """The ids of the runs that are followed, and `ALL_RUNS`, if all are."""
+        """The ids of the runs that are followed, `ALL_RUNS`, if all are, and `CALLS`."""
         return tuple(self._wakers)
 
     @property
@@ -139,11 +141,12 @@ class Waker:
         self._is_set = False
         self._event.clear()
 
-    async def wait(self, until: float | None = None) -> None:
-        """Wait until it is set, or until a time."""
+    async def wait(self, until: float | None = None) -> bool:
+        """Wait until it is set, or until a time. Returns whether it is set."""
         if not self._is_set:
             # `asyncio.wait_for` loses a cancellation that comes together with the event.
             with suppress(TimeoutError):
                 seconds = None if until is None else max(until - time.time(), 0.0)
                 async with asyncio.timeout(seconds):
                     await self._event.wait()
+        return self._is_set

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 import uuid
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from msgspec.structs import replace
@@ -27,7 +29,7 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.follow import ALL_RUNS
+from rxworker.log.follow import ALL_RUNS, CALLS
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict
@@ -53,6 +55,7 @@ from rxworker.log.values import Claim, StoredStatus
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
 
 WATCHED = 10.0
 """Seconds for which an owner takes its run for watched."""
@@ -114,7 +117,10 @@ class NatsLog(EventLog):
         self._watch_subject = f"{self._address.name}.watch.{subject_token(self.owner)}"
         self._marks = 0  # the generation of the connection with the subscription
         self._marking: asyncio.TimerHandle | None = None
+        self._calls: list[Subscription] = []
         self._renewer = Renewer(self._address, self._options, self.owner)
+
+    calls = True
 
     def __repr__(self) -> str:
         return f"NatsLog({str(self._address)!r})"
@@ -177,6 +183,39 @@ class NatsLog(EventLog):
         self._expect(run_id, claim.last_seq)
         return claim
 
+    async def _claim_any(
+        self, runs: Sequence[str], statuses: Collection[StoredStatus]
+    ) -> Claim | None:
+        # Those that look at the same moment do not try the same ones in the same order.
+        rest = random.sample(runs[1:], len(runs) - 1)
+        return await super()._claim_any([runs[0], *rest], statuses)
+
+    async def _await_call(self, kinds: Sequence[str]) -> None:
+        connection = (await self._open()).connection
+        await self._dismiss_call()
+
+        async def called(_: Msg) -> None:
+            await self._dismiss_call()
+            self.followers.wake(CALLS)
+
+        prefix = self._address.name
+        works = [f"{prefix}.work.{subject_token(kind)}" for kind in kinds] or [f"{prefix}.work.*"]
+        for subject, queue in [*((each, "work") for each in works), (f"{prefix}.workers", "")]:
+            subscribe = partial(connection.subscribe, subject, called, queue)
+            calls = await connection.persist(subscribe)
+            self._calls.append(calls)
+            await calls.unsubscribe(1)  # the server sends one call
+
+    async def _dismiss_call(self) -> None:
+        calls, self._calls = self._calls, []
+        for each in calls:
+            with contextlib.suppress(Exception):  # it may belong to a connection that was closed
+                await each.unsubscribe()
+
+    async def _call(self, kind: str, everyone: bool) -> None:
+        subject = "workers" if everyone else f"work.{subject_token(kind)}"
+        await (await self._open()).connection.emit(f"{self._address.name}.{subject}")
+
     async def _append(self, append: Append) -> bool:
         run, session = append.claim.run_id, await self._open()
         await session.append(append)
@@ -221,7 +260,13 @@ class NatsLog(EventLog):
         return await (await self._rows()).list(status, before, limit, is_empty)
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
-        return await (await self._rows()).changed_since(revision, limit)
+        if ALL_RUNS in self.followers.runs:
+            return await (await self._rows()).changed_since(revision, limit)
+        # Who only looks for runs now and then is not sent each change.
+        index, self._index = self._index, None
+        if index is not None:
+            self._start(index.close())
+        return await (await self._open()).changed_since(revision)
 
     async def _rows(self) -> Index:
         session = await self._open()
@@ -263,7 +308,7 @@ class NatsLog(EventLog):
             tail.expected = max(tail.expected, number)
 
     def _follow_started(self, run_id: str) -> None:
-        if run_id != ALL_RUNS:
+        if run_id not in (ALL_RUNS, CALLS):
             self._start(self._follow(run_id))
 
     def _follow_ended(self, run_id: str) -> None:

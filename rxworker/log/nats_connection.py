@@ -512,10 +512,10 @@ class Connection:
         return f"{prefix}.{uuid.uuid4().hex}"
 
     async def subscribe(
-        self, subject: str, receive: Callable[[Msg], Awaitable[None]]
+        self, subject: str, receive: Callable[[Msg], Awaitable[None]], queue: str = ""
     ) -> Subscription:
-        """Receive the messages of a subject."""
-        return await _subscribe(await self._ready(), subject, receive)
+        """Receive the messages of a subject; of those that name a queue, one receives each."""
+        return await _subscribe(await self._ready(), subject, receive, queue)
 
     async def emit(self, subject: str, data: bytes = b"") -> None:
         """Send a message that may be lost."""
@@ -531,10 +531,10 @@ def _is_about_credentials(error: BaseException) -> bool:
 
 
 async def _subscribe(
-    client: Client, subject: str, receive: Callable[[Msg], Awaitable[None]]
+    client: Client, subject: str, receive: Callable[[Msg], Awaitable[None]], queue: str = ""
 ) -> Subscription:
     subscribe = cast("Callable[..., Awaitable[Subscription]]", client.subscribe)  # pyright: ignore[reportUnknownMemberType] - untyped in nats-py
-    return await subscribe(subject, cb=receive)
+    return await subscribe(subject, queue, cb=receive)
 
 
 def _raised(error: _Error) -> Exception:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import no_run
+from rxworker.log.codec import StoredRow
 from rxworker.log.format import Entry
 from rxworker.log.nats_connection import (
     EXPECTED,
@@ -355,6 +356,21 @@ class Session:
             await self.connection.request(f"STREAM.PURGE.{place.stream}", {"filter": subject})
 
     # What lists show
+
+    async def changed_since(self, revision: int) -> list[StoredRow]:
+        """The runs that have changed since a revision, in the order of the changes; a part of them, if there are many."""
+        rows: list[StoredRow] = []
+        subject = f"{self.name}.row.*"
+        for found in await self.connection.read(self._rows, subject, revision + 1):
+            try:
+                row = decode(found.data, Listed, self.name)
+            except LogError:  # one that cannot be read must not hide the others
+                continue
+            until = lease_end(row, row.claimed, None)
+            if row.owner and until <= self.clock.now():  # it was renewed, or has ended
+                until = lease_end(row, row.claimed, await self.beat(row.owner))
+            rows.append(row.stored(found.seq, self.clock.wall(until)))
+        return rows
 
     async def row(self, run_id: str) -> Known | None:
         """The entry of a run in a list; ``None`` if there is none."""

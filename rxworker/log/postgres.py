@@ -9,7 +9,7 @@ reported as done. So appends are kept until they are on the disk, which the serv
 before those that wait; the server refuses those that it has, and reports its last number. A claim and a command are stored with a token, which shows that they
 were done.
 
-The server notifies each process of the ids of the runs that have changed. A process that has begun to listen reads everything that it follows once, so that
+The server notifies each process that watches runs of the ids of those that have changed. A process that only runs its runs, or waits for one, has a channel of its own. A process that has begun to listen reads everything that it follows once, so that
 nothing is missed between a lost connection and the next one. Leases are compared on the server, by its clock; times that are read are converted to the clock of
 this machine.
 """
@@ -37,6 +37,7 @@ from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log import postgres_tables as sql
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
+from rxworker.log.follow import ALL_RUNS, CALLS
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
@@ -219,7 +220,7 @@ class PostgresLog(EventLog):
         self.address = server.address
         try:
             with server.connect_now() as connection:
-                self.id, clock = _prepare(connection, server)
+                self.id, clock, self._channel, self.calls = _prepare(connection, server, self.owner)
         except psycopg.Error as error:
             raise server.explained(error) from error
         self._ahead = clock - time.time()  # the clock of the server, before ours
@@ -235,7 +236,7 @@ class PostgresLog(EventLog):
         self._unflushed_size = 0
         self._is_new = False  # the connection that writes
         self._own_pid = 0
-        self._listener: asyncio.Task[None] | None = None
+        self._listeners: dict[str, asyncio.Task[None]] = {}
         self._to_mark: set[str] = set()
         self._marking: asyncio.TimerHandle | None = None
 
@@ -270,6 +271,29 @@ class PostgresLog(EventLog):
             [*statuses],
         )
         return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
+
+    async def _claim_any(
+        self, runs: Sequence[str], statuses: Collection[StoredStatus]
+    ) -> Claim | None:
+        if not self.calls:
+            return await super()._claim_any(runs, statuses)
+
+        def judge(found: Row, _: bool) -> Claim | None:
+            run, epoch, last = found
+            return None if run is None else Claim(run, epoch, last, self.owner)
+
+        values = ([*runs], self.owner, uuid.uuid4().hex, self.lease, [*statuses])
+        return await self._writes.put(_Job(sql.CLAIM_ANY, values, judge, durable=True))
+
+    async def _await_call(self, kinds: Sequence[str]) -> None:
+        await self._writes.put(_Job(sql.AWAIT_CALL, (self.owner, [*kinds]), _nothing))
+
+    async def _dismiss_call(self) -> None:
+        await self._writes.put(_Job(sql.DISMISS_CALL, (self.owner,), _nothing))
+
+    async def _call(self, kind: str, everyone: bool) -> None:
+        values = {"kind": kind, "most": None if everyone else 1}
+        await self._writes.put(_Job(sql.CALL, values, _nothing))
 
     async def _append(self, append: Append) -> bool:
         return await self._writes.put(_AppendJob(append))
@@ -438,9 +462,10 @@ class PostgresLog(EventLog):
             self._marking.cancel()
         for pump in (self._writes, self._reads):
             await pump.close()
-        if self._listener is not None and not self._listener.done():
-            self._listener.cancel()
-            await asyncio.wait([self._listener])
+        for listener in self._listeners.values():
+            listener.cancel()
+        if self._listeners:
+            await asyncio.wait(self._listeners.values())
         await self._searching.close()
         await self._folding.close()
         with self._renew_lock:
@@ -539,16 +564,19 @@ class PostgresLog(EventLog):
     # Following
 
     def _follow_started(self, run_id: str) -> None:
-        if self._listener is None or self._listener.done():
+        is_own = self.calls and run_id != ALL_RUNS and not self.followers.has_reader(run_id)
+        channel = self._channel if is_own else f"rxworker:{self._server.schema}"
+        if channel not in self._listeners or self._listeners[channel].done():
             loop = asyncio.get_running_loop()
-            self._listener = loop.create_task(self._listen(), name="rxworker log listener")
+            listening = loop.create_task(self._listen(channel), name="rxworker log listener")
+            self._listeners[channel] = listening
         if self.followers.has_reader(run_id):
             if not self._to_mark:
                 asyncio.get_running_loop().call_soon(self._mark)
             self._to_mark.add(run_id)
 
-    async def _listen(self) -> None:
-        """Wake what follows the runs that other processes have changed, until the log is closed."""
+    async def _listen(self, channel: str) -> None:
+        """Wake what follows the runs that other processes have changed, or that they have sent commands to, until the log is closed."""
         pauses = iter(PAUSES)
         pause = 0.0
         while True:
@@ -557,7 +585,6 @@ class PostgresLog(EventLog):
             with contextlib.suppress(psycopg.Error):
                 connection = await self._server.connect()
                 try:
-                    channel = f"rxworker:{self._server.schema}"
                     await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
                     pauses = iter(PAUSES)
                     self.followers.wake_all()
@@ -577,9 +604,12 @@ class PostgresLog(EventLog):
             try:
                 received.consume_input()
                 while (note := received.notifies()) is not None:
-                    if note.be_pid != self._own_pid:
-                        run = note.extra.decode()
-                        self.followers.wake(run) if run else self.followers.wake_all()
+                    run = note.extra.decode()
+                    if note.relname.decode() == self._channel:
+                        run = CALLS if run == "call" else run[4:]
+                    elif note.be_pid == self._own_pid:
+                        continue
+                    self.followers.wake(run) if run else self.followers.wake_all()
             except psycopg.OperationalError:
                 loop.remove_reader(file)
                 if not lost.done():
@@ -610,8 +640,8 @@ class PostgresLog(EventLog):
         self._mark()
 
 
-def _prepare(connection: Connection, server: Server) -> tuple[str, float]:
-    """Make the schema and its tables, or check them. Returns the id of the log, and the time of the server.
+def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, float, str, bool]:
+    """Make the schema and its tables, or check them. Returns the id of the log, the time of the server, the channel of this process, and whether processes can be called.
 
     Raises:
         LogError: There is a log of a newer version, or something else.
@@ -636,13 +666,13 @@ def _prepare(connection: Connection, server: Server) -> tuple[str, float]:
             connection.execute(sql.DURABLE)
         try:
             found = connection.execute(
-                "SELECT id, format, date_part('epoch', clock_timestamp()) FROM log"
+                "SELECT id, format, date_part('epoch', clock_timestamp()), has_table_privilege(to_regclass('waiting'), 'DELETE') FROM log"
             ).fetchone()
         except psycopg.errors.UndefinedColumn as error:
             raise LogError(_other(server)) from error
         if found is None:
             raise LogError(_other(server))
-        identity, version, clock = found
+        identity, version, clock, can_call = found
         if version > sql.FORMAT:
             raise LogError(
                 f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows versions up to {sql.FORMAT}: use a newer rxworker"
@@ -652,7 +682,16 @@ def _prepare(connection: Connection, server: Server) -> tuple[str, float]:
             connection.execute(sql.UPGRADES[earlier])
             connection.execute("UPDATE log SET format = %s", (earlier + 1,))
             connection.execute(sql.DURABLE)
-    return identity, clock
+        if can_call is None:
+            # Without the right to make a table, or to use it, each change wakes all.
+            with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+                with connection.transaction():
+                    connection.execute(sql.CALLS)
+                can_call = True
+        channel = ""
+        if can_call:
+            ((channel,),) = connection.execute("SELECT channel_of(%s)", (owner,)).fetchall()
+    return identity, clock, channel, bool(can_call)
 
 
 def _other(server: Server) -> str:

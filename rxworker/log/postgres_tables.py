@@ -117,23 +117,6 @@ BEGIN
   END LOOP;
 END $$;
 
-CREATE FUNCTION send_command(name text, given_key text, given_token text, given_body bytea, OUT found_status text, OUT given_number bigint)
-LANGUAGE plpgsql AS $$
-DECLARE one runs;
-BEGIN
-  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
-  found_status := one.status;
-  SELECT number INTO given_number FROM commands WHERE run = one.id AND key = given_key AND token = given_token;
-  IF given_number IS NULL AND one.status IN ('queued', 'running', 'paused') THEN
-    INSERT INTO commands VALUES(one.id, one.sent + 1, given_key, given_token, date_part('epoch', clock_timestamp()), given_body)
-      ON CONFLICT (run, key) DO NOTHING RETURNING number INTO given_number;
-    IF FOUND THEN
-      UPDATE runs SET sent = given_number WHERE id = one.id;
-      PERFORM publish(ARRAY[one.id], ARRAY[name]);
-    END IF;
-  END IF;
-END $$;
-
 CREATE FUNCTION delete_run(name text, OUT is_gone boolean, OUT found_status text, OUT found_owner text, OUT remaining float8) LANGUAGE plpgsql AS $$
 DECLARE one runs; moment float8;
 BEGIN
@@ -165,6 +148,50 @@ $$;
 }
 """What brings the functions of a log from a version to the next one."""
 
+CALLS: LiteralString = """
+CREATE UNLOGGED TABLE waiting(owner text PRIMARY KEY, kinds text[] NOT NULL, since float8 NOT NULL);
+
+CREATE FUNCTION channel_of(owner text) RETURNS text LANGUAGE sql AS $$ SELECT 'rxw:' || md5(current_schema() || ':' || owner) $$;
+
+CREATE FUNCTION claim_any(names text[], claimant text, given_token text, seconds float8, statuses text[],
+  OUT found_run text, OUT found_epoch bigint, OUT found_last bigint) LANGUAGE plpgsql AS $$
+DECLARE taken boolean;
+BEGIN
+  FOREACH found_run IN ARRAY names LOOP
+    PERFORM 1 FROM runs WHERE run = found_run AND (token = given_token OR
+      (status = ANY(statuses) AND NOT (owner <> '' AND lease > date_part('epoch', clock_timestamp())))) FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+      SELECT is_taken, one.found_epoch, one.found_last INTO taken, found_epoch, found_last
+        FROM claim_run(found_run, false, NULL, claimant, given_token, seconds, statuses) AS one;
+      IF taken THEN
+        RETURN;
+      END IF;
+    END IF;
+  END LOOP;
+  found_run := NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION send_command(name text, given_key text, given_token text, given_body bytea, OUT found_status text, OUT given_number bigint)
+LANGUAGE plpgsql AS $$
+DECLARE one runs;
+BEGIN
+  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
+  found_status := one.status;
+  SELECT number INTO given_number FROM commands WHERE run = one.id AND key = given_key AND token = given_token;
+  IF given_number IS NULL AND one.status IN ('queued', 'running', 'paused') THEN
+    INSERT INTO commands VALUES(one.id, one.sent + 1, given_key, given_token, date_part('epoch', clock_timestamp()), given_body)
+      ON CONFLICT (run, key) DO NOTHING RETURNING number INTO given_number;
+    IF FOUND THEN
+      UPDATE runs SET sent = given_number WHERE id = one.id;
+      PERFORM publish(ARRAY[one.id], ARRAY[name]);
+      PERFORM pg_notify(channel_of(one.owner), 'run ' || CASE WHEN octet_length(name) < 4000 THEN name ELSE '' END) WHERE one.owner <> '';
+    END IF;
+  END IF;
+END $$;
+"""
+"""What wakes one process, and not all: the processes that wait for a run, and a channel for each, on which it also receives that its runs have commands. Logs of earlier
+versions get it when they are opened; the processes of those versions go on beside it, and call ``send_command`` as before."""
+
 FLUSH: LiteralString = "SELECT set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'rxworker', '')"
 """Return when the disk has what was committed before. A transaction waits for the disk if it has written something: this one writes an empty message."""
 
@@ -180,6 +207,17 @@ SKIP: LiteralString = (
 """Leave out revisions. A server that crashed has lost its last ones, which readers have seen; so each new connection that writes begins with higher ones."""
 
 CLAIM: LiteralString = "SELECT * FROM claim_run(%b, %b, %b, %b, %b, %b, %b::text[])"
+CLAIM_ANY: LiteralString = "SELECT * FROM claim_any(%b::text[], %b, %b, %b, %b::text[])"
+AWAIT_CALL: LiteralString = (
+    "INSERT INTO waiting VALUES(%b, %b::text[], date_part('epoch', clock_timestamp())) "
+    "ON CONFLICT (owner) DO UPDATE SET kinds = excluded.kinds, since = excluded.since RETURNING owner"
+)
+DISMISS_CALL: LiteralString = "WITH gone AS (DELETE FROM waiting WHERE owner = %b OR since < date_part('epoch', clock_timestamp()) - 86400 RETURNING owner) SELECT count(*) FROM gone"
+# Those that came last are called first: a process that has ended is soon among the others.
+CALL: LiteralString = (
+    "WITH gone AS (DELETE FROM waiting WHERE owner IN (SELECT owner FROM waiting WHERE kinds = '{}' OR %(kind)b = '' OR %(kind)b = ANY(kinds) "
+    "ORDER BY since DESC LIMIT %(most)b FOR UPDATE SKIP LOCKED) RETURNING owner) SELECT count(pg_notify(channel_of(owner), 'call')) FROM gone"
+)
 APPEND: LiteralString = (
     "SELECT * FROM append_entries(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::text[], "
     "%b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::float8[], %b::boolean[], %b::bigint[], %b::bytea[])"

@@ -1,7 +1,10 @@
 """Continuing the runs of processes that have ended.
 
-Theory of operation. `RunSource` follows the changes of the log, and `PendingRuns` folds them. A run waits if it is queued or running without a valid lease, or
-paused with commands that may decide about it. Runs that were deferred have an entry in a heap of times, so that a change costs no more with many runs.
+Theory of operation. `RunSource` reads what has changed in the log when its process has room for a run, and `PendingRuns` folds it. A run waits if it is queued or running without a
+valid lease, or paused with commands that may decide about it. Runs that were deferred have an entry in a heap of times, so that a change costs no more with many runs.
+
+A process that finds no run has the log note that it waits, and reads once more. Whatever makes a run wait for a process has the log call one of those (see `EventLog.call_worker`), so that a
+run costs the same whether two processes wait or fifty. A call may be lost, with the process that was called, and processes of older versions call nobody: so each looks by itself every `LOOK` seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
 from typing import Self, TypeVar
 
 from msgspec.structs import replace
@@ -26,8 +29,17 @@ from rxworker.errors import (
     describe,
 )
 from rxworker.events import RunAbort, RunRecover
-from rxworker.log.base import EventLog, append_events, claimed, no_run, release_shielded
+from rxworker.log.base import (
+    ChangeCursor,
+    EventLog,
+    append_events,
+    claimed,
+    no_run,
+    release_shielded,
+)
+from rxworker.log.follow import ALL_RUNS, CALLS, Waker
 from rxworker.log.format import check_continuable, records_of
+from rxworker.log.replay import keep_task
 from rxworker.log.values import (
     DECIDE,
     DISMISS,
@@ -53,6 +65,10 @@ logger = logging.getLogger("rxworker.log")
 
 RETRIES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds until a run that could not be continued is tried again: after the first failure, the second and so on."""
+LOOK = 1.0
+"""Seconds after which a process that waits looks for runs without being called."""
+CANDIDATES = 16
+"""How many runs a claim is tried for in one statement."""
 SETTLE = 5.0
 """Seconds that a claim may take to be given back when its process stops."""
 PATIENCE = 60.0
@@ -65,28 +81,46 @@ class RunSource:
     Args:
         log: The log of the runs.
         cap: How many runs of a tenant may be held at once; ``None``: any number.
+        kinds: The kinds of the runs; by default all.
     """
 
-    def __init__(self, log: EventLog, cap: Callable[[str], int | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        cap: Callable[[str], int | None] = lambda _: None,
+        kinds: Collection[str] = (),
+    ) -> None:
         self.log = log
         self.pending = PendingRuns(cap)
-        self._revision = -1
-        self._has_followed = False
+        self._kinds = sorted(kinds)
+        self._cursor = ChangeCursor(log)
+        self._is_loaded = False
+        self._waker: Waker | None = None
+        self._waits = False  # to be called
         self._left: set[str] = set()  # to the process that has decided
         self._unreadable: set[str] = set()  # reported once
         self._nested: dict[str, set[str]] = {}  # nested runs that are cut off, by their outer runs
-        self._changed = asyncio.Event()
-        self._loaded = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.get_running_loop().create_task(self._follow(), name="follow the log")
+        self._waker = Waker(self.log.followers, CALLS if self.log.calls else ALL_RUNS, False)
+        self._waker.__enter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self._waker is not None:
+            self._waker.__exit__()
+        await self._stop_waiting()
+
+    async def _stop_waiting(self) -> None:
+        waits, self._waits = self._waits, False
+        if waits and not self.log.is_closed:
+            with suppress(RxWorkerError):
+                await self.log._dismiss_call()
+
+    def look(self) -> None:
+        """Look for a run again now, such as after the end of one that its tenant's cap has counted."""
+        if self._waker is not None:
+            self._waker.set()
 
     async def take(self, *, wait: bool = True) -> RunInfo | None:
         """The next run to continue.
@@ -97,12 +131,16 @@ class RunSource:
         Raises:
             LogError: The log cannot be read, or was closed.
         """
-        await self._unless_failed(self._loaded)
+        waker = self._waker
+        assert waker is not None  # it was entered
         while True:
-            self._changed.clear()
+            waker.clear()
+            await self.catch_up()
             for run in self.pending.deferred(time.time()):
                 await self.refresh(run)
             info = self.pending.pop()
+            if info is not None and self._kinds and info.row.worker not in self._kinds:
+                continue
             if info is None and not wait:
                 return None
             if info is not None and info.row.outer:
@@ -114,9 +152,34 @@ class RunSource:
                     self._retry(info.run_id, error)
                     continue
                 if is_due:
+                    await self._stop_waiting()  # while its process may have no room for another one
                     return info
-            if info is None:
-                await self._unless_failed(self._changed, self.pending.next_deferral)
+            elif self.log.calls and not self._waits:
+                self._waits = True
+                with suppress(RxWorkerError):
+                    await self.log._await_call(self._kinds)  # and look once more
+            elif await waker.wait(self._next_look()):
+                self._waits = False
+                await asyncio.sleep(0)
+
+    def _next_look(self) -> float | None:
+        look = time.time() + min(LOOK, self.log.lease / 3) if self.log.calls else None
+        times = (look, self.pending.next_deferral, self._cursor.leases.next_due)
+        return min((each for each in times if each is not None), default=None)
+
+    async def claim(self, info: RunInfo) -> tuple[RunInfo, Claim] | None:
+        """Claim a run, or else another one that waits; ``None`` if other processes were faster, or the log cannot be written now."""
+        some = {one.run_id: one for one in (info, *self.pending.next_ones(CANDIDATES))}
+        if self._kinds:
+            some = {run: one for run, one in some.items() if one.row.worker in self._kinds}
+        try:
+            claim = await self.log.claim_any([*some.values()])
+        except RxWorkerError as error:
+            await self.failed(info, error)
+            return None
+        if claim is None or claim.run_id != info.run_id:
+            self.pending.defer(info.run_id, time.time() + self.log.lease / 3)
+        return None if claim is None else (some[claim.run_id], claim)
 
     async def _end_nested(self, info: RunInfo) -> None:
         """End a nested run that no process holds, if its outer run has ended. Otherwise the outer run continues it, or this is done when that ends."""
@@ -173,8 +236,14 @@ class RunSource:
             )
             return None
         if worker is None:
-            self.pending.drop(info.run_id)
+            self._drop(info.run_id)
         return worker
+
+    def _drop(self, run_id: str) -> None:
+        """Leave a run to other processes, all of which look for it: which of them can continue it is not known."""
+        self.pending.drop(run_id)
+        if self.log.calls:
+            keep_task(self.log.call_worker("", everyone=True))
 
     async def failed(self, info: RunInfo, error: Exception) -> None:
         """Note that a run could not be continued, and when it is tried again.
@@ -186,7 +255,7 @@ class RunSource:
         if isinstance(error, LeaseHeldError):
             self.pending.defer(run, time.time() + self.log.lease / 3)
         elif isinstance(error, ConfigurationError):
-            self.pending.drop(run)
+            self._drop(run)
             logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
         elif not isinstance(error, RxWorkerError):
             pause = self.pending.retry(run, time.time())
@@ -230,49 +299,37 @@ class RunSource:
             self.pending.note(info, time.time())
 
     async def reaches(self, revision: int) -> None:
-        """Wait until everything up to a revision of the log is known."""
-        while self._revision < revision:
-            self._changed.clear()
-            await self._unless_failed(self._changed)
+        """Read what has changed in the log, if that is not known up to a revision."""
+        if self._cursor.revision < revision:
+            await self.catch_up()
 
-    async def _follow(self) -> None:
-        """Follow the log until it is closed; again, if it cannot be read for a while."""
-        failures = iter(RETRIES)
-        pause, since = 0.0, time.monotonic()
-        try:
-            while True:
-                try:
-                    await self._follow_once()
-                except LogError as error:
-                    if self._has_followed:
-                        failures, since = iter(RETRIES), time.monotonic()
-                    pause = next(failures, pause)
-                    if self.log.is_closed or time.monotonic() + pause > since + PATIENCE:
-                        raise
-                    logger.warning(
-                        "the log cannot be read: %s. It is tried again in %g s", error, pause
-                    )
-                    await asyncio.sleep(pause)
-        finally:
-            self._changed.set()
-            self._loaded.set()
+    async def catch_up(self) -> None:
+        """Read what has changed in the log; again, if it cannot be read for a while.
 
-    async def _follow_once(self) -> None:
-        self._has_followed = False
-        stored: set[str] = set()
-        async with aclosing(self.log.changes(limit=0, every=0.01)) as changes:
-            async for infos in changes:
-                self._note(infos)
-                if self._has_followed:
-                    continue
-                stored.update([info.run_id for info in infos])
-                if not infos:
-                    # Those that have ended while the log could not be read are in no list.
-                    for run in self.pending.known - stored:
-                        await self.refresh(run)
-                    self._has_followed = True
-                    self._loaded.set()
-        raise LogError("the log was closed")
+        Raises:
+            LogError: It cannot be read for a minute, or was closed.
+        """
+        failures, pause, since = iter(RETRIES), 0.0, time.monotonic()
+        while True:
+            try:
+                if self.log.is_closed:
+                    raise LogError("the log was closed")
+                if not self._is_loaded:
+                    async with aclosing(self._cursor.stored(0)) as pages:
+                        async for infos in pages:
+                            self._note(infos)
+                    self._is_loaded = True
+                while infos := await self._cursor.newer():
+                    self._note(infos)
+                return
+            except LogError as error:
+                pause = next(failures, pause)
+                if self.log.is_closed or time.monotonic() + pause > since + PATIENCE:
+                    raise
+                logger.warning(
+                    "the log cannot be read: %s. It is tried again in %g s", error, pause
+                )
+                await asyncio.sleep(pause)
 
     def _note(self, infos: list[RunInfo]) -> None:
         now = time.time()
@@ -287,17 +344,6 @@ class RunSource:
                 if outer != info.run_id or info.status not in OPEN:
                     for nested in self._nested.pop(outer, ()):
                         self.pending.defer(nested, now)
-            self._revision = max(self._revision, info.revision)
-        self._changed.set()
-
-    async def _unless_failed(self, event: asyncio.Event, until: float | None = None) -> None:
-        """Wait for an event, at most until a time; raises the exception of the task that follows the log."""
-        # `asyncio.wait_for` loses a cancellation that comes together with the event.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if until is None else max(until - time.time(), 0.0)):
-                await event.wait()
-        if self._task is not None and self._task.done():
-            self._task.result()
 
     async def _is_due(self, info: RunInfo) -> bool:
         """Whether a paused run was decided about and not resumed; of other runs, nothing is left to check."""
@@ -430,6 +476,19 @@ class PendingRuns:
                 return info
             self._parked.setdefault(tenant, []).append(run)
         return None
+
+    def next_ones(self, count: int) -> list[RunInfo]:
+        """Some of the runs that wait, which are offered again unless they are claimed."""
+        some = [self._infos.get(run) for _, _, run in nsmallest(count, self._ready)]
+        return [
+            info
+            for info in some
+            if info is not None
+            and info.status in OPEN
+            and not info.row.outer
+            and info.run_id not in self._held
+            and self._cap(info.row.labels.get(TENANT, "")) is None
+        ]
 
     @property
     def next_deferral(self) -> float | None:

@@ -3,7 +3,8 @@
 Theory of operation. A writer thread has one connection, and takes all that waits in its queue into one transaction, so that many runs share a
 commit. A barrier is committed with ``synchronous=FULL``, so that it survives a loss of power; other appends with ``NORMAL``, so that they survive
 the end of the process. A reader thread has another connection. While something follows a run, it looks every `POLL` seconds whether any process
-has committed (``PRAGMA data_version``, which reads no table), since SQLite has no notifications.
+has committed (``PRAGMA data_version``, which reads no table), since SQLite has no notifications. A process that only runs its runs, or waits for one, looks at its place in
+a small file beside the database instead: who sends a command to one of its runs, or calls it to a run that waits, writes there.
 
 SQLite itself stops silently at the first damaged frame of its write-ahead log. So each barrier is counted twice: in the database, and after
 its commit in a small file beside it. If the file counts more, barriers are missing, and the log refuses to open.
@@ -18,13 +19,14 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Sequence
+import zlib
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, final
 
 from msgspec.structs import astuple
 
-from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
+from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError, RunStatusError
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.follow import ALL_RUNS
@@ -46,6 +48,10 @@ BUSY = 5.0
 """Seconds to wait for another process that writes."""
 WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
+SELDOM = 50
+"""Each so many looks the database is looked at in any case: a process of an older version writes into no file of calls."""
+PLACES = 4096
+"""Places of processes in the file of calls. Two that share one are woken together."""
 VACUUMED = 2000
 """How many pages are given back in one transaction."""
 INCREMENTAL = 2
@@ -68,6 +74,15 @@ CREATE TABLE commands(
 CREATE TABLE log(id TEXT NOT NULL, barriers INTEGER NOT NULL);
 INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
 """
+
+WAITING = "CREATE TABLE IF NOT EXISTS waiting(owner TEXT PRIMARY KEY, kinds TEXT NOT NULL, since REAL NOT NULL) WITHOUT ROWID"
+"""The processes that wait for a run, each with the kinds that it takes, one a line; none for all. Files of earlier versions get it when they are opened."""
+CALL = (
+    "DELETE FROM waiting WHERE owner IN (SELECT owner FROM waiting WHERE kinds='' OR ?='' OR instr(kinds, ?) "
+    "ORDER BY since DESC LIMIT ?) RETURNING owner"
+)
+FORGOTTEN = 86400.0
+"""Seconds after which a process that waits, and may have ended, is no longer called."""
 
 FOLDS = "CREATE TABLE IF NOT EXISTS folds(key TEXT PRIMARY KEY, number INTEGER NOT NULL, data BLOB NOT NULL)"
 FIRST_FOLD = "INSERT OR IGNORE INTO folds VALUES(:key, 1, :data)"
@@ -150,6 +165,7 @@ class SQLiteLog(EventLog):
             # What a codec encrypts must not be in an index beside it.
             self.searches_texts = codec is None and has_full_text(self._reading)
             opened.pop_all()  # they stay open
+        self._calls = os.open(_beside(self.path, "calls"), os.O_RDWR | os.O_CREAT, 0o600)
         self._index: SearchIndex | None = None
         self._is_full: bool | None = None
         self._renew_lock = threading.Lock()
@@ -162,6 +178,8 @@ class SQLiteLog(EventLog):
         self._writer.start()
         self._reader.start()
 
+    calls = True
+
     def __repr__(self) -> str:
         return f"SQLiteLog({str(self.path)!r})"
 
@@ -170,30 +188,70 @@ class SQLiteLog(EventLog):
     async def _claim(
         self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
     ) -> Claim:
-        owner, lease = self.owner, self.lease
+        return await self._to_writer(lambda db: self._take(db, run_id, row, statuses), durable=True)
 
-        def work(db: sqlite3.Connection) -> Claim:
-            now = time.time()
-            if row is not None:
-                db.execute(
-                    "INSERT OR IGNORE INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
-                    (run_id, row, now, now),
-                )
-                used = "SELECT 1 FROM runs WHERE run=? AND (last>0 OR status='deleted')"
-                if db.execute(used, (run_id,)).fetchone():
-                    raise already_stored(run_id)
-            key, status, held, until = _find(db, run_id, "id, status, owner, lease")
-            if row is None:
-                check_status(run_id, status, statuses)
-            if held and until > now:
-                raise LeaseHeldError(run_id, held, until)
-            epoch, last = db.execute(
-                f"UPDATE runs SET epoch=epoch+1, owner=?, lease=?, {_REVISE} WHERE id=? RETURNING epoch, last",
-                (owner, now + lease, key),
-            ).fetchone()
-            return Claim(run_id, epoch, last, owner)
+    async def _claim_any(
+        self, runs: Sequence[str], statuses: Collection[StoredStatus]
+    ) -> Claim | None:
+        def work(db: sqlite3.Connection) -> Claim | None:
+            for run in runs:
+                with contextlib.suppress(LeaseHeldError, RunStatusError):
+                    return self._take(db, run, None, statuses)
+            return None
 
         return await self._to_writer(work, durable=True)
+
+    def _take(
+        self,
+        db: sqlite3.Connection,
+        run_id: str,
+        row: bytes | None,
+        statuses: Collection[StoredStatus],
+    ) -> Claim:
+        now = time.time()
+        if row is not None:
+            db.execute(
+                "INSERT OR IGNORE INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
+                (run_id, row, now, now),
+            )
+            used = "SELECT 1 FROM runs WHERE run=? AND (last>0 OR status='deleted')"
+            if db.execute(used, (run_id,)).fetchone():
+                raise already_stored(run_id)
+        key, status, held, until = _find(db, run_id, "id, status, owner, lease")
+        if row is None:
+            check_status(run_id, status, statuses)
+        if held and until > now:
+            raise LeaseHeldError(run_id, held, until)
+        epoch, last = db.execute(
+            f"UPDATE runs SET epoch=epoch+1, owner=?, lease=?, {_REVISE} WHERE id=? RETURNING epoch, last",
+            (self.owner, now + self.lease, key),
+        ).fetchone()
+        return Claim(run_id, epoch, last, self.owner)
+
+    async def _await_call(self, kinds: Sequence[str]) -> None:
+        values = (self.owner, "".join(f"\n{kind}\n" for kind in kinds), time.time())
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("INSERT OR REPLACE INTO waiting VALUES(?,?,?)", values)
+            db.execute("DELETE FROM waiting WHERE since<?", (values[2] - FORGOTTEN,))
+
+        await self._to_writer(work)
+
+    async def _dismiss_call(self) -> None:
+        await self._to_writer(
+            lambda db: db.execute("DELETE FROM waiting WHERE owner=?", (self.owner,))
+        )
+
+    async def _call(self, kind: str, everyone: bool) -> None:
+        values = (kind, f"\n{kind}\n", -1 if everyone else 1)
+        found = await self._to_writer(lambda db: db.execute(CALL, values).fetchall())
+        self._poke([owner for (owner,) in found])
+
+    def _poke(self, owners: Iterable[str]) -> None:
+        """Write to the places of processes, which look at them."""
+        for owner in owners:
+            with contextlib.suppress(OSError):  # they look by themselves, too
+                os.pwrite(self._calls, os.urandom(8), _place_of(owner))
 
     async def _append(self, append: Append) -> bool:
         run, epoch, owner = append.claim.run_id, append.claim.epoch, self.owner
@@ -305,8 +363,8 @@ class SQLiteLog(EventLog):
     # Commands
 
     async def _send(self, run_id: str, key: str, data: bytes) -> int:
-        def work(db: sqlite3.Connection) -> int:
-            key_of_run, status, sent = _find(db, run_id, "id, status, sent")
+        def work(db: sqlite3.Connection) -> tuple[int, str]:
+            key_of_run, status, sent, owner = _find(db, run_id, "id, status, sent, owner")
             check_command(run_id, status)
             try:
                 db.execute(
@@ -316,9 +374,11 @@ class SQLiteLog(EventLog):
             except sqlite3.IntegrityError:
                 raise conflict(run_id, key) from None
             db.execute(f"UPDATE runs SET sent=sent+1, {_REVISE} WHERE id=?", (key_of_run,))
-            return sent + 1
+            return sent + 1, owner
 
-        return await self._to_writer(work, durable=True)
+        number, owner = await self._to_writer(work, durable=True)
+        self._poke([owner] if owner else [])
+        return number
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         return await self._to_reader(
@@ -394,6 +454,7 @@ class SQLiteLog(EventLog):
         with self._renew_lock:
             for db in (self._reading, self._renewing, self._writing):
                 db.close()
+        os.close(self._calls)
 
     # The writer thread
 
@@ -475,18 +536,27 @@ class SQLiteLog(EventLog):
         db = self._reading
         version = -1
         known: dict[str, tuple[int, int, str]] = {}
-        marked = 0.0
+        marked, looks, place, called = 0.0, 0, _place_of(self.owner), b""
         while True:
             followed = self.followers.runs
             try:
                 job = self._reads.get(timeout=POLL) if followed else self._reads.get()
             except queue.Empty:
+                looks += 1
+                with contextlib.suppress(OSError):
+                    before, called = called, os.pread(self._calls, 8, place)
+                    if called != before:
+                        for run in followed:
+                            self.followers.wake(run)
+                if looks % SELDOM and not (ALL_RUNS in followed or self.followers.read_runs):
+                    continue
                 with contextlib.suppress(sqlite3.Error):  # the readers raise what is wrong
                     (now,) = db.execute("PRAGMA data_version").fetchone()
                     if now != version:
                         version = now
                         known = self._changed(db, followed, known)
-                        self.followers.wake(ALL_RUNS)
+                        if ALL_RUNS in followed:
+                            self.followers.wake(ALL_RUNS)
                     if time.monotonic() - marked > WATCHED / 2:
                         marked = time.monotonic()
                         self._mark_watched(followed)
@@ -545,9 +615,14 @@ class SQLiteLog(EventLog):
             raise LogError(_explanation(self.path, error), retryable=is_busy) from error
 
 
-def _barriers_of(path: Path) -> Path:
-    """The file beside a database with the number of barriers that were committed."""
-    return path.with_name(path.name + "-barriers")
+def _beside(path: Path, name: str) -> Path:
+    """A file beside a database, such as the one with the number of barriers that were committed."""
+    return path.with_name(f"{path.name}-{name}")
+
+
+def _place_of(owner: str) -> int:
+    """Where calls of a process are in the file of calls."""
+    return zlib.crc32(owner.encode("utf-8", "surrogatepass")) % PLACES * 8
 
 
 def _check_barriers(db: sqlite3.Connection, path: Path) -> None:
@@ -556,7 +631,7 @@ def _check_barriers(db: sqlite3.Connection, path: Path) -> None:
     Raises:
         LogError: The database has fewer barriers than were committed.
     """
-    file = _barriers_of(path)
+    file = _beside(path, "barriers")
     try:
         counted = int(file.read_bytes() or b"0")
     except FileNotFoundError:
@@ -575,7 +650,7 @@ def _write_barriers(path: Path, count: int) -> None:
     """Keep the number. Called after the commit, so that it is never ahead of the database."""
     # It may not be written where the disk is full: then it is only less strict.
     with contextlib.suppress(OSError):
-        file = os.open(_barriers_of(path), os.O_WRONLY | os.O_CREAT, 0o600)
+        file = os.open(_beside(path, "barriers"), os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             os.pwrite(file, b"%020d" % count, 0)
         finally:
@@ -627,6 +702,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                     db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION}")
             db.execute(f"PRAGMA user_version={FORMAT}")
+        db.execute(WAITING)
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
+from rxworker.errors import LeaseHeldError, RunStatusError
 from rxworker.log.codec import StoredRow
 from rxworker.log.format import Entry
 from rxworker.log.values import Claim, StoredStatus
@@ -49,6 +51,27 @@ class Append(Struct, frozen=True):
 
 class Store(ABC):
     """What a store of runs implements. A store is a subclass of `EventLog`, which calls these methods."""
+
+    calls: bool = False
+    """Whether the log wakes one process for a run that waits, by the next four methods; otherwise each change of a run wakes all that wait for one."""
+
+    async def _await_call(self, kinds: Sequence[str]) -> None:  # noqa: B027 - see `calls`
+        """Note that this process takes a run of one of these kinds, or of any. A call wakes the followers of `CALLS`, and ends this."""
+
+    async def _call(self, kind: str, everyone: bool) -> None:  # noqa: B027
+        """Call a process that waits for a run of this kind, or all that wait for any. A call may be lost: each looks by itself, too."""
+
+    async def _dismiss_call(self) -> None:  # noqa: B027
+        """Call this process no more."""
+
+    async def _claim_any(
+        self, runs: Sequence[str], statuses: Collection[StoredStatus]
+    ) -> Claim | None:
+        """Claim the first of the runs that can be claimed; ``None`` if none can."""
+        for run in runs:
+            with suppress(LeaseHeldError, RunStatusError):
+                return await self._claim(run, None, statuses)
+        return None
 
     def _follow_started(self, run_id: str) -> None:  # noqa: B027 - most stores need not
         """Called when something begins to follow a run, for stores that need to look for changes."""

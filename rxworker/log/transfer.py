@@ -303,3 +303,5 @@ async def _store(log: EventLog, run_id: str, row: RunRow, entries: list[Entry]) 
             after = some[-1].last
     finally:
         await log.release(claim)
+    if row.status in OPEN and not row.imported:
+        await log.call_worker(row.worker)

@@ -46,7 +46,7 @@ from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
 from rxworker.log.follow import Milestones
 from rxworker.log.format import Private, entries_of
-from rxworker.log.values import Claim, RunInfo, RunRow
+from rxworker.log.values import OPEN, Claim, RunInfo, RunRow
 from rxworker.messages import Json, ToolResult
 from rxworker.tools.cancellation import is_destroyed
 
@@ -142,6 +142,7 @@ class RunWriter:
         self.on_failure: Callable[[Exception], None] = _ignore
         self._variables = variables
         self._stored_variables = b"{}"
+        self._stored_row = RunRow("finished")
         self._private: dict[int, Private] = {}
         self._results: dict[int, ToolResult] = {}  # of calls whose end is not emitted yet
         self._unseen = dict(held or {})
@@ -418,7 +419,7 @@ class RunWriter:
         last = records[-1].seq if records else after
 
         async def append() -> bool:
-            row = replace(self._row(), held=unseen)
+            row = self._stored_row = replace(self._row(), held=unseen)
             return await self.log.append(claim, entries, after=after, row=row, durable=durable)
 
         def appended(info: RunInfo) -> bool | None:
@@ -449,8 +450,14 @@ class RunWriter:
 
     async def _release(self, claim: Claim) -> BaseException | None:
         """Release a claim. Returns what this has raised: there is nothing to do about it, since its lease ends."""
+
+        async def release() -> None:
+            await self.log.release(claim)
+            if self._stored_row.status in OPEN:  # another process continues it
+                await self.log.call_worker(self._stored_row.worker)
+
         try:
-            await self._insist(lambda: self.log.release(claim), lambda _: None)
+            await self._insist(release, lambda _: None)
         except BaseException as error:
             if is_destroyed(error, self._task):
                 raise

@@ -35,7 +35,7 @@ from rxworker.events import ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource
-from rxworker.log.values import TENANT, Claim, RunRow, is_storable, resumed_id
+from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
@@ -394,9 +394,12 @@ async def work(
 
     def note(run: Run[Any] | None) -> None:
         if run is not None:
-            running[asyncio.ensure_future(end_of(run))] = run
+            ended = asyncio.ensure_future(end_of(run))
+            running[ended] = run
+            if tenant_cap is not None:
+                ended.add_done_callback(lambda _: source.look())
 
-    async with RunSource(log, partial(_cap, tenant_cap)) as source:
+    async with RunSource(log, partial(_cap, tenant_cap), kinds) as source:
         try:
             while True:
                 while len(running) >= concurrency:
@@ -404,7 +407,7 @@ async def work(
                     for ended in done:
                         del running[ended]
                 info = await source.take()
-                if info is None or (kinds and info.row.worker not in kinds):
+                if info is None:
                     continue
                 beginning = asyncio.ensure_future(
                     begin(source, info, make_worker, tenant_cap, on_run)
@@ -502,13 +505,22 @@ async def begin(
     on_run: Callable[[Run[Any]], object] | None,
 ) -> Run[Any] | None:
     """Continue a run, unless another process is faster, the tenant has too many, or there is no worker for it."""
-    worker = source.make(make_worker, info)
-    if worker is None:
-        return None
     tenant = info.row.labels.get(TENANT, "")
     cap = _cap(tenant_cap, tenant)
-    claim = None
-    if cap is not None:
+    claim, worker = None, source.make(make_worker, info)
+    if worker is None:
+        return None
+    if cap is None and info.status in OPEN:
+        found = await source.claim(info)
+        if found is None:
+            return None
+        if found[0] is not info:  # other processes were faster
+            worker = source.make(make_worker, found[0])
+        info, claim = found
+        if worker is None:
+            await source.give_back(claim)
+            return None
+    elif cap is not None:
         claim = await _claim_within(source, info, tenant, cap)
         if claim is None:
             return None

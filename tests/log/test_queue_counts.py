@@ -1,0 +1,108 @@
+"""What a queued run costs does not grow with the number of processes that wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rxworker import Worker
+from rxworker.errors import RunCancelledError
+from rxworker.log import EventLog, Replica, SQLiteLog, open_log, recover
+from rxworker.log.follow import CALLS, Waker
+from rxworker.testing import ScriptedModel
+from rxworker.worker import submit, work
+from tests.bench.queue_counts import count
+from tests.log.conftest import NewAddress
+
+STORES = ["sqlite", "postgres", "nats"]
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_queued_run_wakes_one_process_and_costs_the_same_with_any_number_of_them(
+    store: str, new_address: NewAddress
+) -> None:
+    few = await count(new_address(store), 2, 5)
+    many = await count(new_address(store), 12, 5)
+    assert many.woken <= 1.4, (few, many)
+    assert many.statements < 1.3 * few.statements, (few, many)
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_runs_that_are_submitted_together_cost_no_more_with_many_processes(
+    store: str, new_address: NewAddress
+) -> None:
+    few = await count(new_address(store), 2, 12, burst=True)
+    many = await count(new_address(store), 12, 12, burst=True)
+    assert many.statements < 2 * few.statements, (few, many)
+    assert many.woken <= 1.5, (few, many)
+
+
+async def test_a_run_of_another_kind_wakes_only_processes_of_that_kind(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    async with SQLiteLog(path) as desk, SQLiteLog(path) as clerk, SQLiteLog(path) as cook:
+        with Waker(clerk.followers, CALLS, False), Waker(cook.followers, CALLS, False) as cooks:
+            await clerk._await_call(["clerk"])
+            await cook._await_call(["cook", "baker"])
+            await desk.call_worker("baker")
+            await cooks.wait()
+            await cook._await_call(["cook"])
+            await desk.call_worker("baker")
+            await desk.call_worker("clerk")
+            await desk.call_worker("cook")
+            assert await cooks.wait()
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_run_that_the_called_process_cannot_continue_is_taken_by_another_one(
+    store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recover, "LOOK", 600.0)
+    address = new_address(store)
+    async with _open(address) as desk, _open(address) as able, _open(address) as other:
+        working = [
+            asyncio.create_task(work(able, lambda _: Worker(ScriptedModel(["Done."])))),
+            asyncio.create_task(work(other, lambda _: None)),
+        ]
+        for _ in range(3):
+            await Replica(desk, await submit(desk, "Hi")).ended()
+        for task in working:
+            task.cancel()
+        await asyncio.wait(working)
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_run_is_taken_though_the_call_is_lost(
+    store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a process of an older version, which calls nobody."""
+    monkeypatch.setattr(recover, "LOOK", 0.05)
+    address = new_address(store)
+    async with _open(address) as desk, _open(address) as log:
+        desk.calls = False
+        working = asyncio.create_task(work(log, lambda _: Worker(ScriptedModel(["Done."]))))
+        for _ in range(2):
+            await Replica(desk, await submit(desk, "Hi")).ended()
+        working.cancel()
+        await asyncio.wait([working])
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_command_wakes_the_owner_that_follows_nothing_else(
+    store: str, new_address: NewAddress
+) -> None:
+    address = new_address(store)
+    async with _open(address) as desk, _open(address) as log:
+        worker = Worker(ScriptedModel(["Never ends"], delay=600.0), log=log)
+        run = worker.run("Hi")
+        while await desk.info(run.id) is None:  # noqa: ASYNC110 - another process has no event
+            await asyncio.sleep(0.001)
+        replica = Replica(desk, run.id)
+        await replica.cancel(reason="enough")
+        with pytest.raises(RunCancelledError):
+            await run
+
+
+def _open(address: str) -> EventLog:
+    return open_log(address, lease=600.0)
