@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -62,6 +62,8 @@ S = TypeVar("S")
 
 REPORTING = 1.0
 """Seconds for which a log that is closed waits until it has reported that its process returned."""
+LEAVING = 10.0
+"""Seconds, beside its patience, for which a log that is closed waits for its runs to be handed over."""
 FEW = 20
 """How many runs are read one by one."""
 PRUNED = 500
@@ -88,6 +90,7 @@ class EventLog(Store):
         followers: The followers of runs in this process.
         patience: Seconds for which a call of the log may take before it fails by itself, for example while its server is away.
         folds: The tasks of the folds that are kept with it.
+        leaving: Called when it is closed, for each run that goes on: hands the run over, and returns the future of its end.
         is_closed: Whether the log is closed.
         searches_texts: Whether `search` searches texts, and not titles alone.
     """
@@ -112,6 +115,7 @@ class EventLog(Store):
         self._reports: dict[Claim, asyncio.Task[None]] = {}
         self._encoding = Encoding(codec)
         self.folds: set[asyncio.Task[None]] = set()
+        self.leaving: set[Callable[[], asyncio.Future[Any] | None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -258,16 +262,16 @@ class EventLog(Store):
             self.followers.wake(claim.run_id)
         return claim
 
-    async def call_worker(self, kind: str, *, everyone: bool = False) -> None:
+    async def call_worker(self, kind: str, *, to_all: bool = False) -> None:
         """Wake one process that waits for a run of a kind, or all of them, in a log that does not wake all for each change.
 
         Args:
             kind: The kind of the run that waits; see `RunRow.worker`.
-            everyone: Whether to wake all, since one of them cannot continue it.
+            to_all: Whether to wake all, since one of them cannot continue it.
         """
         if self.calls:
             with suppress(RxWorkerError):  # each looks by itself, later
-                await self._call(kind, everyone)
+                await self._call(kind, to_all)
 
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
@@ -519,7 +523,7 @@ class EventLog(Store):
                     # Many changes, such as those of a deletion of old runs, are read without pauses.
                     await asyncio.sleep(every if len(infos) < PAGE else 0.0)
                 else:
-                    await waker.wait(cursor.leases.next_due)
+                    await waker.wait(cursor.next_due)
 
     def fleet(self, *, every: float = 0.25) -> Observable[RunInfo]:
         """The last values of all runs as one observable: those that are stored, and then each one that changes, by any process.
@@ -812,9 +816,11 @@ class EventLog(Store):
             return is_over
 
     async def close(self) -> None:
-        """Write what is outstanding, and end everything that follows the log."""
+        """Hand over the runs that go on, write what is outstanding, and end everything that follows the log."""
         if self.is_closed:
             return
+        if ends := [end for leave in [*self.leaving] if (end := leave()) is not None]:
+            await asyncio.wait(ends, timeout=self.patience + LEAVING)
         if self._reports:
             await asyncio.wait([*self._reports.values()], timeout=REPORTING)
         self.is_closed = True
@@ -848,14 +854,19 @@ class ChangeCursor:
         log: The log.
 
     Attributes:
-        leases: When runs are looked at again whose leases are renewed without a change.
         revision: The revision of the last change that was read.
     """
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self.leases = Leases(log.lease / 3)
+        self._leases = Leases(log.lease / 3)  # by a clock that is not set
         self.revision = 0
+
+    @property
+    def next_due(self) -> float | None:
+        """When to look at a run again whose lease is renewed without a change."""
+        due = self._leases.next_due
+        return None if due is None else due - time.monotonic() + time.time()
 
     async def stored(self, limit: int | None) -> AsyncGenerator[list[RunInfo], None]:
         """The newest runs and all before them, or, with a limit, those that have not ended."""
@@ -878,7 +889,7 @@ class ChangeCursor:
         infos = [decode(each) for each in await log._changed_since(self.revision, PAGE)]
         if infos:
             self.revision = infos[-1].revision
-        due = {*self.leases.due(time.time())} - {info.run_id for info in infos}
+        due = {*self._leases.due(time.monotonic())} - {info.run_id for info in infos}
         if len(due) > FEW:
             async for some in log.list_pages(status="running"):
                 infos += [info for info in some if info.run_id in due]
@@ -889,7 +900,8 @@ class ChangeCursor:
         return self._noted(infos)
 
     def _noted(self, infos: list[RunInfo]) -> list[RunInfo]:
-        self.leases.note(infos, time.time())
+        now = time.monotonic()
+        self._leases.note(infos, now, now - time.time())
         return infos
 
 

@@ -116,14 +116,21 @@ class Leases:
         self._ends: dict[str, float] = {}
         self._due: list[tuple[float, str]] = []
 
-    def note(self, infos: Iterable[RunInfo], now: float) -> None:
-        """Take newer information about runs."""
+    def note(self, infos: Iterable[RunInfo], now: float, ahead: float = 0.0) -> None:
+        """Take newer information about runs.
+
+        Args:
+            infos: The runs.
+            now: The time.
+            ahead: By how much that is ahead of the clock of the machine, if it is another clock.
+        """
         for info in infos:
-            if not info.owner or info.lease_until <= now:
+            end = info.lease_until + ahead
+            if not info.owner or end <= now:
                 self._ends.pop(info.run_id, None)
-            elif self._ends.get(info.run_id) != info.lease_until:
-                self._ends[info.run_id] = info.lease_until
-                heappush(self._due, (info.lease_until - self._before, info.run_id))
+            elif abs(self._ends.get(info.run_id, 0.0) - end) > 0.001:
+                self._ends[info.run_id] = end
+                heappush(self._due, (end - self._before, info.run_id))
 
     @property
     def next_due(self) -> float | None:

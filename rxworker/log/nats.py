@@ -212,8 +212,8 @@ class NatsLog(EventLog):
             with contextlib.suppress(Exception):  # it may belong to a connection that was closed
                 await each.unsubscribe()
 
-    async def _call(self, kind: str, everyone: bool) -> None:
-        subject = "workers" if everyone else f"work.{subject_token(kind)}"
+    async def _call(self, kind: str, to_all: bool) -> None:
+        subject = "workers" if to_all else f"work.{subject_token(kind)}"
         await (await self._open()).connection.emit(f"{self._address.name}.{subject}")
 
     async def _append(self, append: Append) -> bool:

@@ -6,6 +6,9 @@ carries an id by which the server recognises one that it has stored already: an 
 
 Direct reads may be answered by any replica, which may be behind. So `read` queries the leader of the stream, after the last message of a batch, for another one.
 
+An event loop that closes cancels all tasks, those of nats-py among them, while the writer of a run still has its end to store. So the connection has a task that notes this: it is then
+made again, for this last work, and closed with the asynchronous generators of the loop.
+
 No error, log message or ``repr`` contains the part of an address in front of the ``@``.
 """
 
@@ -15,7 +18,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -162,6 +165,8 @@ class Connection:
         self._number = 0
         self._waiting: dict[str, tuple[asyncio.Future[Msg], list[Stored] | None]] = {}
         self._is_closed = False
+        self._lifetime: asyncio.Task[None] | None = None
+        self._closing: AsyncGenerator[None] | None = None
         self.generation = self.returns = 0
 
     @property
@@ -175,6 +180,8 @@ class Connection:
         client = self._client
         if client is not None and client.is_connected:
             return client
+        if self._lifetime is None:
+            self._lifetime = self.loop.create_task(self._live())
         if self._is_closed:
             raise AwayError("the log is closed")
         if client is None or client.is_closed:
@@ -185,6 +192,30 @@ class Connection:
             async with asyncio.timeout(min(ATTEMPT, self.patience)):
                 await self._up.wait()
         return client
+
+    async def _live(self) -> None:
+        """Wait until the event loop closes, or the log. Then nothing of this client is answered any more."""
+        try:
+            await self.loop.create_future()
+        finally:
+            if not self._is_closed:
+                self._client, self.patience = None, min(self.patience, ATTEMPT)
+                self._closing = self._close_with_loop()
+                await anext(self._closing)
+                self._lose("the event loop closes")
+
+    async def _close_with_loop(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await self.close()
+
+    def _lose(self, why: str) -> None:
+        """Fail the requests that wait for an answer."""
+        self._up.clear()
+        for future, _ in self._waiting.values():
+            if not future.done():
+                future.set_exception(AwayError(why))
 
     async def _connect(self) -> Client:
         client = Client()
@@ -202,10 +233,8 @@ class Connection:
                 refused.set_result(error)
 
         async def lost() -> None:
-            self._up.clear()
-            for future, _ in self._waiting.values():
-                if not future.done():
-                    future.set_exception(AwayError("the connection was lost"))
+            if self._client in (None, client):
+                self._lose("the connection was lost")
 
         async def returned() -> None:
             self.returns += 1
@@ -274,6 +303,8 @@ class Connection:
     async def close(self) -> None:
         """Close the connection."""
         self._is_closed = True
+        if self._lifetime is not None:
+            self._lifetime.cancel()
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
             await asyncio.gather(self._connecting, return_exceptions=True)

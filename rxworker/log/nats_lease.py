@@ -56,9 +56,6 @@ class ServerClock:
         offset = server - (requested + now) / 2
         if abs(offset - self._offset) > 0.02 + (now - requested) / 2:
             self._offset = offset
-        to_wall = time.time() - now - self._offset
-        if abs(to_wall - self._to_wall) > 0.02:
-            self._to_wall = to_wall
         self._measured = now
 
     def now(self) -> float:
@@ -66,7 +63,10 @@ class ServerClock:
         return time.monotonic() + self._offset
 
     def wall(self, server: float) -> float:
-        """A time of the servers by the clock of this machine."""
+        """A time of the servers by the clock of this machine, which may have been set."""
+        to_wall = time.time() - self.now()
+        if abs(to_wall - self._to_wall) > 0.02:
+            self._to_wall = to_wall
         return server + self._to_wall if server else 0.0
 
 

@@ -291,8 +291,8 @@ class PostgresLog(EventLog):
     async def _dismiss_call(self) -> None:
         await self._writes.put(_Job(sql.DISMISS_CALL, (self.owner,), _nothing))
 
-    async def _call(self, kind: str, everyone: bool) -> None:
-        values = {"kind": kind, "most": None if everyone else 1}
+    async def _call(self, kind: str, to_all: bool) -> None:
+        values = {"kind": kind, "most": None if to_all else 1}
         await self._writes.put(_Job(sql.CALL, values, _nothing))
 
     async def _append(self, append: Append) -> bool:

@@ -4,7 +4,7 @@ Theory of operation. `RunSource` reads what has changed in the log when its proc
 valid lease, or paused with commands that may decide about it. Runs that were deferred have an entry in a heap of times, so that a change costs no more with many runs.
 
 A process that finds no run has the log note that it waits, and reads once more. Whatever makes a run wait for a process has the log call one of those (see `EventLog.call_worker`), so that a
-run costs the same whether two processes wait or fifty. A call may be lost, with the process that was called, and processes of older versions call nobody: so each looks by itself every `LOOK` seconds.
+run costs the same whether two processes wait or fifty. A call may be lost, with the process that was called, and processes of older versions make none: so each looks by itself every `LOOK` seconds.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class RunSource:
 
     def _next_look(self) -> float | None:
         look = time.time() + min(LOOK, self.log.lease / 3) if self.log.calls else None
-        times = (look, self.pending.next_deferral, self._cursor.leases.next_due)
+        times = (look, self.pending.next_deferral, self._cursor.next_due)
         return min((each for each in times if each is not None), default=None)
 
     async def claim(self, info: RunInfo) -> tuple[RunInfo, Claim] | None:
@@ -243,7 +243,7 @@ class RunSource:
         """Leave a run to other processes, all of which look for it: which of them can continue it is not known."""
         self.pending.drop(run_id)
         if self.log.calls:
-            keep_task(self.log.call_worker("", everyone=True))
+            keep_task(self.log.call_worker("", to_all=True))
 
     async def failed(self, info: RunInfo, error: Exception) -> None:
         """Note that a run could not be continued, and when it is tried again.

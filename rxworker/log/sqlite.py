@@ -6,6 +6,9 @@ the end of the process. A reader thread has another connection. While something 
 has committed (``PRAGMA data_version``, which reads no table), since SQLite has no notifications. A process that only runs its runs, or waits for one, looks at its place in
 a small file beside the database instead: who sends a command to one of its runs, or calls it to a run that waits, writes there.
 
+Leases are by a clock that all processes share and that is never set: that of the running system, and a constant that the first process after its start has stored. So a step of the
+clock of the machine takes no run from its process. What is read is converted to the clock of the machine.
+
 SQLite itself stops silently at the first damaged frame of its write-ahead log. So each barrier is counted twice: in the database, and after
 its commit in a small file beside it. If the file counts more, barriers are missing, and the log refuses to open.
 """
@@ -42,12 +45,18 @@ T = TypeVar("T")
 
 FORMAT = 1
 """The version of the tables."""
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 0)
 APPLICATION = 0x72787731  # "rxw1", in the header of the file
 POLL = 0.005
 BUSY = 5.0
 """Seconds to wait for another process that writes."""
 WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
+CLOCK = "CREATE TABLE IF NOT EXISTS clock(boot TEXT PRIMARY KEY, ahead REAL NOT NULL) WITHOUT ROWID"
+"""By how much the clock of the leases is ahead of that of the running system, since it was started."""
+TOLERANCE = 0.5
+"""Seconds by which the clock of the machine must have been set before leases are shown anew."""
 SELDOM = 50
 """Each so many looks the database is looked at in any case: a process of an older version writes into no file of calls."""
 PLACES = 4096
@@ -159,6 +168,8 @@ class SQLiteLog(EventLog):
             self._writing = opened.enter_context(contextlib.closing(_connect(self.path)))
             _prepare(self._writing, self.path)
             _check_barriers(self._writing, self.path)
+            self._ahead = _ahead(self._writing)
+            self._shift = 0.0  # of the clock of the machine, against that of the leases
             (self.id,) = self._writing.execute("SELECT id FROM log").fetchone()
             self._reading = opened.enter_context(contextlib.closing(_connect(self.path)))
             self._renewing = opened.enter_context(contextlib.closing(_connect(self.path)))
@@ -208,11 +219,11 @@ class SQLiteLog(EventLog):
         row: bytes | None,
         statuses: Collection[StoredStatus],
     ) -> Claim:
-        now = time.time()
+        now = self._now()
         if row is not None:
             db.execute(
                 "INSERT OR IGNORE INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
-                (run_id, row, now, now),
+                (run_id, row, time.time(), time.time()),
             )
             used = "SELECT 1 FROM runs WHERE run=? AND (last>0 OR status='deleted')"
             if db.execute(used, (run_id,)).fetchone():
@@ -221,7 +232,7 @@ class SQLiteLog(EventLog):
         if row is None:
             check_status(run_id, status, statuses)
         if held and until > now:
-            raise LeaseHeldError(run_id, held, until)
+            raise LeaseHeldError(run_id, held, until + self._set_by())
         epoch, last = db.execute(
             f"UPDATE runs SET epoch=epoch+1, owner=?, lease=?, {_REVISE} WHERE id=? RETURNING epoch, last",
             (self.owner, now + self.lease, key),
@@ -242,8 +253,8 @@ class SQLiteLog(EventLog):
             lambda db: db.execute("DELETE FROM waiting WHERE owner=?", (self.owner,))
         )
 
-    async def _call(self, kind: str, everyone: bool) -> None:
-        values = (kind, f"\n{kind}\n", -1 if everyone else 1)
+    async def _call(self, kind: str, to_all: bool) -> None:
+        values = (kind, f"\n{kind}\n", -1 if to_all else 1)
         found = await self._to_writer(lambda db: db.execute(CALL, values).fetchall())
         self._poke([owner for (owner,) in found])
 
@@ -274,7 +285,7 @@ class SQLiteLog(EventLog):
                 f"INSERT INTO entries(run, {_ENTRY}) VALUES(?,?,?,?,?,?,?,?,?)",
                 [(key, *astuple(entry)) for entry in append.entries],
             )
-            return watched > now and watcher != owner
+            return watched > self._now() and watcher != owner
 
         return await self._to_writer(work, durable=append.durable)
 
@@ -290,7 +301,7 @@ class SQLiteLog(EventLog):
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         lost: list[str] = []
         with self._renew_lock, self._explained():
-            db, until = self._renewing, time.time() + self.lease
+            db, until = self._renewing, self._now() + self.lease
             with db:
                 db.execute(BEGIN)
                 for claim in claims:
@@ -320,9 +331,9 @@ class SQLiteLog(EventLog):
         return await self._to_reader(work)
 
     async def _info(self, run_id: str) -> StoredRow | None:
-        return await self._to_reader(
-            lambda db: db.execute(f"SELECT {_STORED} FROM runs WHERE run=?", (run_id,)).fetchone()
-        )
+        query = f"SELECT {_STORED} FROM runs WHERE run=?"
+        found = await self._to_reader(lambda db: db.execute(query, (run_id,)).fetchone())
+        return None if found is None else self._shown(found)
 
     async def _list(
         self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
@@ -336,12 +347,29 @@ class SQLiteLog(EventLog):
         query = f"{' UNION ALL '.join(some)} ORDER BY id DESC LIMIT :limit"
         values = {"before": before, "limit": limit}
         return await self._to_reader(
-            lambda db: [row[:-1] for row in db.execute(query, values).fetchall()]
+            lambda db: [self._shown(row[:-1]) for row in db.execute(query, values).fetchall()]
         )
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
-        return await self._to_reader(lambda db: db.execute(query, (revision, limit)).fetchall())
+        found = await self._to_reader(lambda db: db.execute(query, (revision, limit)).fetchall())
+        return [self._shown(row) for row in found]
+
+    def _now(self) -> float:
+        """The time by the clock of the leases."""
+        return time.time() if self._ahead is None else self._ahead + time.clock_gettime(BOOTTIME)
+
+    def _set_by(self) -> float:
+        """By how much the clock of the machine is ahead of that of the leases."""
+        shift = time.time() - self._now()
+        if abs(shift - self._shift) > TOLERANCE:
+            self._shift = shift
+        return self._shift
+
+    def _shown(self, row: StoredRow) -> StoredRow:
+        """A run with the end of its lease by the clock of the machine."""
+        shift = self._set_by() if row[6] else 0.0
+        return (*row[:6], row[6] + shift, *row[7:]) if shift else row
 
     async def _index_texts(self) -> bool:
         """The first search of a file indexes all of its runs."""
@@ -358,7 +386,8 @@ class SQLiteLog(EventLog):
     ) -> list[tuple[int, str, StoredRow]]:
         assert self._index is not None  # the index was brought up to date
         with self._explained():
-            return await asyncio.to_thread(self._index.find, _FOUND, words, tool, before, limit)
+            found = await asyncio.to_thread(self._index.find, _FOUND, words, tool, before, limit)
+            return [(key, text, self._shown(row)) for key, text, row in found]
 
     # Commands
 
@@ -391,15 +420,15 @@ class SQLiteLog(EventLog):
     async def _delete(self, run_id: str) -> None:
         def work(db: sqlite3.Connection) -> None:
             key, held, until = _find(db, run_id, "id, owner, lease")
-            if held and until > time.time():
-                raise LeaseHeldError(run_id, held, until)
+            if held and until > self._now():
+                raise LeaseHeldError(run_id, held, until + self._set_by())
             _bury(db, [key])
 
         await self._to_writer(work, durable=True)
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         def work(db: sqlite3.Connection) -> set[str]:
-            now = time.time()
+            now = self._now()
             gone: dict[int, str] = {}
             for run, _, _, epoch, last, *_, sent in rows:
                 found = db.execute(
@@ -592,7 +621,7 @@ class SQLiteLog(EventLog):
     def _mark_watched(self, followed: Sequence[str]) -> None:
         """Request that the owners of the followed runs write more often."""
         with self._renew_lock:
-            db, until = self._renewing, time.time() + WATCHED
+            db, until = self._renewing, self._now() + WATCHED
             with db:
                 db.execute(BEGIN)
                 db.executemany(
@@ -703,6 +732,21 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
             db.execute(f"PRAGMA application_id={APPLICATION}")
             db.execute(f"PRAGMA user_version={FORMAT}")
         db.execute(WAITING)
+        db.execute(CLOCK)
+
+
+def _ahead(db: sqlite3.Connection) -> float | None:
+    """By how much the clock of the leases is ahead of that of the running system; ``None`` where a start of the system has no name: it is the clock of the machine there."""
+    try:
+        boot = BOOT.read_text().strip()
+    except OSError:
+        return None
+    db.execute(
+        "INSERT OR IGNORE INTO clock VALUES(?,?)",
+        (boot, time.time() - time.clock_gettime(BOOTTIME)),
+    )
+    (ahead,) = db.execute("SELECT ahead FROM clock WHERE boot=?", (boot,)).fetchone()
+    return ahead
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

@@ -58,7 +58,7 @@ class Store(ABC):
     async def _await_call(self, kinds: Sequence[str]) -> None:  # noqa: B027 - see `calls`
         """Note that this process takes a run of one of these kinds, or of any. A call wakes the followers of `CALLS`, and ends this."""
 
-    async def _call(self, kind: str, everyone: bool) -> None:  # noqa: B027
+    async def _call(self, kind: str, to_all: bool) -> None:  # noqa: B027
         """Call a process that waits for a run of this kind, or all that wait for any. A call may be lost: each looks by itself, too."""
 
     async def _dismiss_call(self) -> None:  # noqa: B027

@@ -188,6 +188,15 @@ class RunDriver(Generic[T_co]):
         writer = self._journal.writer
         if writer is not None:
             writer.on_failure = self._log_failed
+            if not context.parents:  # a nested run goes with its outer one
+                writer.log.leaving.add(self._leave_log)
+
+    def _leave_log(self) -> asyncio.Future[RunResult[T_co]] | None:
+        """Hand the run over, since its log is being closed."""
+        if self._loop is not asyncio.get_running_loop():
+            return None
+        self.hand_over("its log was closed", GRACE)
+        return self.outcome
 
     @property
     def is_loading(self) -> bool:
@@ -463,6 +472,8 @@ class RunDriver(Generic[T_co]):
         """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks."""
         writer = self._journal.writer
         assert writer is None or not writer.is_open
+        if writer is not None:
+            writer.log.leaving.discard(self._leave_log)
         is_loaded = self.phase is not Phase.LOADING
         self._enter(Phase.ENDED)
         error = outcome if isinstance(outcome, Exception) else None

@@ -76,7 +76,7 @@ async def test_a_run_that_the_called_process_cannot_continue_is_taken_by_another
 async def test_a_run_is_taken_though_the_call_is_lost(
     store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a process of an older version, which calls nobody."""
+    """As of a process of an older version, which makes none."""
     monkeypatch.setattr(recover, "LOOK", 0.05)
     address = new_address(store)
     async with _open(address) as desk, _open(address) as log:
